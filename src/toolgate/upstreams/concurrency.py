@@ -25,4 +25,9 @@ class ConcurrencyLimit(FairLimit):
             async with self._clock.timeout(patience):
                 await self.turn(whose)
         except TimeoutError:
-            raise Fault("TIMEOUT", f"{self._server} was busy for too long", reach="not_sent") from None
+            raise busy(self._server) from None
+
+
+def busy(server: str) -> Fault:
+    """A call did not have its turn in time. `server` is a name, for people."""
+    return Fault("TIMEOUT", f"{server} was busy for too long", reach="not_sent")

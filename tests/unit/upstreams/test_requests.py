@@ -119,7 +119,7 @@ async def test_once_calls_take_turns_those_that_are_in_flight_end_before_the_nex
     calls = [start(requests) for _ in range(2)]
     await settle()
     requests.take_turns()
-    calls.append(start(requests))
+    calls.append(start(requests, "bob"))
     await settle()
     assert requests.calls == 3 and requests.in_flight == 2
     answer(requests, 1)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Raw
@@ -29,6 +30,7 @@ from toolgate.upstreams.mcp.requests import Requests
 log = logging.getLogger(__name__)
 
 HELD = 15.0  # seconds in which it may become clear whose question it is
+STANDS = 30.0  # seconds from a call's first question on, in which others wait for its answers
 MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
 
 
@@ -64,6 +66,16 @@ class _Held:
             request.exchange.go_on()
 
 
+class _Open(msgspec.Struct, frozen=True):
+    """A question that was put to a call."""
+
+    id: Raw
+    ask: Ask
+    call: Call
+    exchange: Exchange
+    answer: asyncio.Future[Answer]
+
+
 class _Page(msgspec.Struct):
     elicitationId: Annotated[str, msgspec.Meta(max_length=jsonrpc.LONGEST_ID)] = ""
 
@@ -80,13 +92,15 @@ class Questions:
         self._in_flight = requests.pending
         self._given_up = requests.given_up
         self._send = requests.answer
-        self._open: dict[str | int | float, asyncio.Future[Answer]] = {}
+        self._open: dict[str | int | float, _Open] = {}
+        self._stand_until: WeakKeyDictionary[Exchange, float] = WeakKeyDictionary()
         self._held: list[_Held] = []
         self._kept: list[tuple[Raw, Ask]] = []  # that came while nobody was in flight
         self._is_over = False
         self._sent_to: dict[str, tuple[str, str]] = {}  # by page, the client that was sent there
         requests.on_question = self._asked
         requests.on_answer.append(self._answered)
+        requests.on_wait.append(self._end_overdue)
         requests.on_end.append(self._close)
         requests.handlers[mcp.CANCELLED] = self._withdrawn
         requests.handlers[mcp.ELICITED] = self._elicited
@@ -108,9 +122,9 @@ class Questions:
 
     def _withdrawn(self, message: Message, origin: int | None) -> None:
         id = calls.read_cancelled(message)
-        future = self._open.pop(id, None) if id is not None else None
-        if future and not future.done():
-            future.cancel()
+        found = self._open.pop(id, None) if id is not None else None
+        if found:
+            found.answer.cancel()
         self._kept = [(raw, ask) for raw, ask in self._kept if jsonrpc.id_key(raw) != id]
         for held in [held for held in self._held if jsonrpc.id_key(held.id) == id]:
             self._release(held)
@@ -200,6 +214,7 @@ class Questions:
         if task := tasks.related(ask.params):
             self._place_of_task(id, ask, task)
             return
+        self._requests.has_asked()
         asking = askers(self._in_flight.values())
         owner = owner_of(origin, self._in_flight, self._given_up.values())
         if owner and owner.call:
@@ -238,7 +253,8 @@ class Questions:
             self._keep_page(_read_page(ask.params), call)
         key = jsonrpc.id_key(id)
         task = tasks.related(ask.params)
-        future = self._open[key] = exchange.ask(ask.method, ask.params, self._reporter(ask))
+        future = exchange.ask(ask.method, ask.params, self._reporter(ask))
+        self._open[key] = _Open(id, ask, call, exchange, future)
         for other in others:
             other.pause()
 
@@ -246,7 +262,7 @@ class Questions:
             for other in others:
                 other.go_on()
             if self._open.pop(key, None) is None:
-                return  # the server has withdrawn it
+                return  # the server has withdrawn it, or it is refused
             if not future.cancelled():
                 self._send(legacy.write_answer(id, _of_task(future.result(), task)))
             elif task and not self._is_over:
@@ -260,6 +276,22 @@ class Questions:
                 self._refuse(id, ask, _OVER)
 
         future.add_done_callback(answered)
+        if self._server.concurrency is not None:
+            clock = self._requests.clock
+            self._stand_until.setdefault(exchange, clock.now() + STANDS)
+            clock.call_later(STANDS, self._end_overdue)
+            self._end_overdue()
+
+    def _end_overdue(self) -> None:
+        """A call whose question is open has its place among those that run at once. Others do not wait for that as
+        long as somebody likes."""
+        now = self._requests.clock.now()
+        for key, each in list(self._open.items()):
+            is_overdue = not each.answer.done() and now >= self._stand_until[each.exchange]
+            if is_overdue and self._requests.keeps_others_waiting(each.call):
+                del self._open[key]
+                each.answer.cancel()
+                self._refuse(each.id, each.ask, _WAITED_FOR)
 
     def _reporter(self, ask: Ask) -> Callable[[Raw], None] | None:
         """Tells the server of progress with its question, by its own token; None where it wants none."""
@@ -286,10 +318,10 @@ _TOO_MANY = (
 )
 _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
 _TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes"
+_WAITED_FOR = "Calls of other clients wait for this one, so its question is open no longer: make the same call again"
 _UNCLEAR = (
     "Calls of several clients are in progress or were just cancelled, and it is unclear which of them this "
-    "question belongs to, so no client was asked. From now on calls run one at a time here: make the same call "
-    "again"
+    "question belongs to, so no client was asked. From now on clients take turns here: make the same call again"
 )
 
 

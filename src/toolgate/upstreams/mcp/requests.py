@@ -20,17 +20,19 @@ from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.exchange import Exchange, Part, Retry
 from toolgate.core.fault import Fault, Reach, Reached
 from toolgate.core.jsonrpc import Members, Message, Params, RpcError
 from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy
-from toolgate.upstreams.concurrency import ConcurrencyLimit
+from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import Link
-from toolgate.upstreams.mcp.attribution import OpenRequest, askers
+from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, LargeNotes
+from toolgate.upstreams.mcp.turns import Turns
 from toolgate.upstreams.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -58,9 +60,9 @@ class Requests:
 
     What is built on requests registers itself: `handlers` take notifications, by method, and `on_other` the rest of
     them; `on_question` takes the server's own requests. `on_answer` are told of answers that say more than their
-    outcome: errors, and those about tasks. `on_sent` are told of each call that is sent; `on_over` of each request that
-    is answered (True), maybe after it was given up, or that is given up; `on_given_up` of the latter alone, with the
-    reason; `on_end` when nothing can come any more.
+    outcome: errors, and those about tasks. `on_wait` are told of each call that waits because of `concurrency`;
+    `on_sent` of each that is sent; `on_over` of each request that is answered (True), maybe after it was given up, or
+    that is given up; `on_given_up` of the latter alone, with the reason; `on_end` when nothing can come any more.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Requests:
         self.on_other: Handler = _nobody
         self.on_question: Handler = _nobody
         self.on_answer: list[Callable[[int, OpenRequest, Outcome | RpcError], None]] = []
+        self.on_wait: list[Callable[[], None]] = []
         self.on_sent: list[Callable[[], None]] = []
         self.on_over: list[Callable[[int, bool], None]] = []
         self.on_given_up: list[Callable[[OpenRequest, str], None]] = []
@@ -98,9 +101,8 @@ class Requests:
         self._again = again
         self._on_closed = on_closed
         self._ids = itertools.count(1)
-        self._concurrency = self._limited(server.concurrency) if server.concurrency is not None else None
-        self._takes_turns = False
-        self._asks_less = asyncio.Event()  # set each time that a call which was given up asks no more
+        self._concurrency = FairLimit(server.concurrency) if server.concurrency is not None else None
+        self._turns: Turns | None = None  # where it was not clear whose a question is
         self._work: set[asyncio.Task[None]] = set()
         self._answers: deque[bytes] = deque()  # to what the server asks, that are not sent yet
         self._unsent = 0  # bytes of them
@@ -127,7 +129,7 @@ class Requests:
         """How many calls are under way here, parked ones and those that wait for their turn too. What is a part of
         something longer is not counted."""
         wholes = [each for each in self.pending.values() if each.call and not isinstance(each.exchange, Part)]
-        return len(wholes) + (self._concurrency.waiting if self._concurrency else 0)
+        return len(wholes) + sum(limit.waiting for limit in (self._concurrency, self._turns) if limit)
 
     # Requests of ours.
 
@@ -142,12 +144,11 @@ class Requests:
                 reached.is_sent = True
                 self.remark(jsonrpc.notification(call.method, jsonrpc.encode(calls.write_params(call, {}))))
                 return Done(b"{}")
-        limit = self._concurrency
-        if limit and call.method not in mcp.TASKS and (self._takes_turns or not limit.take_now()):
-            await self._turn(limit, call)
+        id = next(self._ids)
+        if (self._turns or self._concurrency) and call.method not in mcp.TASKS:
+            await self._turn(id, call)
         self.used = self.clock.now()
         timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
-        id = next(self._ids)
         exchange, was_sent = self._expect(id, call, timeout, whole=whole), reached.is_sent
         try:
             params, headers = self.dialect.call(call, id)
@@ -173,24 +174,40 @@ class Requests:
             raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
 
     def take_turns(self) -> None:
-        """From now on calls run one at a time, and none while one of another client that was given up may still ask:
-        so it is clear whose a question is, and stays so."""
-        self._concurrency = self._concurrency or self._limited(1)
-        self._concurrency.limit = 1
-        self._takes_turns = True
+        """From now on clients take turns, so that it is clear whose a question is, until the server asks no more."""
+        if not self._turns:
+            self._turns = Turns(self.clock)
+            for id, request in (*self.pending.items(), *self.given_up.items()):
+                if request.call and request.call.method not in mcp.TASKS:
+                    self._turns.hold(id, request.call.client)
 
-    def _limited(self, limit: int) -> ConcurrencyLimit:
-        running = sum(_takes_a_turn(request) for request in self.pending.values())
-        return ConcurrencyLimit(self.server.name, limit, self.clock, running)
+    def has_asked(self) -> None:
+        """The server asks its clients something: where they take turns, they go on to."""
+        if self._turns:
+            self._turns.asked()
 
-    async def _turn(self, limit: ConcurrencyLimit, call: Call) -> None:
-        await limit.take(self.server.timeout, call.client.principal.counted_as)
+    def keeps_others_waiting(self, call: Call) -> bool:
+        """Whether calls of other principals wait because of `concurrency`."""
+        limit = self._concurrency
+        return bool(limit and limit.waiting > limit.waiting_of(call.client.principal.counted_as))
+
+    async def _turn(self, id: int, call: Call) -> None:
+        """Wait for it, for as long as a call may take. Raises `Fault` TIMEOUT, not sent."""
+        if self._turns and self._turns.is_over:
+            self._turns = None
         try:
-            while self._takes_turns and any(_is_of_another(each, call) for each in askers(self.given_up.values())):
-                self._asks_less.clear()
-                await self._asks_less.wait()
+            async with self.clock.timeout(self.server.timeout):
+                if self._turns:
+                    await self._turns.take(id, call.client)
+                if self._concurrency and not self._concurrency.take_now():
+                    for told in self.on_wait:
+                        asyncio.get_running_loop().call_soon(told)  # when it waits
+                    await self._concurrency.turn(call.client.principal.counted_as)
+        except TimeoutError:
+            self._asks_no_more(id)
+            raise busy(self.server.name) from None
         except BaseException:
-            limit.give_back()
+            self._asks_no_more(id)
             raise
 
     async def ask(self, method: str, params: Members | bytes, headers: Headers, timeout: float | None = None) -> Raw:
@@ -243,12 +260,13 @@ class Requests:
     def _drop(self, id: int, exchange: Exchange) -> None:
         """It was not sent."""
         self._forget(id)
+        self._asks_no_more(id)
         exchange.cancel()
 
     def _forget(self, id: int) -> OpenRequest | None:
         request = self.pending.pop(id, None)
         if request and request.call:
-            if self._concurrency and _takes_a_turn(request):
+            if self._concurrency and request.call.method not in mcp.TASKS:
                 self._concurrency.give_back()
             self.on_rest()
         return request
@@ -271,12 +289,14 @@ class Requests:
         """It is answered, or will never be."""
         for told in self.on_over:
             told(id, True)
-        self._asks_less.set()
+        if self._turns:
+            self._turns.over(id)
 
     def _asks_no_more(self, id: int) -> None:
-        """It is so long over that no question which comes now is taken to be of it."""
-        if self.given_up.pop(id, None):
-            self._asks_less.set()
+        """No question which comes now is taken to be of it: it was never sent, is answered, or is so long over."""
+        self.given_up.pop(id, None)
+        if self._turns:
+            self._turns.over(id)
 
     # Messages that have no answer.
 
@@ -387,6 +407,8 @@ class Requests:
         for id, request in list(self.pending.items()):
             self._forget(id)
             request.exchange.fail(fault.at(self.server.id, ""))
+        if self._turns:
+            self._turns.end()
 
     def _end(self, fault: Fault, is_dead: bool) -> None:
         if not self.fault:
@@ -463,14 +485,6 @@ def _checked(error: RpcError) -> RpcError:
     for page in pages:
         asks.check_page(page)
     return error if pages or not legacy.may_name_pages(error) else RpcError(error.code, error.message)
-
-
-def _takes_a_turn(request: OpenRequest) -> bool:
-    return request.call is not None and request.call.method not in mcp.TASKS
-
-
-def _is_of_another(request: OpenRequest, call: Call) -> bool:
-    return request.call is not None and request.call.client.identity != call.client.identity
 
 
 def _own_id(message: Message, origin: int | None) -> int | None:

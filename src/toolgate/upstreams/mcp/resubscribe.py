@@ -1,6 +1,7 @@
 """What the clients of one scope watch at a server: counted, asked for once, and asked for anew when it was lost.
 
-What is wanted is kept here and outlives connections; how a server is asked is `subscriptions`'s.
+What is wanted is kept here and outlives connections; how a server is asked is `subscriptions`'s. The rule this file
+keeps: a principal stands in a line of its own, and waits for others only where the server is asked for the same.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from toolgate.core import mcp
 from toolgate.core.clock import Clock
@@ -19,8 +21,12 @@ from toolgate.core.model import Client
 log = logging.getLogger(__name__)
 
 PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before a stream that ended is opened again
+_NOBODY = ""  # in whose line the server is told of what nobody wants any more
 
 Watched = tuple[str, str]  # "resources" and a URI, or "tasks" and an id
+
+Asked: TypeAlias = str | Watched
+"""What a server is asked for by one request: one thing, or all at once (empty)."""
 
 
 class Pauses:
@@ -45,10 +51,8 @@ class Wanted:
     def __init__(self) -> None:
         self.watched: Counter[Watched] = Counter()
         self.level: str | None = None
-        self.turn = asyncio.Lock()  # of whoever changes what is wanted, and tells the server
         self.client: Client | None = None  # the last who wanted something
         self.pauses = Pauses()  # between connections of this scope that were lost
-        self.fell_silent = float("-inf")  # when the server last left a request to tell of something unanswered
 
     def raise_level(self, level: str) -> bool:
         """Whether `level` is more than was wanted so far."""
@@ -65,6 +69,10 @@ class UpstreamSubscriptions(Protocol):
         """Begin to ask for all that is wanted; what fails is logged."""
         ...
 
+    def asked_by(self, what: Watched) -> Asked:
+        """What requests for this one ask for: they go one after the other."""
+        ...
+
     async def watch(self, what: Watched) -> None:
         """Returns when the server has agreed. Raises `Fault` where it does not."""
         ...
@@ -76,6 +84,12 @@ class UpstreamSubscriptions(Protocol):
     async def set_level(self, level: str) -> None:
         """A level of `mcp.LOG_LEVELS`. A server that does not take it is logged."""
         ...
+
+
+class _Line(asyncio.Lock):
+    """Of those who have a server asked for something, one after the other."""
+
+    fell_silent = float("-inf")  # when the server last left a request of this line unanswered
 
 
 class Resubscriber:
@@ -92,6 +106,8 @@ class Resubscriber:
     ) -> None:
         self.wanted = Wanted()
         self.work: set[asyncio.Task[None]] = set()
+        self._by_principal: WeakValueDictionary[str, _Line] = WeakValueDictionary()  # while anybody stands in it
+        self._by_request: WeakValueDictionary[Asked, _Line] = WeakValueDictionary()
         self._leaving: set[Watched] = set()  # what the server is to be told to stop telling of, unless it is wanted
         self._name = name
         self._clock = clock
@@ -103,21 +119,28 @@ class Resubscriber:
         """Have the server tell of this, over its connection of now. Raises `Fault`."""
         wanted = self.wanted
         began = self._clock.now()
-        async with wanted.turn:
-            if not wanted.watched[what] and subscriptions:
-                if wanted.fell_silent > began:  # those who wait in line do not each find that out for themselves
-                    message = f"{self._name} does not answer subscription requests"
-                    raise Fault("TIMEOUT", message, reach="not_sent")
-                await self._ask(subscriptions, what)
-            wanted.watched[what] += 1
-            wanted.client = client
+        own = self._by_principal.setdefault(client.principal.counted_as, _Line())
+        async with own:
+            asked = self._line(subscriptions, what)
+            async with asked:
+                if not wanted.watched[what] and subscriptions:
+                    if max(own.fell_silent, asked.fell_silent) > began:  # not each of a line finds that out for itself
+                        message = f"{self._name} does not answer subscription requests"
+                        raise Fault("TIMEOUT", message, reach="not_sent")
+                    await self._ask(subscriptions, what, (own, asked))
+                wanted.watched[what] += 1
+                wanted.client = client
 
-    async def _ask(self, subscriptions: UpstreamSubscriptions, what: Watched) -> None:
+    def _line(self, subscriptions: UpstreamSubscriptions | None, what: Watched) -> _Line:
+        return self._by_request.setdefault(subscriptions.asked_by(what) if subscriptions else what, _Line())
+
+    async def _ask(self, subscriptions: UpstreamSubscriptions, what: Watched, lines: Iterable[_Line]) -> None:
         try:
             await subscriptions.watch(what)
         except Fault as fault:
             if fault.code == "TIMEOUT":
-                self.wanted.fell_silent = self._clock.now()
+                for line in lines:
+                    line.fell_silent = self._clock.now()
             raise
         except asyncio.CancelledError:
             self._leave(what)  # the server may have heard that much
@@ -136,15 +159,16 @@ class Resubscriber:
             self._spawn(self._tell_to_stop(what))
 
     async def _tell_to_stop(self, what: Watched) -> None:
-        async with self.wanted.turn:
-            self._leaving.discard(what)
+        async with self._by_principal.setdefault(_NOBODY, _Line()):
             live = self._live()
-            if what in self.wanted.watched or not live:
-                return
-            try:
-                await live.unwatch(what)
-            except Fault as fault:
-                log.info("could not unsubscribe at %s from %s: %s", self._name, what[1], fault.message)
+            async with self._line(live, what):
+                self._leaving.discard(what)
+                if what in self.wanted.watched or not live or live is not self._live():
+                    return
+                try:
+                    await live.unwatch(what)
+                except Fault as fault:
+                    log.info("could not unsubscribe at %s from %s: %s", self._name, what[1], fault.message)
         self._on_rest()
 
     def lost(self) -> None:

@@ -21,7 +21,7 @@ from toolgate.core.model import Client, Outcome
 from toolgate.eras import tasks
 from toolgate.upstreams.mcp.dialects import Modern
 from toolgate.upstreams.mcp.requests import Requests
-from toolgate.upstreams.mcp.resubscribe import Pauses, UpstreamSubscriptions, Wanted, Watched
+from toolgate.upstreams.mcp.resubscribe import Asked, Pauses, UpstreamSubscriptions, Wanted, Watched
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,9 @@ class LegacySubscriptions:
                 await self.watch(what)
             except Fault as fault:
                 log.info("%s no longer reports changes of %s: %s", self._requests.server.name, what[1], fault.message)
+
+    def asked_by(self, what: Watched) -> Asked:
+        return what
 
     async def watch(self, what: Watched) -> None:
         if not _can_watch(self._requests, what):
@@ -144,6 +147,9 @@ class ModernSubscriptions:
                 continue  # another one has taken its place
             self._current = None
             await self._clock.sleep(pauses.after_loss(self._clock.now()))
+
+    def asked_by(self, what: Watched) -> Asked:
+        return ""  # all that is watched, so that nobody waits for what another asks of the server in vain
 
     async def watch(self, what: Watched) -> None:
         if not _can_watch(self._requests, what):
