@@ -275,11 +275,11 @@ def test_of_a_parked_call_large_notes_are_not_kept() -> None:
 
 
 def test_of_a_response_only_its_error_is_kept() -> None:
-    data = b'{"jsonrpc":"2.0","id":1,"junk":"%b","error":{"code":1,"message":"no","data":[1]}}' % (b"x" * 4 * MIB)
     with keeps_at_most(MIB):
+        data = b'{"jsonrpc":"2.0","id":1,"junk":"%b","error":{"code":1,"message":"no","data":[1]}}' % (b"x" * 4 * MIB)
         kept = jsonrpc.read_error(jsonrpc.decode(data).error)
         del data
-        assert bytes(kept.data) == b"[1]"
+    assert bytes(kept.data) == b"[1]"
 
 
 async def test_answers_that_a_server_does_not_take_are_bounded_in_bytes() -> None:
