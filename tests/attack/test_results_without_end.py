@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from inmemory import Scripted, Visitor, gateway, said, tools
 
 from toolgate.config import Config, Limits
 from toolgate.core import excerpts
+from toolgate.core.concurrency import FairLimit
 from toolgate.policy import content_kinds, truncate
 from toolgate.search import tokens
 
@@ -77,20 +77,27 @@ def test_whether_a_text_is_base64_its_beginning_tells() -> None:
 async def test_a_large_result_is_cut_in_a_thread_and_kept(
     limits: Limits, piece: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut: list[str] = []
-    aside: list[Any] = []
-    shorten, to_thread = vars(truncate)["_cut"], asyncio.to_thread
+    cut: list[bool] = []  # whether in a thread
+    is_aside = False
+    shorten, in_thread = vars(truncate)["_cut"], FairLimit.in_thread
 
     def spied(*everything: Any) -> Any:
-        cut.append("here")
+        cut.append(is_aside)
         return shorten(*everything)
 
-    async def in_a_thread(work: Any, *everything: Any) -> Any:
-        aside.append(work)
-        return await to_thread(work, *everything)
+    async def noted(turns: FairLimit, whose: str, work: Any, *more: Any) -> Any:
+        def worked() -> Any:
+            nonlocal is_aside
+            is_aside = True
+            try:
+                return work()
+            finally:
+                is_aside = False
+
+        return await in_thread(turns, whose, worked, *more)
 
     monkeypatch.setattr(truncate, "_cut", spied)
-    monkeypatch.setattr(asyncio, "to_thread", in_a_thread)
+    monkeypatch.setattr(FairLimit, "in_thread", noted)
     whole = piece * (2 * MIB // len(piece))
     script = Scripted(tools_list=tools("x"), tools_call=said(whole))
     async with gateway(scripts={"there": script}, config=Config(limits=limits)) as app:
@@ -98,7 +105,7 @@ async def test_a_large_result_is_cut_in_a_thread_and_kept(
         await visitor.initialize()
         called = (await visitor.ask("tools/call", name="there__x", arguments={})).result
         assert len(str(called)) <= MIB + 2000
-        assert len(cut) == 1 and spied in aside, "in a thread, and nowhere else"
+        assert cut == [True], "in a thread, and nowhere else"
         [part] = called["_meta"]["toolgate/truncated"]["parts"]
         assert part["bytes"] == len(whole.encode())
         read = (await visitor.ask("resources/read", uri=part["uri"] + "?chars=0-99")).result
