@@ -40,6 +40,8 @@ class _Jumping(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    is_aside = False  # while something is done that would be done in a thread
+
     def __init__(self) -> None:
         self._time = 1000.0
         selector = _Jumping()
@@ -53,10 +55,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """At once, and here: no thread has a time of its own."""
         done: asyncio.Future[Any] = self.create_future()
+        VirtualTimeLoop.is_aside = True
         try:
             done.set_result(func(*args))
         except Exception as error:
             done.set_exception(error)
+        finally:
+            VirtualTimeLoop.is_aside = False
         return done
 
     def jump(self, seconds: float) -> None:

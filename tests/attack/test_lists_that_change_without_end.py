@@ -11,7 +11,7 @@ import peers
 import pytest
 from inmemory import LATEST, MODERN, Exchange, Response, Scripted, Visitor, gateway, tools
 from msgspec import Raw
-from virtualtime import FakeClock, settle
+from virtualtime import FakeClock, VirtualTimeLoop, settle
 
 from toolgate.catalog.catalog import PACE
 from toolgate.catalog.refresh import DEBOUNCE, LONGEST_DEBOUNCE, MOST_CHANGES, Refresh
@@ -147,32 +147,19 @@ async def test_an_item_of_as_many_values_as_ever_may_be_is_listed() -> None:
 async def test_a_large_list_is_named_and_written_beside_the_loop(
     revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    aside: list[bool] = [False]
     written: list[bool] = []
-    shown_as = aggregate._shown
-    write_item, in_a_thread = revisions.write_item, asyncio.to_thread
+    shown_as, write_item = aggregate._shown, revisions.write_item
 
     def noted(*args: Any) -> Any:
-        written.append(aside[0])
+        written.append(VirtualTimeLoop.is_aside)
         return write_item(*args)
 
     def noted_too(*args: Any) -> Any:
-        written.append(aside[0])
+        written.append(VirtualTimeLoop.is_aside)
         return shown_as(*args)
-
-    async def noting(work: Any, *args: Any) -> Any:
-        def marked() -> Any:
-            aside[0] = True
-            try:
-                return work(*args)
-            finally:
-                aside[0] = False
-
-        return await in_a_thread(marked)
 
     monkeypatch.setattr(revisions, "write_item", noted)
     monkeypatch.setattr(aggregate, "_shown", noted_too)
-    monkeypatch.setattr(asyncio, "to_thread", noting)
     there = Scripted(tools_list=large(0))
     async with gateway(scripts={"there": there}) as app:
         visitor = Visitor(app)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from inmemory import Scripted, Visitor, gateway, said, tools
+from virtualtime import VirtualTimeLoop
 
 from toolgate.config import Config, Limits
 from toolgate.core import excerpts
-from toolgate.core.concurrency import FairLimit
 from toolgate.policy import content_kinds, truncate
 from toolgate.search import tokens
 
@@ -78,26 +78,13 @@ async def test_a_large_result_is_cut_in_a_thread_and_kept(
     limits: Limits, piece: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut: list[bool] = []  # whether in a thread
-    is_aside = False
-    shorten, in_thread = vars(truncate)["_cut"], FairLimit.in_thread
+    shorten = vars(truncate)["_cut"]
 
     def spied(*everything: Any) -> Any:
-        cut.append(is_aside)
+        cut.append(VirtualTimeLoop.is_aside)
         return shorten(*everything)
 
-    async def noted(turns: FairLimit, whose: str, work: Any, *more: Any) -> Any:
-        def worked() -> Any:
-            nonlocal is_aside
-            is_aside = True
-            try:
-                return work()
-            finally:
-                is_aside = False
-
-        return await in_thread(turns, whose, worked, *more)
-
     monkeypatch.setattr(truncate, "_cut", spied)
-    monkeypatch.setattr(FairLimit, "in_thread", noted)
     whole = piece * (2 * MIB // len(piece))
     script = Scripted(tools_list=tools("x"), tools_call=said(whole))
     async with gateway(scripts={"there": script}, config=Config(limits=limits)) as app:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from peers import LATEST, METERED, MODERN, LegacyServer, RpcError, Scene, gateway
-from virtualtime import FakeClock
+from virtualtime import FakeClock, VirtualTimeLoop
 
 from toolgate.config import Audit, Config
 from toolgate.core import redaction
-from toolgate.core.concurrency import FairLimit
 from toolgate.core.redaction import GONE, LONGEST_TOKEN, MOST_TOKENS, Redactor
+from toolgate.policy.scrub import Scrubber
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
 
@@ -135,14 +135,14 @@ async def test_results_that_many_tokens_are_looked_for_in_are_scrubbed_beside_th
 
     redactor, clock = Redactor(), FakeClock()
     redactor.learn_tokens("there", [f"+/{number}" + "+a" * 300 for number in range(many)])
-    aside, in_thread = list[str](), FairLimit.in_thread
+    scrubbed, outcome = list[bool](), Scrubber.outcome
 
-    async def noting(turns: FairLimit, whose: str, work: Any, *more: Any) -> Any:
-        aside.append(work.__qualname__)
-        return await in_thread(turns, whose, work, *more)
+    def noting(scrubber: Scrubber, of: Any) -> Any:
+        scrubbed.append(VirtualTimeLoop.is_aside)
+        return outcome(scrubber, of)
 
-    monkeypatch.setattr(FairLimit, "in_thread", noting)
+    monkeypatch.setattr(Scrubber, "outcome", noting)
     trail = Trail(None, clock, MemoryStore(clock), redactor)
     async with gateway(audit=trail, there=LegacyServer({"tells": tells})) as rig:
         await (await rig.client(LATEST)).call("there__tells")
-    assert any(name.startswith("Scrubber.aside") for name in aside) is is_aside
+    assert any(scrubbed) is is_aside

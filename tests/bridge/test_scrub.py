@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import msgspec
 import pytest
 from peers import ACCEPTED, LATEST, MODERN, LegacyServer, ModernServer, RpcError, Scene, form, gateway
+from virtualtime import VirtualTimeLoop
 
 from toolgate.config import Config, Guard, Limits
 from toolgate.core.redaction import GONE
@@ -173,13 +173,14 @@ async def test_a_result_without_secrets_passes_as_it_is(kind: type[Any]) -> None
 @pytest.mark.parametrize("mode", ["known", "patterns"])
 async def test_a_large_result_is_scrubbed_beside_the_loop(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrub, "LARGE", 100)
-    aside: list[bytes] = []
+    aside, outcome = list[bytes](), scrub.Scrubber.outcome
 
-    async def to_thread(work: Any, outcome: Any) -> Any:
-        aside.append(bytes(outcome.body))
-        return work(outcome)
+    def noting(scrubber: scrub.Scrubber, of: Any) -> Any:
+        if VirtualTimeLoop.is_aside:
+            aside.append(bytes(of.body))
+        return outcome(scrubber, of)
 
-    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    monkeypatch.setattr(scrub.Scrubber, "outcome", noting)
     async with gateway(config=Config((), guard=Guard(scrub=mode)), there=server(ModernServer)) as rig:
         result = (await rig.modern().request("tools/call", name="there__tells")).message
         assert SECRET not in json.dumps(result)
