@@ -11,7 +11,7 @@ from virtualtime import patience, settle
 
 from toolgate.core.model import Client, Principal
 from toolgate.upstreams.mcp.questions import STANDS
-from toolgate.upstreams.mcp.turns import QUIET, TURN, Turns
+from toolgate.upstreams.mcp.rotation import QUIET, TURN, Rotation
 
 REVISIONS = ["2025-06-18", LATEST, MODERN]
 
@@ -187,7 +187,7 @@ async def test_where_nobody_waits_a_question_stands_as_long_as_its_client_likes(
 async def test_principals_take_turns_and_the_time_that_others_waited_comes_back() -> None:
     async with gateway() as rig:
         clock, order = rig.clock, list[str]()
-        turns = Turns(clock)
+        turns = Rotation(clock)
 
         async def call(id: int, who: str) -> None:
             await turns.take(id, Client(Principal(who)))

@@ -15,6 +15,7 @@ One connection
     notifications     what the server says unasked
     questions         a legacy server's questions, given to the call that they belong to
     attribution       which call that is
+    rotation          clients taking turns, so that it is clear which call that is
     large_notes       notes that are dropped unread, but for a task's result
     subscriptions     having a server tell of changes
     tasks             tasks of 2025-11-25: whose each one is, and waiting for one

@@ -32,7 +32,7 @@ from toolgate.upstreams.links.base import Link
 from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, LargeNotes
-from toolgate.upstreams.mcp.turns import Turns
+from toolgate.upstreams.mcp.rotation import Rotation
 from toolgate.upstreams.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class Requests:
         self._on_closed = on_closed
         self._ids = itertools.count(1)
         self._concurrency = FairLimit(server.concurrency) if server.concurrency is not None else None
-        self._turns: Turns | None = None  # where it was not clear whose a question is
+        self._turns: Rotation | None = None  # where it was not clear whose a question is
         self._work: set[asyncio.Task[None]] = set()
         self._answers: deque[bytes] = deque()  # to what the server asks, that are not sent yet
         self._unsent = 0  # bytes of them
@@ -176,7 +176,7 @@ class Requests:
     def take_turns(self) -> None:
         """From now on clients take turns, so that it is clear whose a question is, until the server asks no more."""
         if not self._turns:
-            self._turns = Turns(self.clock)
+            self._turns = Rotation(self.clock)
             for id, request in (*self.pending.items(), *self.given_up.items()):
                 if request.call and request.call.method not in mcp.TASKS:
                     self._turns.hold(id, request.call.client)

@@ -33,7 +33,7 @@ class _Waiting:
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class Turns:
+class Rotation:
     """Calls are known by their ids."""
 
     def __init__(self, clock: Clock) -> None:
