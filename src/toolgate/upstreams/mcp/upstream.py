@@ -21,7 +21,6 @@ from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Made, Outcome
-from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, State, Status
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps, MakeLink
@@ -149,13 +148,7 @@ class McpUpstream:
             return {}
 
         async def read(connection: Connection) -> Mapping[str, tuple[Raw, Made]]:
-            requests, mine = connection.requests, connection.tasks.owners.of(principal)
-            if not mine or not requests.dialect.runs_tasks:
-                return {}
-            if not tasks.offers(requests.dialect.capabilities, "list"):
-                return await connection.tasks.look(mine, None)
-            listed = await read_list(requests, mcp.TASKS_LIST, "tasks", Client(), self._bounds)
-            return await connection.tasks.look(mine, listed.raw)
+            return await connection.tasks.look(principal, self._bounds.limits.bytes)
 
         return await self._use(client, read, at=session)
 
