@@ -4,10 +4,11 @@ has the most of what there is only so much of."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+Id = TypeVar("Id", bound=Hashable)
 
 
 class RoundRobin(Generic[Item]):
@@ -73,20 +74,20 @@ class Shares(Generic[Item]):
     """Items by key and id. Which key has the most is known without a look at all: who asks may be who makes it much."""
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[str, Item]] = {}
+        self._of: dict[str, dict[Hashable, Item]] = {}
         self._sized: dict[int, dict[str, None]] = {}  # the keys that have so many
 
-    def put(self, key: str, id: str, item: Item) -> None:
+    def put(self, key: str, id: Hashable, item: Item) -> None:
         theirs = self._of.setdefault(key, {})
         theirs[id] = item
         self._resized(key, len(theirs) - 1, len(theirs))
 
-    def used(self, key: str, id: str) -> None:
+    def used(self, key: str, id: Hashable) -> None:
         """Let this one be the last of its key."""
         theirs = self._of[key]
         theirs[id] = theirs.pop(id)
 
-    def remove(self, key: str, id: str) -> None:
+    def remove(self, key: str, id: Hashable) -> None:
         theirs = self._of[key]
         del theirs[id]
         if not theirs:
@@ -115,3 +116,16 @@ class Shares(Generic[Item]):
                 del self._sized[was]
         if now:
             self._sized.setdefault(now, {})[key] = None
+
+
+def giving_way(ids: Iterable[Id], most: int, whose: Callable[[Id], str]) -> list[Id]:
+    """Those to let go of, so that `most` are left: each of whoever has most by then, what came first goes first."""
+    known = tuple(ids)
+    shares: Shares[Id] = Shares()
+    for id in known if len(known) > most else ():
+        shares.put(whose(id), id, id)
+    gone: list[Id] = []
+    for _ in known[most:]:
+        gone.append(next(shares.greatest()))
+        shares.remove(whose(gone[-1]), gone[-1])
+    return gone

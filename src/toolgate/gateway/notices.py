@@ -1,8 +1,8 @@
 """Who is told that a call waits for an operator: the log, and a command or a webhook of the configuration.
 
 The rules this file keeps: no call waits for whoever is told; no more are told at once, and none for longer, than the
-bounds here; a command is run without a shell, and gets what it is told on its standard input; and what is told holds no
-known secret.
+bounds here; of what waits to be told principals take turns; a command is run without a shell, and gets what it is told
+on its standard input; and what is told holds no known secret.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os.path
 import shlex
-from collections import deque
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,17 +22,18 @@ from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Config
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
+from toolgate.core.fairness import RoundRobin
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
 from toolgate.core.services import Swap
-from toolgate.policy.approvals import StoredRequest
+from toolgate.policy.approvals import MOST_REQUESTS, MOST_UNDECIDED, StoredRequest
 from toolgate.upstreams.process.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
 PATIENCE = 10.0  # seconds for a command to end, or a webhook to answer
 AT_ONCE = 2  # that are told
-MOST_WAITING = 64  # notices; more are in the log only
+MOST_WAITING = MOST_UNDECIDED  # notices of one principal, and `MOST_REQUESTS` of all; more are in the log only
 
 
 class Notices:
@@ -45,7 +45,7 @@ class Notices:
         self._outside = outside
         self._redactor = redactor
         self._background = BackgroundTasks()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: RoundRobin[bytes] = RoundRobin()  # by principal
         self._working = 0
         self._notify, self._source = config.approvals.notify, config.source
 
@@ -64,10 +64,10 @@ class Notices:
         log.info("a call waits for approval: %s. Decide: %s", about, command)
         if not self._notify:
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if self._waiting.count(place.principal) >= MOST_WAITING or len(self._waiting) >= MOST_REQUESTS:
             log.warning("approvals.notify: too many notices are queued; approval %s is only in the log", request.id)
             return
-        self._waiting.append(self._redactor.body(msgspec.json.encode(told(request, command))))
+        self._waiting.put(place.principal, self._redactor.body(msgspec.json.encode(told(request, command))))
         if self._working < AT_ONCE:
             self._working += 1
             self._background.start(self._tell_all(), "approvals.notify")
@@ -79,8 +79,8 @@ class Notices:
 
     async def _tell_all(self) -> None:
         try:
-            while self._waiting:
-                await self._tell(self._waiting.popleft())
+            while said := self._waiting.pop():
+                await self._tell(said)
         finally:
             self._working -= 1
 
@@ -136,7 +136,7 @@ class Notices:
             raise Fault("UPSTREAM_ERROR", ": ".join((reason, *(self._redactor.text(each)[:200] for each in words))))
 
     async def close(self) -> None:
-        self._waiting.clear()
+        self._waiting = RoundRobin()
         await self._background.close()
 
 

@@ -4,8 +4,14 @@ connections that are there already."""
 from __future__ import annotations
 
 from toolgate.config import CatalogLimits
+from toolgate.core.fault import Fault
 
 
 class Bounds:
     def __init__(self, limits: CatalogLimits | None = None) -> None:
         self.limits = limits or CatalogLimits()
+
+
+def too_long(server: str, kind: str, most: str) -> Fault:
+    message = f"The server's list of {kind} is too long: it has more than {most}"
+    return Fault("UPSTREAM_ERROR", message, server=server)

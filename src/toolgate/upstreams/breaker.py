@@ -11,9 +11,9 @@ their success: a server that dies over each call may list its tools.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 
 from toolgate.core.clock import Clock
+from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault, Words
 
 FAILURES = 5  # in a row, before it opens
@@ -142,23 +142,24 @@ class Breaker:
 
 
 class Breakers:
-    """Those of one server, by scope. One that has nothing to remember is not kept."""
+    """Those of one server, by scope. One that has nothing to remember is not kept. `whose` scope it is: see
+    `Principal.counted_as`; whoever has most that are kept loses one first."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
         self._clock = clock
-        self._kept: OrderedDict[str, Breaker] = OrderedDict()
+        self._kept: dict[str, tuple[str, Breaker]] = {}
 
     def of(self, scope: str) -> Breaker:
-        return self._kept.get(scope) or Breaker(self._name, self._clock)
+        return self._kept[scope][1] if scope in self._kept else Breaker(self._name, self._clock)
 
-    def keep(self, scope: str, breaker: Breaker) -> None:
+    def keep(self, scope: str, whose: str, breaker: Breaker) -> None:
         """The session of this scope is forgotten."""
         self._kept.pop(scope, None)
         if breaker.failures:
-            self._kept[scope] = breaker
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+            self._kept[scope] = whose, breaker
+            for each in giving_way(self._kept, MOST_KEPT, lambda kept: self._kept[kept][0]):
+                del self._kept[each]
 
     def reset(self) -> None:
         self._kept.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from virtualtime import FakeClock, settle
 
-from toolgate.core.fairness import RoundRobin, Shares
+from toolgate.core.fairness import RoundRobin, Shares, giving_way
 from toolgate.core.model import Principal
 from toolgate.frontends import scheduling
 from toolgate.frontends.scheduling import Callers, Scheduler
@@ -234,3 +234,13 @@ async def test_who_has_the_most_is_known_whatever_comes_and_goes() -> None:
     assert (shares.most(), list(shares.greatest()), shares.count("a")) == (1, ["c1"], 0)
     shares.remove("c", "c1")
     assert not shares._of and not shares._sized
+
+
+def test_beyond_the_most_whoever_has_most_gives_way_first_and_the_first_of_it() -> None:
+    def gone(ids: str, most: int) -> str:
+        return "".join(giving_way(ids, most, lambda id: "small" if id.islower() else "great"))
+
+    assert gone("aABCDb", 6) == gone("", 0) == ""
+    assert gone("aABCDb", 4) == "AB"
+    assert gone("aABCDb", 2) == "ABaC"
+    assert gone("abcABC", 0) == "aAbBcC"

@@ -11,9 +11,9 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Event, EventSink, Note
+from toolgate.core.model import Event, EventSink, Note, Notes
 from toolgate.eras import calls, tasks
-from toolgate.upstreams.mcp.attribution import OpenRequest, owner_of, waiting_for
+from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.requests import Requests
 
 LONGEST_URI = 16 * 1024  # characters of what is told of: each who listens looks whether that is watched
@@ -48,15 +48,14 @@ class Notifications:
 
     def _progressed(self, message: Message, origin: int | None) -> None:
         token = jsonrpc.read(message.params, type=_Progress).progressToken
-        request = self._reported_by(token) if isinstance(token, int) else None
-        if request and request.call and request.call.notes:
+        if isinstance(token, int) and (notes := self._notes_of(token)):
             rest = jsonrpc.members(tasks.with_related(message.params, ""))
             del rest[mcp.PROGRESS_KEY]
-            request.call.notes.put(Note("progress", Raw(jsonrpc.encode(rest))))
+            notes.put(Note("progress", Raw(jsonrpc.encode(rest))))
 
-    def _reported_by(self, token: int) -> OpenRequest | None:
-        task = self._requests.reporting.get(token)
-        return task[0] if task else self._requests.pending.get(token)
+    def _notes_of(self, request: int) -> Notes | None:
+        pending = self._requests.pending.get(request)
+        return pending.call and pending.call.notes if pending else self._requests.reporting.notes(request)
 
     def _logged(self, message: Message, origin: int | None) -> None:
         """A log line belongs to a call as a question does. On a connection that is one client's own it is that client's

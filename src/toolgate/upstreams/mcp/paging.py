@@ -21,7 +21,7 @@ from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, header_arguments
 from toolgate.upstreams.base import Items
-from toolgate.upstreams.bounds import Bounds
+from toolgate.upstreams.bounds import Bounds, too_long
 from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
@@ -56,14 +56,14 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
         raw = await requests.ask(method, params, headers)
         size += len(memoryview(raw))
         if size > limits.bytes:
-            raise _too_long(server, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
+            raise too_long(server, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
         if await _has_too_many_values(raw, VALUES * limits.items):
-            raise _too_long(server, kind, f"{VALUES * limits.items:,} JSON values ({VALUES} times catalog.items)")
+            raise too_long(server, kind, f"{VALUES * limits.items:,} JSON values ({VALUES} times catalog.items)")
         page = _read_page(raw, kind)
         pages.append(page)
         items += len(page.items)
         if items > limits.items:
-            raise _too_long(server, kind, f"{limits.items:,} items (catalog.items)")
+            raise too_long(server, kind, f"{limits.items:,} items (catalog.items)")
         cursor = page.cursor
         if cursor is None:
             break
@@ -80,13 +80,8 @@ async def _has_too_many_values(page: Raw, most: int) -> bool:
     return await asyncio.to_thread(counting.has_more_values, data, most)
 
 
-def _too_long(server: str, kind: str, most: str) -> Fault:
-    message = f"The server's list of {kind} is too long: it has more than {most}"
-    return Fault("UPSTREAM_ERROR", message, server=server)
-
-
 # A page as it is written: a list of one of the kinds, and what is said of it.
-_MEMBERS = (*mcp.LIST_OF_KIND, "tasks", "nextCursor", "ttlMs", "cacheScope")
+_MEMBERS = (*mcp.LIST_OF_KIND, "nextCursor", "ttlMs", "cacheScope")
 _page: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
     msgspec.defstruct("_Page", [(name, Raw, jsonrpc.NOTHING) for name in _MEMBERS])
 )

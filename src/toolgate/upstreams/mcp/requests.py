@@ -32,6 +32,7 @@ from toolgate.upstreams.links.base import Link
 from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, LargeNotes
+from toolgate.upstreams.mcp.reporting import Reporting
 from toolgate.upstreams.mcp.rotation import Rotation
 from toolgate.upstreams.stopping import stopped
 
@@ -86,7 +87,7 @@ class Requests:
         self.used = clock.now()
         self.pending: dict[int, OpenRequest] = {}
         self.given_up: dict[int, OpenRequest] = {}  # that the server may still work on
-        self.reporting: dict[int, tuple[OpenRequest, str]] = {}  # that became tasks, with their ids: they still report
+        self.reporting = Reporting()
         self.large_notes = LargeNotes()
         self.handlers: dict[str, Handler] = {}
         self.on_other: Handler = _nobody

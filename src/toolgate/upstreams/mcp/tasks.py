@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -18,24 +17,29 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.exchange import Exchange, Part, run
+from toolgate.core.fairness import Shares
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Accepted, Call, Done, Event, EventSink, Made, Outcome
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, tasks
 from toolgate.eras.tasks import Task
+from toolgate.upstreams.bounds import too_long
 from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.requests import TELLING, Requests
 
 log = logging.getLogger(__name__)
 
-MOST_TASKS = 1024  # tasks of one principal that are remembered; beyond, its oldest are forgotten
+MOST_TASKS = 1024  # tasks of one principal that are remembered, and listed; beyond, its oldest are forgotten
+MOST_OF_ALL = 16 * 1024  # tasks that are; beyond, the oldest of whoever has most
+LOOKS_AT_ONCE = 8  # at tasks, for one list
 PAUSE = 1.0  # seconds between two looks at a task of which its server says nothing else
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
 
 
 class _Entry(NamedTuple):
     maker: tuple[str, str]
+    whose: str  # `Principal.counted_as`
     made: Made
     until: float  # when it runs no more
 
@@ -44,14 +48,18 @@ class TaskOwners:
     """Who made which task on the connections of one scope."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: dict[str, _Entry] = {}
+        self._shares: Shares[str] = Shares()  # the ids of these, by whose they are
 
     def add(self, task: Task, call: Call, now: float) -> None:
-        until = now + task.lasts
-        self._entries[task.taskId] = _Entry(call.client.identity, call.made, until)
-        theirs = self.of(call.client.principal.id)
-        if len(theirs) > MOST_TASKS:
-            self.forget(theirs[:1])
+        self.forget(task.taskId)
+        client, id = call.client, task.taskId
+        entry = self._entries[id] = _Entry(client.identity, client.principal.counted_as, call.made, now + task.lasts)
+        self._shares.put(entry.whose, id, id)
+        if self._shares.count(entry.whose) > MOST_TASKS:
+            self.forget(next(self._shares.of(entry.whose)))
+        elif len(self._entries) > MOST_OF_ALL:
+            self.forget(next(self._shares.greatest()))
 
     def maker(self, id: str) -> tuple[str, str] | None:
         """The client (`Client.identity`) that made it, as far as is known."""
@@ -72,9 +80,9 @@ class TaskOwners:
         if id in self._entries:
             self._entries[id] = self._entries[id]._replace(until=0.0)
 
-    def forget(self, ids: Iterable[str]) -> None:
-        for id in ids:
-            self._entries.pop(id, None)
+    def forget(self, id: str) -> None:
+        if entry := self._entries.pop(id, None):
+            self._shares.remove(entry.whose, id)
 
     def runs(self, now: float) -> bool:
         """Whether any of them may still run."""
@@ -118,34 +126,38 @@ class Tasks:
             self.running -= 1
             self._requests.on_rest()
 
-    async def look(self, mine: Iterable[str], listed: Iterable[Raw] | None) -> Mapping[str, tuple[Raw, Made]]:
-        """Of tasks that were made here those that are still there, as they are now. `listed`: all that the server has,
-        None where it does not list them. Raises `Fault`."""
-        if listed is not None:
-            there = dict(self._by_id(listed))
-        else:
-            there = {id: raw for id in mine if (raw := await self._look_at(id))}
-        self.owners.forget(id for id in mine if id not in there)
-        return {id: (there[id], made) for id in mine if id in there and (made := self.owners.made(id))}
-
-    def _by_id(self, listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
-        """One that is out of shape is left out."""
-        for raw in listed:
-            try:
-                yield tasks.read_id(raw), raw
-            except Fault as fault:
-                if self._requests.complaints.takes(self._requests.server.id):
-                    log.warning("%s: %r", fault.message, excerpt(bytes(raw), server=self._requests.server.id))
+    async def look(self, principal: str, most: int) -> Mapping[str, tuple[Raw, Made]]:
+        """Of the tasks that this principal has made here those that are still there, as they are now. The server's own
+        list is not read: it is as long as everybody has made it. Raises `Fault`, also where they have more than `most`
+        bytes together."""
+        mine = self.owners.of(principal)[-MOST_TASKS:] if self._requests.dialect.runs_tasks else []
+        found: dict[str, tuple[Raw, Made]] = {}
+        size = 0
+        for first in range(0, len(mine), LOOKS_AT_ONCE):
+            ids = mine[first : first + LOOKS_AT_ONCE]
+            for id, raw in zip(ids, await asyncio.gather(*map(self._look_at, ids)), strict=True):
+                if raw and (made := self.owners.made(id)):
+                    found[id] = raw, made
+                    size += len(memoryview(raw))
+            if size > most:
+                raise too_long(self._requests.server.id, "tasks", f"{most:,} bytes (catalog.bytes)")
+        return found
 
     async def _look_at(self, id: str) -> Raw | None:
+        """None where the server does not know it any more, or what it says is out of shape."""
+        requests, raw = self._requests, jsonrpc.NOTHING
         try:
-            return await self._requests.ask(
-                mcp.TASK_GET, jsonrpc.encode({"taskId": id}), self._requests.dialect.other()
-            )
+            raw = await requests.ask(mcp.TASK_GET, jsonrpc.encode({"taskId": id}), requests.dialect.other())
+            tasks.read_id(raw)
+            return raw
         except Fault as fault:
             if fault.upstream and fault.upstream.code == jsonrpc.INVALID_PARAMS:
-                return None
-            raise
+                self.owners.forget(id)
+            elif not raw:
+                raise
+            elif requests.complaints.takes(requests.server.id):
+                log.warning("%s: %r", fault.message, excerpt(bytes(raw), server=requests.server.id))
+            return None
 
     def _answered(self, id: int, request: OpenRequest, answer: Outcome | RpcError) -> None:
         call = request.call
@@ -163,10 +175,8 @@ class Tasks:
         if not call.task:
             self._taken_on(call, accepted.body)  # of the extension, which reports nothing
             return
-        task, reporting = tasks.read_made(accepted.body), self._requests.reporting
-        reporting[id] = request, task.taskId
-        if len(reporting) > MOST_TASKS:
-            del reporting[next(iter(reporting))]
+        task = tasks.read_made(accepted.body)
+        self._requests.reporting.add(id, call, request.exchange, task.taskId)
         if not isinstance(request.exchange, Part):
             self.owners.add(task, call, self._requests.clock.now())
 
@@ -186,8 +196,7 @@ class Tasks:
 
     def _over(self, id: str) -> None:
         self.owners.over(id)
-        for request in [request for request, (_, task) in self._requests.reporting.items() if task == id]:
-            del self._requests.reporting[request]
+        self._requests.reporting.forget(lambda report: report.task == id)
 
     def _changed(self, message: Message, origin: int | None) -> None:
         """The extension tells those who asked to hear of a task; before, its maker was told, and nobody else."""
@@ -223,12 +232,7 @@ class Waiting:
                 return made
             return await self._of(tasks.read_made(made.body))
         finally:
-            self._forget_progress()
-
-    def _forget_progress(self) -> None:
-        reporting = self._requests.reporting
-        for id in [id for id, (request, _) in reporting.items() if _is_part(request.exchange, self._whole)]:
-            del reporting[id]
+            self._requests.reporting.forget(lambda report: report.whole is self._whole)
 
     async def _of(self, task: Task) -> Outcome:
         until = self._clock.now() + task.lasts
@@ -307,7 +311,3 @@ class Waiting:
             await requests.ask(mcp.TASK_CANCEL, params, requests.dialect.other(), TELLING)
         except Fault as fault:
             log.info("%s did not cancel the task %s: %s", requests.server.name, id, fault.message)
-
-
-def _is_part(exchange: Exchange, whole: Exchange) -> bool:
-    return isinstance(exchange, Part) and exchange.whole is whole

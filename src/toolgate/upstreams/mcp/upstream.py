@@ -17,10 +17,10 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Made, Outcome
-from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, State, Status
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps, MakeLink
@@ -148,13 +148,7 @@ class McpUpstream:
             return {}
 
         async def read(connection: Connection) -> Mapping[str, tuple[Raw, Made]]:
-            requests, mine = connection.requests, connection.tasks.owners.of(principal)
-            if not mine or not requests.dialect.runs_tasks:
-                return {}
-            if not tasks.offers(requests.dialect.capabilities, "list"):
-                return await connection.tasks.look(mine, None)
-            listed = await read_list(requests, mcp.TASKS_LIST, "tasks", Client(), self._bounds)
-            return await connection.tasks.look(mine, listed.raw)
+            return await connection.tasks.look(principal, self._bounds.limits.bytes)
 
         return await self._use(client, read, at=session)
 
@@ -175,8 +169,7 @@ class McpUpstream:
             session.resubscriber.end((kind, uri))
 
     async def set_level(self, level: str, client: Client) -> None:
-        live = self._live(client)  # one that is opened later hears the level with its first call
-        if live:
+        if live := self._live(client):  # one that is opened later hears the level with its first call
             await live.raise_level(level)
 
     async def roots_changed(self, client: Client) -> None:
@@ -256,7 +249,7 @@ class McpUpstream:
         scope = "" if self._server.scope == "shared" else self.scope(client)
         first = self._sessions.get((scope, None))
         if not first:
-            first = self._sessions[scope, None] = UpstreamSession(self._deps, scope, self._breakers.of(scope))
+            first = self._sessions[scope, None] = UpstreamSession(self._deps, scope, client, self._breakers.of(scope))
         if not self._eras.is_by_client or self._eras.suits(client, first.era):
             return first
         place = (first.scope, client.era)
@@ -266,7 +259,7 @@ class McpUpstream:
             self._drop(second)
             return first
         if not second:
-            second = self._sessions[place] = UpstreamSession(self._deps, first.scope, first.breaker, client.era)
+            second = self._sessions[place] = UpstreamSession(self._deps, first.scope, client, first.breaker, client.era)
             first.has_other = second.has_other = True
         return second
 
@@ -296,9 +289,10 @@ class McpUpstream:
         self._forget_the_longest_away()
 
     def _forget_the_longest_away(self) -> None:
-        """A client can have many scopes: one for each session, and each set of capabilities that it declares there."""
+        """A client can have many scopes: one for each session, and each set of capabilities that it declares there. Who
+        has most of those that are away loses one first."""
         away = [place for place, session in self._sessions.items() if session.is_away]
-        for place in away[:-MOST_AWAY]:
+        for place in giving_way(away, MOST_AWAY, lambda place: self._sessions[place].whose):
             self._forget(place)
 
     def _rested(self, session: UpstreamSession) -> None:
@@ -319,7 +313,7 @@ class McpUpstream:
     def _drop(self, session: UpstreamSession) -> None:
         del self._sessions[_place_of(session)]
         if not session.beside:
-            self._breakers.keep(session.scope, session.breaker)
+            self._breakers.keep(session.scope, session.whose, session.breaker)
         for there in self._sessions.values():
             if there.scope == session.scope:
                 there.has_other = False

@@ -108,11 +108,14 @@ class Connection:
 
 
 class UpstreamSession:
-    """See the module. `beside` is set for the second session of a scope: the era that its clients speak, and the first
-    does not."""
+    """See the module. `client` is the first that uses it. `beside` is set for the second session of a scope: the era
+    that its clients speak, and the first does not."""
 
-    def __init__(self, deps: UpstreamDeps, scope: str, breaker: Breaker, beside: Era | None = None) -> None:
+    def __init__(
+        self, deps: UpstreamDeps, scope: str, client: Client, breaker: Breaker, beside: Era | None = None
+    ) -> None:
         self.scope = scope
+        self.whose = client.principal.counted_as
         self.beside: Era | None = beside
         self.era: Era | None = beside  # that is spoken, or was last
         self.is_refused = False  # the server does not speak that of a second session
