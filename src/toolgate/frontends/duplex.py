@@ -19,6 +19,7 @@ from toolgate.eras import calls, modern
 from toolgate.frontends import batches, responses
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
+from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.session import Session
 from toolgate.frontends.unanswered import LARGE
 from toolgate.frontends.unread import NOTES_KEPT
@@ -34,7 +35,8 @@ def _nothing() -> None: ...
 class Conversation:
     """`session` is its own: it is for what is not modern, and ends with it.
     `write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up`
-    is called when the client has asked for the end."""
+    is called when the client has asked for the end. `in_order` makes what the requests of one batch take their turns
+    by, where there are others who call."""
 
     can_ask = True
     headers: Mapping[str, str] = {}  # no request of its own carries any
@@ -46,6 +48,7 @@ class Conversation:
         write: Callable[[bytes], None],
         backlog: Callable[[], int],
         hang_up: Callable[[], None] = _nothing,
+        in_order: Callable[[], TakeTurn | None] = _nothing,
     ) -> None:
         self.session = session
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
@@ -58,6 +61,7 @@ class Conversation:
         self._write = write
         self._backlog = backlog
         self._hang_up = hang_up
+        self._in_order = in_order
         self._in_flight: dict[str | int | float, asyncio.Task[None]] = {}
         self._answers: set[asyncio.Task[bytes]] = set()  # the session's
 
@@ -138,17 +142,17 @@ class Conversation:
         except Malformed as refused:
             self._refuse(refused)
             return
-        gathered = batches.Gathered(self._reply)
+        gathered, turn = batches.Gathered(self._reply), self._in_order()
         for each in batch:
             if isinstance(each, Malformed) and each.is_answer:
                 self._refuse(each)
             elif isinstance(each, Malformed):
                 gathered.add(responses.write_malformed(each))
             else:
-                self._take(each, gathered.expect() if each.is_request else self._reply)
+                self._take(each, gathered.expect() if each.is_request else self._reply, turn)
         gathered.is_whole()
 
-    def _take(self, message: Message, reply: Callable[[bytes], None]) -> None:
+    def _take(self, message: Message, reply: Callable[[bytes], None], turn: TakeTurn | None = None) -> None:
         if message.is_response:
             self.session.answered(message)
         elif message.is_notification:
@@ -156,7 +160,7 @@ class Conversation:
         elif modern.speaks_modern(None, message.params):
             self._start(message)
         elif answered := self._begun(message, reply):
-            work = self.session.answer(message, self)
+            work = self.session.answer(message, self, turn)
             self._answers.add(work)
             work.add_done_callback(lambda done: self._answered(done, reply))
             work.add_done_callback(lambda _done: answered())

@@ -40,6 +40,7 @@ from toolgate.eras import calls, legacy, modern, questions, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.channels import PendingEvents, ReplayBuffer, ReplayBuffers
 from toolgate.frontends.pages import Pages
+from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
@@ -148,12 +149,13 @@ class Session:
 
     # What the client sends.
 
-    def answer(self, message: Message, stream: Stream) -> asyncio.Task[bytes]:
-        """The response to a request, made in a task that this session owns. Never raises; a cancelled one has none."""
+    def answer(self, message: Message, stream: Stream, turn: TakeTurn | None = None) -> asyncio.Task[bytes]:
+        """The response to a request, made in a task that this session owns, where it has to take a turn: then. Never
+        raises; a cancelled one has none."""
         key = jsonrpc.id_key(message.id)
         if refused := self._refused(message, key):
             return self._spawn(_fixed(refused))
-        task = asyncio.get_running_loop().create_task(self._answer(message, stream, self.client.principal))
+        task = asyncio.get_running_loop().create_task(self._answer(message, stream, self.client.principal, turn))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
@@ -299,10 +301,14 @@ class Session:
 
     # Requests.
 
-    async def _answer(self, message: Message, stream: Stream, principal: Principal) -> bytes:
+    async def _answer(
+        self, message: Message, stream: Stream, principal: Principal, turn: TakeTurn | None = None
+    ) -> bytes:
         """`principal` is as this very request has shown it."""
         id = bytes(message.id)
         try:
+            if turn:
+                await turn()
             handle = self._HANDLERS.get(message.method, Session._undefined)
             return jsonrpc.result(id, await handle(self, message, stream, principal))
         except asyncio.CancelledError:
