@@ -110,6 +110,8 @@ class Session:
         self._rest = asyncio.Event()  # set each time that one of these is over
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._reports: dict[int, Callable[[Raw], None]] = {}  # by the ids of questions whose askers hear of progress
+        self._telling_roots: asyncio.Task[None] | None = None
+        self._roots_to_tell = False  # they have changed since servers were last told
         self._relayed: set[asyncio.Task[None]] = set()
         self._ids = itertools.count(1)
         self._work: set[asyncio.Task[Any]] = set()  # beside what is in flight
@@ -203,7 +205,15 @@ class Session:
                 self._relayed.add(work)
                 work.add_done_callback(self._relayed.discard)
         elif message.method == mcp.ROOTS_CHANGED and "roots" in self.client.capabilities:
-            self._spawn(self._gateway.roots_changed(self.path, self.client))
+            self._roots_to_tell = True
+            if not self._telling_roots or self._telling_roots.done():
+                self._telling_roots = self._spawn(self._tell_roots())
+
+    async def _tell_roots(self) -> None:
+        """However many changes come while one is on its way, they make one more after it."""
+        while self._roots_to_tell:
+            self._roots_to_tell = False
+            await self._gateway.roots_changed(self.path, self.client)
 
     def _progressed(self, params: Raw) -> None:
         """The client reports on a question that wants to hear of it, by the id of the question."""
