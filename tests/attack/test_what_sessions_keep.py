@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from typing import Any
@@ -21,6 +22,7 @@ from toolgate.eras import legacy, modern
 from toolgate.frontends import channels
 from toolgate.frontends.channels import ReplayBuffers
 from toolgate.frontends.subscriber import Subscriber
+from toolgate.gateway.gateway import Gateway
 from toolgate.state.parking import ParkedCall, Parking
 
 MANY = [[] for _ in range(60_000)]
@@ -176,3 +178,30 @@ async def test_a_call_that_is_parked_counts_with_all_that_its_request_has(
         reply = await client.converse("tools/call", answers, name="there__asking", arguments={}, **more)
         assert reply.text == "asked"
         assert len(sizes) == 1 and sizes[0] > 50_000
+
+
+async def test_changes_of_roots_that_come_while_one_is_on_its_way_make_one_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[Client] = []
+    may_end = asyncio.Event()
+
+    async def roots_changed(self: Gateway, path: str, client: Client) -> None:
+        begun.append(client)
+        await may_end.wait()
+
+    monkeypatch.setattr(Gateway, "roots_changed", roots_changed)
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize(roots={"listChanged": True})
+        (session,) = app.sessions.all()
+        for _ in range(100):
+            await visitor.post({"jsonrpc": "2.0", "method": mcp.ROOTS_CHANGED})
+        await settle()
+        assert len(begun) == len(session._work) == 1
+        may_end.set()
+        await settle()
+        assert len(begun) == 2 and not session._work
+        await visitor.post({"jsonrpc": "2.0", "method": mcp.ROOTS_CHANGED})
+        await settle()
+        assert len(begun) == 3

@@ -19,6 +19,7 @@ from toolgate.eras import calls, modern
 from toolgate.frontends import batches, responses
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
+from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.session import Session
 from toolgate.frontends.unread import NOTES_KEPT
 
@@ -33,7 +34,8 @@ def _nothing() -> None: ...
 class Conversation:
     """`session` is its own: it is for what is not modern, and ends with it.
     `write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up`
-    is called when the client has asked for the end."""
+    is called when the client has asked for the end. `in_order` makes what the requests of one batch take their turns
+    by, where there are others who call."""
 
     can_ask = True
     headers: Mapping[str, str] = {}  # no request of its own carries any
@@ -45,6 +47,7 @@ class Conversation:
         write: Callable[[bytes], None],
         backlog: Callable[[], int],
         hang_up: Callable[[], None] = _nothing,
+        in_order: Callable[[], TakeTurn | None] = _nothing,
     ) -> None:
         self.session = session
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
@@ -57,6 +60,7 @@ class Conversation:
         self._write = write
         self._backlog = backlog
         self._hang_up = hang_up
+        self._in_order = in_order
         self._in_flight: dict[str | int | float, asyncio.Task[None]] = {}
         self._answers: set[asyncio.Task[bytes]] = set()  # the session's
 
@@ -162,7 +166,7 @@ class Conversation:
                 self._unanswered.answered(whose, kept)
             self._reply(answers)
 
-        whose, gathered = self._whose, batches.Gathered(whole)
+        whose, gathered, turn = self._whose, batches.Gathered(whole), self._in_order()
         taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, len(data), many), gathered)
         for each in taken:
             if isinstance(each, Malformed) and each.is_answer:
@@ -170,7 +174,7 @@ class Conversation:
             elif isinstance(each, Malformed):
                 gathered.add(responses.write_malformed(each))
             elif each.is_request:
-                self._take(each, gathered.expect())
+                self._take(each, gathered.expect(), turn)
             else:
                 self._told(each)
         gathered.is_whole()
@@ -182,9 +186,11 @@ class Conversation:
         else:
             self._notified(message)
 
-    def _take(self, message: Message, reply: Callable[[bytes], None]) -> asyncio.Task[bytes]:
+    def _take(
+        self, message: Message, reply: Callable[[bytes], None], turn: TakeTurn | None = None
+    ) -> asyncio.Task[bytes]:
         """A request of the session."""
-        work = self.session.answer(message, self)
+        work = self.session.answer(message, self, turn)
         self._answers.add(work)
         work.add_done_callback(lambda done: self._answered(done, reply))
         return work

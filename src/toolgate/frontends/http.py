@@ -27,6 +27,7 @@ from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.modern import Reply
 from toolgate.frontends.pipes import Pipes
+from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions, new_session
 from toolgate.frontends.streams import Delivery, HeaderList, Receive, Response, Send
@@ -245,10 +246,11 @@ class HttpFrontend(Application):
         whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
         whose = request.principal.counted_as
+        turn = self.scheduler.in_order(whose)
         taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, len(data), many), gathered)
         try:
             for each in taken:
-                _take(each, session, channel, gathered)
+                _take(each, session, channel, gathered, turn)
             gathered.is_whole()
             await self._answer(request, response, session, channel, whole)
         finally:
@@ -364,13 +366,15 @@ def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
     return responses.write_cancelled(message) if done.cancelled() else done.result()
 
 
-def _take(each: Message | Malformed, session: Session, channel: Channel, gathered: batches.Gathered) -> None:
+def _take(
+    each: Message | Malformed, session: Session, channel: Channel, gathered: batches.Gathered, turn: TakeTurn
+) -> None:
     """Handle one message of a batch."""
     if isinstance(each, Malformed) and each.is_answer:
         session.answered_unreadably(each)
     elif isinstance(each, Malformed):
         gathered.add(responses.write_malformed(each))
     elif each.is_request:
-        gathered.follow(session.answer(each, channel), lambda done: _response_of(done, each))
+        gathered.follow(session.answer(each, channel, turn), lambda done: _response_of(done, each))
     else:
         (session.answered if each.is_response else session.notified)(each)

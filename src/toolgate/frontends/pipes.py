@@ -11,6 +11,7 @@ import asyncio
 import secrets
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from toolgate.core import sse
@@ -38,7 +39,9 @@ GOING_AWAY, NO_BINARY, TOO_BIG = 1001, 1003, 1009
 class Pipe:
     """One connection: a conversation, and what waits to go out."""
 
-    def __init__(self, deps: FrontendDeps, principal: Principal, path: str, backlog: Backlog | None) -> None:
+    def __init__(
+        self, deps: FrontendDeps, principal: Principal, path: str, backlog: Backlog | None, scheduler: Scheduler
+    ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.principal = principal
         self.path = path
@@ -46,7 +49,8 @@ class Pipe:
         self.outbox = Outbox(can_stream=True, can_ask=True, backlog=backlog)
         self.is_cut_off = asyncio.Event()
         session = new_session(deps, path, principal)
-        self.conversation = Conversation(deps, session, self._write, self._backlog, self.outbox.end)
+        in_order = partial(scheduler.in_order, principal.counted_as)
+        self.conversation = Conversation(deps, session, self._write, self._backlog, self.outbox.end, in_order)
 
     def _write(self, message: bytes) -> None:
         self.outbox.send(message)
@@ -128,7 +132,7 @@ class Pipes:
             raise Refused(503, "Too many connections")
         connection = connections.of(request.scope)
         backlog = connection.backlog if connection else None
-        pipe = Pipe(self._deps, request.principal, request.route.path, backlog)
+        pipe = Pipe(self._deps, request.principal, request.route.path, backlog, self._scheduler)
         self._open[pipe.id] = pipe
         self._shares.put(pipe.principal.counted_as, pipe.id, pipe)
         try:

@@ -4,19 +4,19 @@ While one principal calls alone, no more than `MOST_ALONE` requests are started 
 comes is heard between them. Where another called within the same second, one request is started in each round and
 principals take turns, so a principal that has hundreds of requests waiting delays only its own; where another called
 within the same minute, it has so few under way that the other would not wait for long. The rules this file keeps:
-requests of one principal start in the order that they came; few that were just started are under way at once, so that a
-round is short, and yet each principal can have one; and who is refused again and again is heard more slowly, but not
-more slowly than it may call.
+requests of one principal start in the order that they came, and each of a batch is one; few that were just started are
+under way at once, so that a round is short, and yet each principal can have one; and who is refused again and again is
+heard more slowly, but not more slowly than it may call.
 
-A request that waits here holds its connection: nothing more is read from it than its first 64 KiB. So what waits is
-bounded by the number of connections.
+A request that waits here holds its connection: nothing more is read from it than its first 64 KiB. A batch has one
+place, however many of its requests wait. So what waits is bounded by the number of connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fairness import RoundRobin
@@ -33,6 +33,7 @@ LONGEST = 0.1  # seconds at most for which it is not heard after a refusal
 MOST_KNOWN = 4096  # credentials, and refused principals, that are remembered
 
 Run = Callable[[], object]
+TakeTurn = Callable[[], Awaitable[None]]
 
 
 class Callers:
@@ -129,9 +130,24 @@ class Scheduler:
         """Until it is this principal's turn."""
         if self.lets_pass(key):
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.start(key, lambda: turn.done() or turn.set_result(None))
-        await turn
+        come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn = self.start(key, lambda: come.done() or come.set_result(None))
+        try:
+            await come
+        except BaseException:
+            self._queue.remove(key, turn)
+            raise
+
+    def in_order(self, key: str) -> TakeTurn:
+        """What the requests of one batch take their turns by: one after the other, so that a batch waits as one
+        request does, however many are cancelled."""
+        before = asyncio.Lock()
+
+        async def take() -> None:
+            async with before:
+                await self.turn(key)
+
+        return take
 
     def ended(self, turn: Turn) -> None:
         """This request is answered."""

@@ -40,6 +40,7 @@ from toolgate.eras import calls, legacy, modern, questions, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.channels import PendingEvents, ReplayBuffer, ReplayBuffers
 from toolgate.frontends.pages import Pages
+from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
@@ -109,6 +110,8 @@ class Session:
         self._rest = asyncio.Event()  # set each time that one of these is over
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._reports: dict[int, Callable[[Raw], None]] = {}  # by the ids of questions whose askers hear of progress
+        self._telling_roots: asyncio.Task[None] | None = None
+        self._roots_to_tell = False  # they have changed since servers were last told
         self._relayed: set[asyncio.Task[None]] = set()
         self._ids = itertools.count(1)
         self._work: set[asyncio.Task[Any]] = set()  # beside what is in flight
@@ -148,12 +151,13 @@ class Session:
 
     # What the client sends.
 
-    def answer(self, message: Message, stream: Stream) -> asyncio.Task[bytes]:
-        """The response to a request, made in a task that this session owns. Never raises; a cancelled one has none."""
+    def answer(self, message: Message, stream: Stream, turn: TakeTurn | None = None) -> asyncio.Task[bytes]:
+        """The response to a request, made in a task that this session owns, where it has to take a turn: then. Never
+        raises; a cancelled one has none."""
         key = jsonrpc.id_key(message.id)
         if refused := self._refused(message, key):
             return self._spawn(_fixed(refused))
-        task = asyncio.get_running_loop().create_task(self._answer(message, stream, self.client.principal))
+        task = asyncio.get_running_loop().create_task(self._answer(message, stream, self.client.principal, turn))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
@@ -201,7 +205,15 @@ class Session:
                 self._relayed.add(work)
                 work.add_done_callback(self._relayed.discard)
         elif message.method == mcp.ROOTS_CHANGED and "roots" in self.client.capabilities:
-            self._spawn(self._gateway.roots_changed(self.path, self.client))
+            self._roots_to_tell = True
+            if not self._telling_roots or self._telling_roots.done():
+                self._telling_roots = self._spawn(self._tell_roots())
+
+    async def _tell_roots(self) -> None:
+        """However many changes come while one is on its way, they make one more after it."""
+        while self._roots_to_tell:
+            self._roots_to_tell = False
+            await self._gateway.roots_changed(self.path, self.client)
 
     def _progressed(self, params: Raw) -> None:
         """The client reports on a question that wants to hear of it, by the id of the question."""
@@ -299,10 +311,14 @@ class Session:
 
     # Requests.
 
-    async def _answer(self, message: Message, stream: Stream, principal: Principal) -> bytes:
+    async def _answer(
+        self, message: Message, stream: Stream, principal: Principal, turn: TakeTurn | None = None
+    ) -> bytes:
         """`principal` is as this very request has shown it."""
         id = bytes(message.id)
         try:
+            if turn:
+                await turn()
             handle = self._HANDLERS.get(message.method, Session._undefined)
             return jsonrpc.result(id, await handle(self, message, stream, principal))
         except asyncio.CancelledError:

@@ -29,6 +29,7 @@ class Sessions:
         self._implicit: dict[str, Session] = {}
         self._kept: dict[str, Session] = {}
         self._shares: Shares[Session] = Shares()  # all of them, of each principal least recently used first
+        self._implicit_shares: Shares[Session] = Shares()  # of these, the implicit ones
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._sweep_later()
@@ -47,8 +48,10 @@ class Sessions:
         """Take a new one in; where there is no room, the one that is needed least ends."""
         (self._implicit if implicit else self._kept)[session.id] = session
         self._shares.put(session.counted_as, session.id, session)
+        if implicit:
+            self._implicit_shares.put(session.counted_as, session.id, session)
         if implicit and len(self._implicit) > max(1, self._most // 10):
-            self.end(_least_needed(self._implicit.values(), session))
+            self.end(_least_needed(self._implicit_shares.greatest(), session))
         elif len(self) > self._most:
             self.end(_least_needed(self._shares.greatest(), session))
         if self._is_closed:
@@ -60,7 +63,7 @@ class Sessions:
         session = self._kept.get(id) or self._implicit.get(id)
         if not session or not principal.may_act_as(session.client.principal):
             return None
-        if self._implicit.pop(id, None):
+        if self._was_implicit(session):
             self._kept[id] = session
         self._shares.used(session.counted_as, id)
         session.touch()
@@ -88,10 +91,17 @@ class Sessions:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _forget(self, session: Session) -> bool:
-        is_ours = bool(self._implicit.pop(session.id, None) or self._kept.pop(session.id, None))
+        is_ours = self._was_implicit(session) or bool(self._kept.pop(session.id, None))
         if is_ours:
             self._shares.remove(session.counted_as, session.id)
         return is_ours
+
+    def _was_implicit(self, session: Session) -> bool:
+        """Whether it was until now; it is not any more."""
+        was_implicit = bool(self._implicit.pop(session.id, None))
+        if was_implicit:
+            self._implicit_shares.remove(session.counted_as, session.id)
+        return was_implicit
 
     def _sweep_later(self) -> None:
         self._timer = self._clock.call_later(min(self._idle, 60.0) / 2, self._sweep)

@@ -27,7 +27,7 @@ MOST_WATCHED = 1024  # resources of one client
 
 class Subscriber:
     """`wants` are the notifications that the client wants, besides those of what it watches; `client` may become
-    another."""
+    another. Raises `Fault` where its principal has too many."""
 
     def __init__(self, gateway: Gateway, path: str, client: Client, say: Say, wants: Collection[str]) -> None:
         self.client = client
@@ -37,7 +37,8 @@ class Subscriber:
         self._wants = wants
         self._watched: dict[tuple[str, str], Call] = {}  # by kind and the client's own name
         self._coming = 0  # that are being asked for
-        self._stop = gateway.events.listen(self._hear)
+        whose = client.principal.counted_as if client.era == "modern" else ""  # sessions are counted as such
+        self._stop = gateway.events.listen(self._hear, whose)
 
     async def watch(self, name: str, method: str) -> None:
         """Hear when what the client knows by this name changes, by a method of `mcp.WATCH_FILTERS`. Raises `Fault`."""
