@@ -48,6 +48,11 @@ class Reader:
         self._retry: int | None = None
         self._after_cr = False
 
+    @property
+    def unfinished(self) -> int:
+        """The bytes that are kept of an event that is still to end."""
+        return self._pending + self._held
+
     def feed(self, chunk: bytes) -> list[Event]:
         if self._after_cr and chunk:
             self._after_cr = False
@@ -66,7 +71,7 @@ class Reader:
         if rest:
             self._rest += rest
             self._pending += len(rest)
-        if self._pending + self._held > self._limit:
+        if self.unfinished > self._limit:
             raise TooLong(f"an event of more than {self._limit} bytes")
         return events
 

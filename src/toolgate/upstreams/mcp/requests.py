@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.exchange import Exchange, Part, Retry
@@ -39,6 +40,7 @@ MOST_PENDING_EVENTS = 64  # messages on their way, beyond which those that may b
 MOST_ANSWERS = 1024  # that are not sent yet, beyond which a server gets none to what it asks
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
+SOON = 1.0  # seconds after which one may try again whose result was dropped
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -69,6 +71,7 @@ class Requests:
         on_closed: Callable[[Fault, bool], None],
         on_rest: Callable[[], None],
         complaints: Complaints | None = None,
+        results: Bodies | None = None,
     ) -> None:
         self.server = server
         self.clock = clock
@@ -93,6 +96,8 @@ class Requests:
         self.on_given_up: list[Callable[[OpenRequest, str], None]] = []
         self.on_end: list[Callable[[], None]] = []
         self.on_rest = on_rest
+        self._results = results or Bodies()
+        self._kept: dict[int, Kept] = {}  # of large results, while they are read
         self._again = again
         self._on_closed = on_closed
         self._ids = itertools.count(1)
@@ -235,6 +240,7 @@ class Requests:
         exchange.cancel()
 
     def _forget(self, id: int) -> OpenRequest | None:
+        self._kept.pop(id, None)
         request = self.pending.pop(id, None)
         if request and request.call:
             if self._concurrency and _takes_a_turn(request):
@@ -357,6 +363,18 @@ class Requests:
     def awaits(self, origin: int) -> bool:
         return origin in self.pending
 
+    def counts(self, origin: int) -> Body | None:
+        """As what the answer to this call counts, in the share of its client."""
+        request = self.pending.get(origin)
+        if not request or not request.call:
+            return None
+        if origin not in self._kept:
+            self._kept[origin] = self._counted(request.call)
+        return self._kept[origin].body
+
+    def _counted(self, call: Call) -> Kept:
+        return Kept(self._results.begun(call.client.principal.counted_as))
+
     def failed(self, origin: int, fault: Fault) -> None:
         request = self._forget(origin)
         if request:
@@ -392,6 +410,7 @@ class Requests:
 
     def _answered(self, message: Message, origin: int | None) -> None:
         id = _own_id(message, origin)
+        kept = self._kept.get(id) if id is not None else None
         request = self._forget(id) if id is not None else None
         if id is None or not request:
             self._answered_late(id, message)
@@ -404,6 +423,13 @@ class Requests:
             if isinstance(outcome, Accepted) or (request.call and request.call.method in mcp.TASKS):
                 for told in self.on_answer:
                     told(id, request, outcome)
+            if request.call and isinstance(outcome, Done) and (size := len(memoryview(outcome.body))) > FREE:
+                kept = kept or self._counted(request.call)
+                if not kept.body.has(size) and origin is None:  # on what others are answered on, it cannot wait
+                    kept.body.ended()
+                    request.exchange.fail(self._too_much(size))
+                    return
+                outcome = msgspec.structs.replace(outcome, kept=kept)
             request.exchange.finish(outcome)
         except Fault as fault:
             request.exchange.fail(fault)
@@ -416,6 +442,16 @@ class Requests:
             if not message.error:
                 self._over(id)
             self._asks_no_more(id)
+
+    def _too_much(self, size: int) -> Fault:
+        return Fault(
+            "RATE_LIMITED",
+            f"Too much at once: this result of {size:,} bytes was dropped, since others of this client wait",
+            server=self.server.id,
+            reach="executed",
+            hint="it has run: check before you call again, with fewer large results at once",
+            extra={"retryAfter": SOON},
+        )
 
     def _unreadable(self, error: Exception, reach: Reach = "executed") -> Fault:
         message = f"The server's answer cannot be read: {error}"
