@@ -154,11 +154,12 @@ class ComponentUpstream:
 
     async def _run(self, call: Call) -> Done:
         try:
-            await self._concurrency.take(self._server.timeout, call.client.principal.counted_as)
+            whose = call.client.principal.counted_as
+            await self._concurrency.take(self._server.timeout, whose)
             try:
                 answer = await self._posted_or_again(call)
             finally:
-                self._concurrency.give_back()
+                self._concurrency.give_back(whose)
         except Lost as lost:
             failed = self._failed(str(lost), lost.reach, words=lost.words)
             raise marked(failed) if lost.is_meant else failed from None

@@ -137,7 +137,11 @@ class Requests:
                 self.remark(jsonrpc.notification(call.method, jsonrpc.encode(calls.write_params(call, {}))))
                 return Done(b"{}")
         limit = self._concurrency
-        if limit and call.method not in mcp.TASKS and (self._takes_turns or not limit.take_now()):
+        if (
+            limit
+            and call.method not in mcp.TASKS
+            and (self._takes_turns or not limit.take_now(call.client.principal.counted_as))
+        ):
             await self._turn(limit, call)
         self.used = self.clock.now()
         timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
@@ -184,7 +188,7 @@ class Requests:
                 self._asks_less.clear()
                 await self._asks_less.wait()
         except BaseException:
-            limit.give_back()
+            limit.give_back(call.client.principal.counted_as)
             raise
 
     async def ask(self, method: str, params: Members | bytes, headers: Headers, timeout: float | None = None) -> Raw:
@@ -244,7 +248,7 @@ class Requests:
         request = self.pending.pop(id, None)
         if request and request.call:
             if self._concurrency and _takes_a_turn(request):
-                self._concurrency.give_back()
+                self._concurrency.give_back(request.call.client.principal.counted_as)
             self.on_rest()
         return request
 
