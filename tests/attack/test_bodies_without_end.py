@@ -10,8 +10,8 @@ import pytest
 from inmemory import MODERN, Exchange, Visitor, gateway
 from virtualtime import settle
 
+from toolgate.core import bodies
 from toolgate.core.model import Principal
-from toolgate.frontends import bodies
 
 PART = b" " * bodies.FREE
 PARTS = 8  # of each body that does not end

@@ -14,9 +14,10 @@ from processes.ground import gateway, real, settings
 from uvicorn.server import ServerState
 from virtualtime import settle
 
+from toolgate.core import bodies
+from toolgate.core.bodies import Bodies
 from toolgate.core.inflow import IntakeQueue, PacedProtocol
-from toolgate.frontends import bodies, frames, server
-from toolgate.frontends.bodies import Bodies
+from toolgate.frontends import frames, server
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.unread import Unread
 

@@ -26,6 +26,7 @@ Work
     fairness    a queue in which principals take turns
     concurrency  how much of something goes on at once; principals that wait take turns
     inflow      reading a connection a piece at a time
+    bodies      how much is kept of bodies that have not ended, and of results on their way
 Texts
     redaction   known secrets, taken out of a text
     excerpts    the beginning and the end of a long text

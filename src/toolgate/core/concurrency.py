@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from enum import Enum
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from toolgate.core.fairness import RoundRobin
@@ -40,7 +41,7 @@ class FairLimit:
         self._running = running
         self._most = most
         self._what = what
-        self._queue: RoundRobin[asyncio.Future[None]] = RoundRobin()
+        self._queue: RoundRobin[tuple[str, asyncio.Future[None]]] = RoundRobin()
 
     @property
     def waiting(self) -> int:
@@ -50,17 +51,24 @@ class FairLimit:
     def waiting_of(self, whose: str) -> int:
         return self._queue.count(whose)
 
-    def take_now(self) -> bool:
+    def take_now(self, whose: str = "") -> bool:
         """Whether there is a turn at once; it is taken."""
-        if self.limit is not None and (self._running >= self.limit or self._queue):
+        if self.limit is not None and (self._running >= self.limit or self._queue or not self._may(whose)):
             return False
-        self._running += 1
+        self._took(whose)
         return True
+
+    def _may(self, whose: str) -> bool:
+        """Whether this principal may have what is free."""
+        return True
+
+    def _took(self, whose: str) -> None:
+        self._running += 1
 
     async def turn(self, whose: str) -> None:
         """Wait for one; `give_back` is to follow. `whose` it is: see `Principal.counted_as`. Raises `Fault`
         RATE_LIMITED, not sent, where enough of this principal waits."""
-        if self.take_now():
+        if self.take_now(whose):
             return
         if self._most is not None and self.waiting_of(whose) >= self._most:
             raise self._refusal()
@@ -68,7 +76,8 @@ class FairLimit:
 
     async def _wait(self, whose: str) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.put(whose, turn)
+        self._queue.put(whose, (whose, turn))
+        self._next()
         try:
             await turn
         except BaseException:
@@ -81,39 +90,43 @@ class FairLimit:
         """Have this done in a thread (None: one of the event loop's own) when its turn comes, and what is `Unfinished`
         in further turns. Raises as `turn` does."""
         await self.turn(whose)
-        while isinstance(result := await self._worked(work, threads), Unfinished):
-            if not self.take_now():
+        while isinstance(result := await self._worked(whose, work, threads), Unfinished):
+            if not self.take_now(whose):
                 await self._wait(whose)
         return result
 
-    async def _worked(self, work: Callable[[], Result], threads: Executor | None) -> Result:
+    async def _worked(self, whose: str, work: Callable[[], Result], threads: Executor | None) -> Result:
         try:
             done = asyncio.get_running_loop().run_in_executor(threads, work)
         except BaseException:  # the threads have ended
-            self.give_back()
+            self.give_back(whose)
             raise
-        done.add_done_callback(self._over)
+        done.add_done_callback(partial(self._over, whose))
         return await asyncio.shield(done)  # who goes away does not end the thread
 
-    def give_back(self) -> None:
+    def give_back(self, whose: str = "") -> None:
         self._running -= 1
+        self._next()
+
+    def _next(self) -> None:
         while self.limit is not None and self._running < self.limit:  # without a limit, nobody waits
-            turn = self._queue.pop()
-            if not turn:
+            waiting = self._queue.pop(self._may)
+            if not waiting:
                 return
+            whose, turn = waiting
             if not turn.done():
-                self._running += 1
+                self._took(whose)
                 turn.set_result(None)
 
-    def _over(self, done: asyncio.Future[Any]) -> None:
-        self.give_back()
+    def _over(self, whose: str, done: asyncio.Future[Any]) -> None:
+        self.give_back(whose)
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits any more
 
     def _leave(self, whose: str, turn: asyncio.Future[None]) -> None:
         """Give up waiting; a turn that came at the same moment is passed on."""
-        if not self._queue.remove(whose, turn) and turn.done() and not turn.cancelled():
-            self.give_back()
+        if not self._queue.remove(whose, (whose, turn)) and turn.done() and not turn.cancelled():
+            self.give_back(whose)
 
     def _refusal(self) -> Fault:
         message = f"Too many {self._what} at once: {self._most} of this client are waiting already"

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.addresses import counted
+from toolgate.core.bodies import Kept
 from toolgate.core.fault import Reached
 
 
@@ -309,12 +310,13 @@ class Call(msgspec.Struct, frozen=True):
 
 class Done(msgspec.Struct, frozen=True):
     """The result object, as bytes. `is_foreign`: of a `resultType` that we do not know. `is_scrubbed`: secrets
-    are taken out of it already; `is_cut`: it is within its limits already."""
+    are taken out of it already; `is_cut`: it is within its limits already. While it is held, a large one counts."""
 
     body: Raw | bytes
     is_foreign: bool = False
     is_scrubbed: bool = False
     is_cut: bool = False
+    kept: Kept | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True):

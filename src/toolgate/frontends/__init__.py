@@ -9,7 +9,6 @@ HTTP
     http             every way in that begins with an HTTP request; which path is which
     connections      how many connections there are, and which one goes
     unread           how much is kept of answers that are not read
-    bodies           how much is kept of bodies that have not ended
     streams          a response that becomes JSON or a stream, decided as late as can be
     scheduling       whose request is started next
     active_requests  who is inside now, who has to leave, how much is kept of requests until they are answered

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import MutableMapping
 from typing import Any
 
+from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock
-from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.connections import Connections
 from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.streams import Receive, Send

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from toolgate.core.bodies import FREE, Bodies, Body
 from toolgate.core.inflow import Intake, IntakeQueue, PacedProtocol
-from toolgate.frontends.bodies import FREE, Bodies, Body
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.peers import met
 

@@ -22,12 +22,12 @@ from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
 from toolgate.core import counting, jsonrpc, names
+from toolgate.core.bodies import Bodies, Body
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.frontends import connections
 from toolgate.frontends.active_requests import ActiveRequest
-from toolgate.frontends.bodies import Bodies, Body
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers
 from toolgate.frontends.streams import Receive

@@ -19,12 +19,12 @@ import uvicorn
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from toolgate.core.bodies import Bodies
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
 from toolgate.frontends import unread
 from toolgate.frontends.application import Application
-from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.connections import STATE, Connection, Connections
 from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.peers import Operator, met

@@ -32,7 +32,7 @@ from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import schemas, scrub
 from toolgate.policy.access import looked_through
-from toolgate.policy.large_results import looked_at
+from toolgate.policy.large_results import aside
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import is_large
@@ -149,8 +149,7 @@ class Gateway:
         return await self._looked_at(call, outcome) if is_large(outcome) else outcome
 
     async def _looked_at(self, call: Call, outcome: Outcome) -> Outcome:
-        scrubber = self.snapshot.scrubber(call.server)
-        return await looked_at(call, outcome, scrubber, self.snapshot.truncate, self.in_turns)
+        return await aside(call, outcome, self.snapshot.scrubber(call.server), self.snapshot.truncate, self.in_turns)
 
     # What is told without a call.
 

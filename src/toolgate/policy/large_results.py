@@ -10,7 +10,7 @@ from toolgate.policy.scrub import Scrubber, is_large
 from toolgate.policy.truncate import Truncate
 
 
-async def looked_at(
+async def aside(
     call: Call, outcome: Outcome, scrubber: Scrubber, truncate: Truncate | None, in_turns: FairLimit
 ) -> Outcome:
     """The outcome, scrubbed and cut where it is large, so that the policies find nothing to be done. Principals take

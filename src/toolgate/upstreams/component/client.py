@@ -14,6 +14,7 @@ import msgspec
 
 from toolgate.auth.safe_net import Dial
 from toolgate.core import sse
+from toolgate.core.bodies import FREE, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Reach, Words
 from toolgate.core.inflow import IntakeQueue
@@ -28,6 +29,7 @@ class ComponentResponse(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     location: str = ""
+    kept: Kept | None = None  # as what a result counts
 
 
 class Lost(Exception):
@@ -43,9 +45,12 @@ class Lost(Exception):
 class _Reply:
     """One answer on its way."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, wire: Wire, kept: Kept | None) -> None:
         self.answer: asyncio.Future[ComponentResponse] = asyncio.get_running_loop().create_future()
         self._most = most
+        self._wire = wire
+        self._kept = kept
+        self._counted = 0  # bytes
         self._status = 0
         self._location = ""
         self._body = bytearray()
@@ -63,10 +68,13 @@ class _Reply:
             del self._body[most:]
             self.complete()
             raise sse.TooLong(f"more than {most} bytes")
+        if self._kept and len(self._body) - self._counted > FREE:
+            self._counted = len(self._body)
+            self._wire.keeps(self._kept.body, self._counted)
 
     def complete(self) -> None:
         if not self.answer.done():
-            self.answer.set_result(ComponentResponse(self._status, bytes(self._body), self._location))
+            self.answer.set_result(ComponentResponse(self._status, bytes(self._body), self._location, self._kept))
 
     def lost(self, reason: str) -> None:
         self.fail(Lost(f"the connection broke before the answer was complete ({reason})", "sent_unknown"))
@@ -105,9 +113,9 @@ class ComponentClient:
         headers = {"Content-Type": "application/json", **self._headers}
         return b"POST" + target.prefix("application/json", headers) + b"\r\nContent-Length: "
 
-    async def post(self, head: bytes, body: bytes) -> ComponentResponse:
+    async def post(self, head: bytes, body: bytes, kept: Kept | None = None) -> ComponentResponse:
         """Run a tool, by the `head_of` its path. Raises `Lost`."""
-        return await self._ask(self._pool.take(), head + b"%d\r\n\r\n" % len(body), body, LONGEST_MESSAGE)
+        return await self._ask(self._pool.take(), head + b"%d\r\n\r\n" % len(body), body, LONGEST_MESSAGE, kept)
 
     def close(self, reason: str, is_meant: bool = False) -> None:
         """End it with all that is under way."""
@@ -116,7 +124,9 @@ class ComponentClient:
             reply.fail(Lost(reason, "sent_unknown", is_meant))
         self._pool.close()
 
-    async def _ask(self, taken: Awaitable[Wire], head: bytes, body: bytes, most: int) -> ComponentResponse:
+    async def _ask(
+        self, taken: Awaitable[Wire], head: bytes, body: bytes, most: int, kept: Kept | None = None
+    ) -> ComponentResponse:
         try:
             wire = await taken
         except (OSError, UnicodeError) as error:  # UnicodeError: of a name that cannot be one of a host
@@ -124,7 +134,7 @@ class ComponentClient:
         if self._end:
             wire.close()
             raise Lost(self._end, "not_sent")
-        reply = _Reply(most)
+        reply = _Reply(most, wire, kept)
         self._waiting.add(reply)
         wire.send(head, body, reply)
         try:

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import mcp
+from toolgate.core.bodies import Kept
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Code, Fault, Reach, Words
 from toolgate.core.model import Call, Client, Done, Event, EventSink, Made, Outcome
@@ -110,7 +111,7 @@ class ComponentUpstream:
         self._calls += 1
         self._idle.clear()
         try:
-            return Done(await self._run(call))
+            return await self._run(call)
         finally:
             self._calls -= 1
             if not self._calls:
@@ -151,13 +152,14 @@ class ComponentUpstream:
 
     # One call.
 
-    async def _run(self, call: Call) -> bytes:
+    async def _run(self, call: Call) -> Done:
         try:
-            await self._concurrency.take(self._server.timeout, call.client.principal.counted_as)
+            whose = call.client.principal.counted_as
+            await self._concurrency.take(self._server.timeout, whose)
             try:
                 answer = await self._posted_or_again(call)
             finally:
-                self._concurrency.give_back()
+                self._concurrency.give_back(whose)
         except Lost as lost:
             failed = self._failed(str(lost), lost.reach, words=lost.words)
             raise marked(failed) if lost.is_meant else failed from None
@@ -167,7 +169,7 @@ class ComponentUpstream:
             if fault.code == "TOOL_NOT_FOUND":
                 raise
             raise self._failed(fault.message, "not_sent", fault.code, fault.hint, fault.words) from None
-        return answers.result(answer, self._server)
+        return Done(answers.result(answer, self._server), kept=answer.kept)
 
     async def _posted_or_again(self, call: Call) -> ComponentResponse:
         """A process that does not listen any more is ending: what it was not sent is for another one."""
@@ -201,8 +203,9 @@ class ComponentUpstream:
         if call.reached:
             call.reached.is_sent = True
         try:
+            kept = Kept(self._link_deps.results.begun(call.client.principal.counted_as))
             async with self._clock.timeout(self._server.timeout):
-                answer = await line.post(self._heads[call.target], bytes(call.arguments) or b"{}")
+                answer = await line.post(self._heads[call.target], bytes(call.arguments) or b"{}", kept)
         except Lost as lost:
             if lost.reach == "not_sent" and self._line is line:
                 self._set_failed(answers.none(lost, self._server))

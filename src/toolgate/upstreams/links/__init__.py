@@ -28,6 +28,7 @@ import msgspec
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.auth.safe_net import Dial, SafeNet
 from toolgate.config import Server
+from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import IntakeQueue
@@ -50,6 +51,9 @@ class LinkDeps(msgspec.Struct, frozen=True):
     complaints: Complaints | None = None  # None: all that servers do wrong is logged
     bounds: Bounds = msgspec.field(default_factory=Bounds)
     turns: IntakeQueue = msgspec.field(default_factory=IntakeQueue)  # of what servers send, each by its id
+    results: Bodies = msgspec.field(
+        default_factory=Bodies
+    )  # from the first byte until they are handed to their clients
 
     def dial(self, server: Server) -> Dial:
         """How to connect to a server. What the operator has written may be anywhere; what is started here may be on

@@ -11,12 +11,17 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from toolgate.core.bodies import Body
 from toolgate.core.fault import Fault
 
 AUTHORIZATION = b"Authorization"
 LONGEST_MESSAGE = 32 * 1024 * 1024  # bytes; what is longer is not read: each look at so many takes 20 ms
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+
+def _uncounted(_origin: int) -> None:
+    """Nobody minds how large an answer is."""
 
 
 class Receiver(msgspec.Struct, frozen=True):
@@ -28,6 +33,7 @@ class Receiver(msgspec.Struct, frozen=True):
     failed    no answer to this request will come; the link itself lives on
     retired   nothing more can be sent; what is under way may still be answered
     closed    the link is over
+    counts    as what the answer to this request counts while it is read; None where it does not
     """
 
     principal: str
@@ -36,6 +42,7 @@ class Receiver(msgspec.Struct, frozen=True):
     failed: Callable[[int, Fault], None]
     retired: Callable[[Fault], None]
     closed: Callable[[Fault], None]
+    counts: Callable[[int], Body | None] = _uncounted
 
 
 class Link(Protocol):

@@ -19,6 +19,7 @@ from toolgate.auth.oauth.credentials import UpstreamCredential
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
 from toolgate.core import jsonrpc, sse
+from toolgate.core.bodies import FREE
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Reach
 from toolgate.core.inflow import IntakeQueue
@@ -143,7 +144,13 @@ class HttpLink:
     def _follow(
         self, origin: int | None, is_wanted: Callable[[], bool], over: Callable[[int], None], cursor: Cursor
     ) -> Following:
-        return Following(self._clock, self._get, lambda data: self.received(data, origin), is_wanted, over, cursor)
+        def hear(data: bytes) -> None:
+            self.received(data, origin)
+
+        def keeps(size: int) -> None:
+            self.keeps(origin, size)
+
+        return Following(self._clock, self._get, hear, is_wanted, over, cursor, keeps)
 
     async def fall_back(self) -> Link | None:
         """The transport of 2024-11-05 at the same URL, as its revisions say (basic/transports, "Backwards
@@ -269,6 +276,13 @@ class HttpLink:
             if not isinstance(reply, _Reply) or reply.kept > LONGEST_UNAWAITED:
                 self.abandon(origin)
 
+    def keeps(self, origin: int | None, size: int) -> None:
+        """So much is kept of what comes on a request's own stream."""
+        stream = self._streams.get(origin) if origin is not None else None
+        wire = stream.wire if isinstance(stream, Following) else stream
+        if wire and origin is not None and (body := self._receiver.counts(origin)):
+            wire.keeps(body, size)
+
     def broke_off(self, origin: int | None, cursor: Cursor, what: str) -> None:
         """A request's stream ended, maybe before its answer came."""
         may_go_on = self._listener is not None and cursor.last is not None and not self._closed
@@ -350,6 +364,7 @@ class _Reply:
         self._body = b""
         self._more = bytearray()  # in one piece: chunks may be of one byte
         self._size = 0
+        self._counted = 0  # bytes of it
         self._location = ""
         self._events: sse.Reader | None = None
         self._cursor: Cursor | None = None  # where there are events
@@ -385,6 +400,13 @@ class _Reply:
             self._body = chunk
         else:
             self._more += chunk
+        self._count(self._size)
+
+    def _count(self, size: int) -> None:
+        """So much is kept of what is still to end."""
+        if size - self._counted > FREE:
+            self._link.keeps(self.origin, size)
+            self._counted = size
 
     def _received(self, data: bytes) -> None:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
@@ -403,6 +425,7 @@ class _Reply:
             events.limit = self._longest
         except sse.TooLong as error:
             self._too_long(str(error))
+        self._count(events.kept)
 
     def _too_long(self, what: str, reach: Reach = "sent_unknown") -> NoReturn:
         """Nobody waits for the rest."""

@@ -19,6 +19,7 @@ import httptools  # pyright: ignore[reportMissingTypeStubs]
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
 from toolgate.core import sse
+from toolgate.core.bodies import Body
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.inflow import Intake, IntakeQueue
 
@@ -92,6 +93,8 @@ class Wire(asyncio.Protocol):
         self._beside = 0  # bytes that have come since there was any body
         self._is_in_head = True
         self._intake = Intake(self._take, None, PIECE, pool.turns, pool.whose)
+        self._held_for: Body | None = None  # that has no room now
+        self._waiting: asyncio.Task[None] | None = None
         self.sent = 0.0
         self.idle_since = 0.0
         self.keep = IDLE
@@ -122,6 +125,22 @@ class Wire(asyncio.Protocol):
         self._intake.drop()
         if self._transport:
             self._transport.abort()
+
+    def keeps(self, body: Body, size: int) -> None:
+        """So much is kept of what comes; more is read when there is room for that."""
+        if not body.has(size) and body is not self._held_for:
+            self._held_for = body
+            self._intake.hold(body)
+            self._waiting = asyncio.get_running_loop().create_task(self._read_on(body))
+
+    async def _read_on(self, body: Body) -> None:
+        await body.room()
+        self._let_go(body)
+
+    def _let_go(self, body: Body) -> None:
+        self._intake.let_go(body)
+        if body is self._held_for:
+            self._held_for = None
 
     @property
     def reply(self) -> ResponseReader | None:
@@ -204,6 +223,8 @@ class Wire(asyncio.Protocol):
         if self._parser.get_status_code() < 200:
             return
         reply, self._reply = self._reply, None
+        if self._held_for:
+            self._let_go(self._held_for)  # all of it is here, and the next answer may be another client's
         if not reply:
             return
         if self._until_close or not self._parser.should_keep_alive():

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from toolgate.core import sse
+from toolgate.core.bodies import FREE
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers
@@ -57,7 +58,8 @@ class Cursor:
 
 class Following:
     """One stream, followed until `close`; or until it is not wanted any more, or its server does not go on with it:
-    then `over` is called, once, with the HTTP status of the refusal or 0. `cursor`: where a connection left off."""
+    then `over` is called, once, with the HTTP status of the refusal or 0. `cursor`: where a connection left off.
+    `keeps` is told how much there is of an event that is large."""
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class Following:
         is_wanted: Callable[[], bool],
         over: Callable[[int], None],
         cursor: Cursor,
+        keeps: Callable[[int], object],
     ) -> None:
         self.was_accepted = cursor.last is not None
         self._clock = clock
@@ -75,14 +78,15 @@ class Following:
         self._is_wanted = is_wanted
         self._over = over
         self._cursor = cursor
-        self._wire: Wire | None = None  # while it is ours
+        self._keeps = keeps
+        self.wire: Wire | None = None  # while it is ours
         self._task = asyncio.get_running_loop().create_task(self._follow(), name="follow a stream of events")
 
     def close(self) -> None:
         self._task.cancel()
-        if self._wire:
-            self._wire.abort()
-            self._wire = None
+        if self.wire:
+            self.wire.abort()
+            self.wire = None
 
     async def closed(self) -> None:
         self.close()
@@ -110,9 +114,9 @@ class Following:
 
     async def _ask(self) -> _Events:
         """One connection, to its end."""
-        reply = _Events(self._cursor, self._heard, self._let_go)
+        reply = _Events(self._cursor, self._heard, self._let_go, self._keeps)
         try:
-            self._wire = await self._open(self._cursor.headers(), reply)
+            self.wire = await self._open(self._cursor.headers(), reply)
             await reply.over.wait()
         except (OSError, TimeoutError, Fault) as error:
             log.debug("cannot open an event stream: %s", error)
@@ -124,13 +128,19 @@ class Following:
             self._end(0)
 
     def _let_go(self) -> None:
-        self._wire = None
+        self.wire = None
 
 
 class _Events:
     """What comes over one connection."""
 
-    def __init__(self, cursor: Cursor, hear: Callable[[bytes], None], let_go: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cursor: Cursor,
+        hear: Callable[[bytes], None],
+        let_go: Callable[[], None],
+        keeps: Callable[[int], object],
+    ) -> None:
         self.status = 0
         self.is_stream = False
         self.was_heard = False
@@ -139,6 +149,7 @@ class _Events:
         self._cursor = cursor
         self._hear = hear
         self._let_go = let_go
+        self._keeps = keeps
         self._events = sse.Reader(LONGEST_MESSAGE)
 
     @property
@@ -163,6 +174,8 @@ class _Events:
             self._is_too_long = True
             self.complete()
             raise
+        if self._events.kept > FREE:
+            self._keeps(self._events.kept)
 
     def complete(self) -> None:
         self._let_go()

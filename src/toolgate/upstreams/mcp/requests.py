@@ -18,16 +18,16 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
-from toolgate.core.concurrency import FairLimit
 from toolgate.core.exchange import Exchange, Part, Retry
 from toolgate.core.fault import Fault, Reach, Reached
 from toolgate.core.jsonrpc import Members, Message, Params, RpcError
 from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy
-from toolgate.upstreams.concurrency import busy
+from toolgate.upstreams.concurrency import ConcurrencyLimit, busy
 from toolgate.upstreams.links.base import Link
 from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
@@ -44,6 +44,7 @@ LARGE_ANSWER = 64 * 1024  # bytes; of larger ones no more is taken while `MOST_U
 MOST_UNSENT = 32 * 1024 * 1024
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
+SOON = 1.0  # seconds after which one may try again whose result was dropped
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -74,6 +75,7 @@ class Requests:
         on_closed: Callable[[Fault, bool], None],
         on_rest: Callable[[], None],
         complaints: Complaints | None = None,
+        results: Bodies | None = None,
     ) -> None:
         self.server = server
         self.clock = clock
@@ -99,10 +101,13 @@ class Requests:
         self.on_given_up: list[Callable[[OpenRequest, str], None]] = []
         self.on_end: list[Callable[[], None]] = []
         self.on_rest = on_rest
+        self._results = results or Bodies()
+        self._kept: dict[int, Kept] = {}  # of large results, while they are read
         self._again = again
         self._on_closed = on_closed
         self._ids = itertools.count(1)
-        self._concurrency = FairLimit(server.concurrency) if server.concurrency is not None else None
+        limit = server.concurrency
+        self._concurrency = ConcurrencyLimit(server.name, limit, clock) if limit is not None else None
         self._turns: Rotation | None = None  # where it was not clear whose a question is
         self._work: set[asyncio.Task[None]] = set()
         self._answers: deque[bytes] = deque()  # to what the server asks, that are not sent yet
@@ -196,14 +201,15 @@ class Requests:
         """Wait for it, for as long as a call may take. Raises `Fault` TIMEOUT, not sent."""
         if self._turns and self._turns.is_over:
             self._turns = None
+        whose = call.client.principal.counted_as
         try:
             async with self.clock.timeout(self.server.timeout):
                 if self._turns:
                     await self._turns.take(id, call.client)
-                if self._concurrency and not self._concurrency.take_now():
+                if self._concurrency and not self._concurrency.take_now(whose):
                     for told in self.on_wait:
                         asyncio.get_running_loop().call_soon(told)  # when it waits
-                    await self._concurrency.turn(call.client.principal.counted_as)
+                    await self._concurrency.turn(whose)
         except TimeoutError:
             self._asks_no_more(id)
             raise busy(self.server.name) from None
@@ -265,10 +271,11 @@ class Requests:
         exchange.cancel()
 
     def _forget(self, id: int) -> OpenRequest | None:
+        self._kept.pop(id, None)
         request = self.pending.pop(id, None)
         if request and request.call:
             if self._concurrency and request.call.method not in mcp.TASKS:
-                self._concurrency.give_back()
+                self._concurrency.give_back(request.call.client.principal.counted_as)
             self.on_rest()
         return request
 
@@ -392,6 +399,18 @@ class Requests:
     def awaits(self, origin: int) -> bool:
         return origin in self.pending
 
+    def counts(self, origin: int) -> Body | None:
+        """As what the answer to this call counts, in the share of its client."""
+        request = self.pending.get(origin)
+        if not request or not request.call:
+            return None
+        if origin not in self._kept:
+            self._kept[origin] = self._counted(request.call)
+        return self._kept[origin].body
+
+    def _counted(self, call: Call) -> Kept:
+        return Kept(self._results.begun(call.client.principal.counted_as))
+
     def failed(self, origin: int, fault: Fault) -> None:
         request = self._forget(origin)
         if request:
@@ -429,6 +448,7 @@ class Requests:
 
     def _answered(self, message: Message, origin: int | None) -> None:
         id = _own_id(message, origin)
+        kept = self._kept.get(id) if id is not None else None
         request = self._forget(id) if id is not None else None
         if id is None or not request:
             self._answered_late(id, message)
@@ -441,6 +461,13 @@ class Requests:
             if isinstance(outcome, Accepted) or (request.call and request.call.method in mcp.TASKS):
                 for told in self.on_answer:
                     told(id, request, outcome)
+            if request.call and isinstance(outcome, Done) and (size := len(memoryview(outcome.body))) > FREE:
+                kept = kept or self._counted(request.call)
+                if not kept.body.has(size) and origin is None:  # on what others are answered on, it cannot wait
+                    kept.body.ended()
+                    request.exchange.fail(self._too_much(size))
+                    return
+                outcome = msgspec.structs.replace(outcome, kept=kept)
             request.exchange.finish(outcome)
         except Fault as fault:
             request.exchange.fail(fault)
@@ -453,6 +480,16 @@ class Requests:
             if not message.error:
                 self._over(id)
             self._asks_no_more(id)
+
+    def _too_much(self, size: int) -> Fault:
+        return Fault(
+            "RATE_LIMITED",
+            f"Too much at once: this result of {size:,} bytes was dropped, since others of this client wait",
+            server=self.server.id,
+            reach="executed",
+            hint="it has run: check before you call again, with fewer large results at once",
+            extra={"retryAfter": SOON},
+        )
 
     def _unreadable(self, error: Exception, reach: Reach = "executed") -> Fault:
         message = f"The server's answer cannot be read: {error}"

@@ -265,7 +265,9 @@ class Waiting:
         finally:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-        return Done(tasks.with_related(outcome.body, "")) if isinstance(outcome, Done) else outcome
+        if not isinstance(outcome, Done):
+            return outcome
+        return msgspec.structs.replace(outcome, body=tasks.with_related(outcome.body, ""))
 
     async def _came(self, waiting: asyncio.Future[Outcome]) -> bool:
         try:

@@ -315,7 +315,7 @@ class UpstreamSession:
         connection = self._newest = self._new_connection()
         requests = connection.requests
         principal = client.principal.id if self._server.scope != "shared" else ""
-        told = (requests.received, requests.awaits, requests.failed, requests.retired, requests.closed)
+        told = (requests.received, requests.awaits, requests.failed, requests.retired, requests.closed, requests.counts)
         try:
             requests.link = await self._deps.make_link(self._server, Receiver(principal, *told), self._deps.link_deps)
             was_refused = await open_connection(requests, client, order)
@@ -362,7 +362,8 @@ class UpstreamSession:
         def lost(fault: Fault, is_dead: bool) -> None:
             self._lost(connection, fault, is_dead)
 
-        requests = Requests(self._server, self._clock, self._deps.again, lost, self.rest, self._complaints)
+        results = self._deps.link_deps.results
+        requests = Requests(self._server, self._clock, self._deps.again, lost, self.rest, self._complaints, results)
         wanted = self.resubscriber.wanted
         connection = Connection(requests, self._server, self.task_owners, wanted, self._tell)
         return connection

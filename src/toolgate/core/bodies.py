@@ -1,12 +1,14 @@
-"""How much is kept at once of bodies that are still to end: each may have `http.body_limit`, and there are many.
+"""How much is kept at once of bodies: of requests that are still to end, and of results on their way to clients. Each
+may have megabytes, and there are many.
 
 The rule this file keeps: who is beyond the budget is not read, and waits; but the oldest of a principal's bodies always
-goes on, whatever others keep, so nobody waits for somebody else, and nobody waits for ever: the frontend ends a body
-that does not come in time."""
+goes on, and so do all within its share, whatever others keep, so nobody waits for somebody else; and nobody waits for
+ever: whoever reads a body ends it when it does not come in time."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 FREE = 64 * 1024  # bytes of each body, which count for nothing
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one principal's bodies
@@ -14,7 +16,7 @@ MOST = 256 * 1024 * 1024  # of all
 
 
 class Bodies:
-    """Those of a frontend, and messages over its WebSockets."""
+    """Those of a frontend, with messages over its WebSockets; or the results of all servers."""
 
     def __init__(self) -> None:
         self._by: dict[str, dict[Body, None]] = {}  # by principal, the oldest first
@@ -41,7 +43,7 @@ class Bodies:
                 del self._waiting[body]
 
     def drop(self, body: Body, size: int) -> None:
-        """It is read, or given up."""
+        """It is where it was to go, or given up. Whoever waits to read on is let go."""
         theirs = self._by.get(body.key, {})
         if body not in theirs:
             return
@@ -55,9 +57,13 @@ class Bodies:
                 turn.set_result(None)
 
     def has_room(self, body: Body) -> bool:
-        """Whether it may be read on now."""
-        is_oldest = next(iter(self._by[body.key])) is body
-        return is_oldest or (self._kept_by[body.key] < MOST_OF_ONE and self._kept < MOST)
+        """Whether it may be read on now. What is given up is none of its business."""
+        theirs = self._by.get(body.key, {})
+        if body not in theirs:
+            return True
+        is_oldest = next(iter(theirs)) is body
+        most = MOST_OF_ONE if self._kept < MOST else min(MOST_OF_ONE, MOST // len(self._by))
+        return is_oldest or self._kept_by[body.key] < most
 
 
 class Body:
@@ -83,3 +89,15 @@ class Body:
         """Nothing of it is kept as a body any more."""
         self._bodies.drop(self, self._counted)
         self._counted = 0
+
+
+class Kept:
+    """A body that counts for as long as anybody holds this, wherever it is on its way."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self._loop = asyncio.get_running_loop()
+
+    def __del__(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self.body.ended)  # the last who held it may have been a thread
