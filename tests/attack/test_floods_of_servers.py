@@ -551,16 +551,15 @@ async def test_a_server_that_asks_without_end_has_few_answers_on_their_way() -> 
 async def test_few_messages_are_on_their_way_to_a_server_that_does_not_take_them() -> None:
     receipts = Receipts(FakeClock())
     for number in range(MOST_RECEIPTS):
-        await receipts.room()
-        receipts.expect(number)
-    waiting = asyncio.ensure_future(receipts.room())
+        await receipts.expect(number)
+    waiting = asyncio.ensure_future(receipts.expect("one more"))
     await settle()
     assert not waiting.done()
     receipts.note(3)
     await waiting
-    receipts.expect("another")
     async with asyncio.timeout(TELLING / 2):  # of a server that gives none nobody waits for them any more
-        await receipts.room()
+        await receipts.expect("another")
+        receipts.note("another")
         await receipts.all()
 
 

@@ -20,6 +20,7 @@ from toolgate.upstreams.links import http, http1, sse, streams
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.http import HttpLink
 from toolgate.upstreams.links.http1 import ConnectionPool, Wire
+from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.links.sse import SseLink
 
 MOST = 20_000  # bytes of a message, in these tests
@@ -93,6 +94,7 @@ class Heard:
         self.owed = {1}
         self.receiver = Receiver(
             "",
+            lambda id: "",
             lambda data, origin: (self.messages.append(data), self.owed.clear())[1],
             lambda id: id in self.owed,
             lambda id, fault: (self.faults.append(fault), self.owed.clear())[1],
@@ -106,12 +108,13 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
     """Those that the gateway has opened. What may come on them is little."""
     found: list[Connection] = []
 
-    async def connect(pool: ConnectionPool) -> Wire:
+    async def connect(pool: ConnectionPool, whose: str) -> Wire:
         found.append(Connection(pool))
         pool._all.add(found[-1].wire)
+        pool._places.used(found[-1].wire, whose)
         return found[-1].wire
 
-    monkeypatch.setattr(ConnectionPool, "connect", connect)
+    monkeypatch.setattr(ConnectionPool, "_connected", connect)
     for module, name in ((http, "LONGEST_BODY"), (streams, "LONGEST_MESSAGE"), (sse, "LONGEST_MESSAGE")):
         monkeypatch.setattr(module, name, MOST)
     monkeypatch.setattr(sse, "_LONGEST_REFUSAL", MOST)
@@ -127,7 +130,7 @@ async def nowhere(host: str, port: int) -> Any:
 @asynccontextmanager
 async def over_http(heard: Heard) -> AsyncGenerator[HttpLink]:
     server = Server(id="wild", name="Wild", type="http", url="http://localhost/mcp")
-    link = HttpLink(server, heard.receiver, FakeClock(), nowhere, IntakeQueue())
+    link = HttpLink(server, heard.receiver, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()))
     yield link
     await link.close()
     await settle()
@@ -178,7 +181,7 @@ async def test_nothing_without_end_is_read_where_the_gateway_listens(connections
 @asynccontextmanager
 async def over_sse(heard: Heard, connections: list[Connection]) -> AsyncGenerator[SseLink]:
     server = Server(id="wild", name="Wild", type="sse", url="http://localhost/sse")
-    link = SseLink(server, heard.receiver, FakeClock(), nowhere, IntakeQueue())
+    link = SseLink(server, heard.receiver, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()))
     connecting = asyncio.ensure_future(link.connect(10))
     await settle()
     await connections[0].says(STREAM + b"\r\nevent: endpoint\ndata: /messages\n\n")
@@ -217,8 +220,10 @@ async def test_an_event_without_end_is_the_end_of_its_link(connections: list[Con
 async def test_an_answer_of_a_component_without_end_is_read_no_further(
     connections: list[Connection], status: bytes
 ) -> None:
-    line = ComponentClient("http://localhost/", {}, FakeClock(), nowhere, IntakeQueue(), "wild")
-    asking = asyncio.ensure_future(line.post(line.head_of("/act"), b"{}"))
+    line = ComponentClient(
+        "http://localhost/", {}, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), "wild", 60.0
+    )
+    asking = asyncio.ensure_future(line.post(line.head_of("/act"), b"{}", "ann"))
     await settle()
     await connections[0].says(b"HTTP/1.1 %b\r\n\r\n" % status)
     assert await connections[0].goes_on(b"x" * 4096) < 2 * MOST

@@ -20,6 +20,7 @@ from toolgate.upstreams import kinds
 from toolgate.upstreams.links import LinkDeps, http1, stdio
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.http1 import ConnectionPool, Target
+from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.links.stdio import StdioLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
@@ -46,7 +47,7 @@ class Taken:
             self.servers.append(server)
 
         heard = Heard().receiver
-        return Receiver("", received, heard.awaits, heard.failed, heard.retired, heard.closed)
+        return Receiver("", lambda id: "", received, heard.awaits, heard.failed, heard.retired, heard.closed)
 
 
 def reader(taken: list[str], server: str) -> Any:
@@ -62,7 +63,9 @@ def reader(taken: list[str], server: str) -> Any:
 
 
 def by_http(turns: IntakeQueue, server: str, taken: Taken) -> Callable[[int], None]:
-    connection = Connection(ConnectionPool(Target("http://localhost/"), FakeClock(), nowhere, turns, server))
+    connection = Connection(
+        ConnectionPool(Target("http://localhost/"), FakeClock(), nowhere, turns, Places(FakeClock()), server, 60.0)
+    )
     connection.wire.send(b"", b"", reader(taken.servers, server))
     connection.wire.data_received(b"HTTP/1.1 200 OK\r\n\r\n")
     return lambda pieces: connection.wire.data_received(b"\n" * http1.PIECE * pieces)
@@ -112,7 +115,9 @@ async def test_connections_that_break_are_taken_to_their_ends_in_turns(way: str)
     peers: list[Any] = []
     for number in range(MANY):
         if way == "http":
-            pool = ConnectionPool(Target("http://localhost/"), FakeClock(), nowhere, turns, "wild")
+            pool = ConnectionPool(
+                Target("http://localhost/"), FakeClock(), nowhere, turns, Places(FakeClock()), "wild", 60.0
+            )
             peer = Connection(pool).wire
             reply = reader(taken.servers, "wild")
             reply.complete = lambda number=number: ended.append(number)
@@ -122,7 +127,10 @@ async def test_connections_that_break_are_taken_to_their_ends_in_turns(way: str)
         elif way == "stdio":
             receiver = taken.of("wild")
             closed = Receiver(
-                *(getattr(receiver, name) for name in ("principal", "received", "awaits", "failed", "retired")),
+                *(
+                    getattr(receiver, name)
+                    for name in ("principal", "whose", "received", "awaits", "failed", "retired")
+                ),
                 lambda fault, number=number: ended.append(number),
             )
             link = StdioLink(Server(id="wild", name="wild", type="stdio", command="x"), closed, turns)
@@ -158,10 +166,10 @@ async def test_all_links_of_a_gateway_have_the_same_turns(type: str, monkeypatch
 
     monkeypatch.setattr(inflow.Intake, "__init__", noted)
 
-    async def connect(pool: ConnectionPool) -> Any:
+    async def connect(pool: ConnectionPool, whose: str) -> Any:
         return Connection(pool).wire
 
-    monkeypatch.setattr(ConnectionPool, "connect", connect)
+    monkeypatch.setattr(ConnectionPool, "_connected", connect)
     server = Server(id="there", name="There", type=type, command="/no/such" if type == "stdio" else "", url="http://x/")
     upstream = kinds.upstream_of(server, link_deps, lambda event: None)
     opening = asyncio.ensure_future(upstream.open())

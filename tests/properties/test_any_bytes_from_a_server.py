@@ -24,6 +24,7 @@ from toolgate.eras import legacy, modern
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
+from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.mcp.dialects import Legacy, Modern
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.requests import Requests
@@ -153,6 +154,9 @@ class Transport:
 
     def writelines(self, parts: object) -> None: ...
 
+    def abort(self) -> None:
+        self.close()
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -195,7 +199,7 @@ async def nowhere(host: str, port: int) -> socket.socket:
 
 
 class OneConnection(ConnectionPool):
-    async def connect(self) -> Wire:
+    async def _connected(self, whose: str) -> Wire:
         raise ConnectionRefusedError
 
 
@@ -203,7 +207,9 @@ def exchanged(chunks: list[bytes]) -> Reply:
     """One request on a connection of its own, what comes back, and its end."""
 
     async def conversation() -> None:
-        pool = OneConnection(Target("http://localhost/"), FakeClock(), nowhere, IntakeQueue(), "there")
+        pool = OneConnection(
+            Target("http://localhost/"), FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), "there", 60.0
+        )
         wire = Wire(pool)
         transport: Any = Transport()
         wire.connection_made(transport)
@@ -225,7 +231,7 @@ async def _taken(pool: ConnectionPool) -> list[Wire]:
     found: list[Wire] = []
     with contextlib.suppress(ConnectionRefusedError):
         for _ in range(5):
-            found.append(await pool.take())
+            found.append(await pool.take(""))
     return found
 
 

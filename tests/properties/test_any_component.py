@@ -80,13 +80,13 @@ class Transport:
 def answering(told: list[list[bytes]], hangs_up: bool) -> Any:
     """Connections that give these answers in turn, the last one again and again."""
 
-    async def connect(pool: ConnectionPool) -> Wire:
+    async def connect(pool: ConnectionPool, whose: str) -> Wire:
         wire = Wire(pool)
         transport: Any = Transport(wire, told.pop(0) if len(told) > 1 else told[0], hangs_up)
         wire.connection_made(transport)
         return wire
 
-    return patch.object(ConnectionPool, "connect", connect)
+    return patch.object(ConnectionPool, "_connected", connect)
 
 
 def as_http(value: Any) -> list[bytes]:

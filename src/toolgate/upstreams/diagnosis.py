@@ -188,13 +188,21 @@ def last_words(stderr: str) -> str:
     return (of_npm[0] if of_npm and _OF_NPM.match(telling[-1]) else telling[-1]) if telling else ""
 
 
-# What the system may lack → how to let us have it. Both limits of descriptors: ours, and that of the machine.
+# What the system may lack → how to let us have it. Both limits of descriptors: ours, and that of the machine. None of
+# this says anything of a server.
 _LACKS: Mapping[int, str] = {
     errno.EMFILE: "toolgate has too many files and connections open: raise its limit (ulimit -n, LimitNOFILE=)",
     errno.ENFILE: "the machine has too many files open: raise its limit (fs.file-max)",
     errno.EAGAIN: "too many processes: raise the limit (ulimit -u), or stop some",
     errno.ENOMEM: "the machine is out of memory: add memory, or stop some programs",
+    errno.ENOBUFS: "the machine has no room for more connections: close some",
+    errno.EADDRNOTAVAIL: "the machine has no port left to connect from: close some connections",
 }
+
+
+def is_our_lack(error: object) -> bool:
+    """Whether it failed for what the gateway or its machine lacks, whatever it was tried with."""
+    return isinstance(error, OSError) and error.errno in _LACKS
 
 
 def of_system(error: OSError) -> tuple[str, str]:

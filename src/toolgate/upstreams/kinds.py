@@ -29,12 +29,14 @@ async def _stdio(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Lin
 
 async def _http(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
     credential = _credential(server, receiver, link_deps)
-    return http.HttpLink(server, receiver, link_deps.clock, link_deps.dial(server), link_deps.turns, credential)
+    dial, turns, places = link_deps.dial(server), link_deps.turns, link_deps.places
+    return http.HttpLink(server, receiver, link_deps.clock, dial, turns, places, credential)
 
 
 async def _sse(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
     credential = _credential(server, receiver, link_deps)
-    link = sse.SseLink(server, receiver, link_deps.clock, link_deps.dial(server), link_deps.turns, credential)
+    dial, turns, places = link_deps.dial(server), link_deps.turns, link_deps.places
+    link = sse.SseLink(server, receiver, link_deps.clock, dial, turns, places, credential)
     await link.connect(server.start_timeout)
     return link
 

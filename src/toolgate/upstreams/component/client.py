@@ -16,10 +16,12 @@ from toolgate.auth.safe_net import Dial
 from toolgate.core import sse
 from toolgate.core.bodies import FREE, Kept
 from toolgate.core.clock import Clock
-from toolgate.core.fault import Reach, Words
+from toolgate.core.fault import Fault, Reach, Words
 from toolgate.core.inflow import IntakeQueue
+from toolgate.upstreams import diagnosis
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
+from toolgate.upstreams.links.places import Places, of_server
 
 MOST_METADATA = 16 * 1024 * 1024  # bytes
 MOST_OF_A_REFUSAL = 16 * 1024  # bytes that are kept of an answer that is none
@@ -85,14 +87,24 @@ class _Reply:
 
 
 class ComponentClient:
-    """Raises `ValueError` for what is no URL. `turns` are those of all servers, which `server` takes by its id."""
+    """Raises `ValueError` for what is no URL. `turns` and `places` are those of all servers, which `server` takes by
+    its id; for a place it waits `patience` seconds."""
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], clock: Clock, dial: Dial, turns: IntakeQueue, server: str
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        clock: Clock,
+        dial: Dial,
+        turns: IntakeQueue,
+        places: Places,
+        server: str,
+        patience: float,
     ) -> None:
         self.url = url
         self._headers = headers
-        self._pool = ConnectionPool(Target(url), clock, dial, turns, server)
+        self._server = server
+        self._pool = ConnectionPool(Target(url), clock, dial, turns, places, server, patience)
         self._waiting: set[_Reply] = set()
         self._end = ""  # why it was closed
 
@@ -104,7 +116,8 @@ class ComponentClient:
     async def get(self) -> ComponentResponse:
         """What the component says of itself. Raises `Lost`."""
         head = b"GET" + self._pool.target.prefix("application/json", self._headers) + b"\r\n\r\n"
-        return await self._ask(self._pool.connect(), head, b"", MOST_METADATA)  # on one that cannot be out of date
+        fresh = self._pool.connect(of_server(self._server))  # it cannot be out of date
+        return await self._ask(fresh, head, b"", MOST_METADATA)
 
     def head_of(self, path: str) -> bytes:
         """The head of all posts to a tool, but for the length of its arguments."""
@@ -113,9 +126,10 @@ class ComponentClient:
         headers = {"Content-Type": "application/json", **self._headers}
         return b"POST" + target.prefix("application/json", headers) + b"\r\nContent-Length: "
 
-    async def post(self, head: bytes, body: bytes, kept: Kept | None = None) -> ComponentResponse:
-        """Run a tool, by the `head_of` its path. Raises `Lost`."""
-        return await self._ask(self._pool.take(), head + b"%d\r\n\r\n" % len(body), body, LONGEST_MESSAGE, kept)
+    async def post(self, head: bytes, body: bytes, whose: str, kept: Kept | None = None) -> ComponentResponse:
+        """Run a tool, by the `head_of` its path, for this principal. Raises `Lost`, or `Fault` where no
+        further connection can be had."""
+        return await self._ask(self._pool.take(whose), head + b"%d\r\n\r\n" % len(body), body, LONGEST_MESSAGE, kept)
 
     def close(self, reason: str, is_meant: bool = False) -> None:
         """End it with all that is under way."""
@@ -130,6 +144,8 @@ class ComponentClient:
         try:
             wire = await taken
         except (OSError, UnicodeError) as error:  # UnicodeError: of a name that cannot be one of a host
+            if diagnosis.is_our_lack(error):
+                raise Fault("RATE_LIMITED", f"Cannot reach {self}: {_reason(error)}", reach="not_sent") from None
             raise Lost(f"Cannot reach {self}: {_reason(error)}", "not_sent") from None
         if self._end:
             wire.close()

@@ -203,9 +203,10 @@ class ComponentUpstream:
         if call.reached:
             call.reached.is_sent = True
         try:
-            kept = Kept(self._link_deps.results.begun(call.client.principal.counted_as))
+            arguments, whose = bytes(call.arguments) or b"{}", call.client.principal.counted_as
+            kept = Kept(self._link_deps.results.begun(whose))
             async with self._clock.timeout(self._server.timeout):
-                answer = await line.post(self._heads[call.target], bytes(call.arguments) or b"{}", kept)
+                answer = await line.post(self._heads[call.target], arguments, whose, kept)
         except Lost as lost:
             if lost.reach == "not_sent" and self._line is line:
                 self._set_failed(answers.none(lost, self._server))
@@ -308,9 +309,11 @@ class ComponentUpstream:
     def _line_to(self, url: str) -> ComponentClient:
         """`{name}` in a URL is the server's in kebab case, as ids are."""
         try:
-            dial = self._link_deps.dial(self._server)
+            server, deps = self._server, self._link_deps
+            url = url.replace("{name}", self.id)
             return ComponentClient(
-                url.replace("{name}", self.id), self._server.headers, self._clock, dial, self._link_deps.turns, self.id
+                *(url, server.headers, self._clock, deps.dial(server), deps.turns, deps.places),
+                *(self.id, server.timeout),
             )
         except ValueError as error:
             hint = f"correct url in the configuration of {self.name}"

@@ -11,6 +11,7 @@
     memory    a server in this process
     refusals  what a server says instead of taking a message, as a `Fault`
     disowned  whether a server refused a message because it does not know the session
+    places    how many connections there are over HTTP, and whose
     receipts  whether a server has taken messages that have no answer
 
 `streams.Following` asks for a stream by GET, and again when it ends, with the last id that it saw. Nothing is ever
@@ -29,12 +30,13 @@ from toolgate.auth.oauth.credentials import OAuth
 from toolgate.auth.safe_net import Dial, SafeNet
 from toolgate.config import Server
 from toolgate.core.bodies import Bodies
-from toolgate.core.clock import Clock
+from toolgate.core.clock import Clock, SystemClock
 from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links.base import Link, Receiver
+from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
 
@@ -51,9 +53,8 @@ class LinkDeps(msgspec.Struct, frozen=True):
     complaints: Complaints | None = None  # None: all that servers do wrong is logged
     bounds: Bounds = msgspec.field(default_factory=Bounds)
     turns: IntakeQueue = msgspec.field(default_factory=IntakeQueue)  # of what servers send, each by its id
-    results: Bodies = msgspec.field(
-        default_factory=Bodies
-    )  # from the first byte until they are handed to their clients
+    results: Bodies = msgspec.field(default_factory=Bodies)  # until they are handed to their clients
+    places: Places = msgspec.field(default_factory=lambda: Places(SystemClock()))
 
     def dial(self, server: Server) -> Dial:
         """How to connect to a server. What the operator has written may be anywhere; what is started here may be on

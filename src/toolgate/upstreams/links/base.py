@@ -28,6 +28,8 @@ class Receiver(msgspec.Struct, frozen=True):
     """Whom a link tells of what comes; none of these functions may raise. `principal` is whom the connection is for;
     empty where all share it. The numbers are the ids of requests.
 
+    whose     whose places and turns a request takes, or with None the connection itself: see `Principal.counted_as`,
+              and `places.of_server`
     received  one message, or what should be one, and the request on whose own stream it came
     awaits    whether an answer to this request is still waited for
     failed    no answer to this request will come; the link itself lives on
@@ -37,6 +39,7 @@ class Receiver(msgspec.Struct, frozen=True):
     """
 
     principal: str
+    whose: Callable[[int | None], str]
     received: Callable[[bytes, int | None], None]
     awaits: Callable[[int], bool]
     failed: Callable[[int, Fault], None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 import msgspec
@@ -25,17 +26,18 @@ from toolgate.core.fault import Fault, Reach
 from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
-from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
+from toolgate.upstreams.links.http1 import CONNECT_TIMEOUT, ConnectionPool, Target, Wire
 from toolgate.upstreams.links.http1 import ResponseReader as Reader
+from toolgate.upstreams.links.places import Places, of_server
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.refusals import (
     credentials_hint,
     fault,
     is_rpc_error,
     moved_hint,
-    not_reached,
     refused,
     shown,
+    unreachable,
 )
 from toolgate.upstreams.links.sse import SseLink
 from toolgate.upstreams.links.streams import LONGEST_ID, Cursor, Following, is_stream
@@ -72,6 +74,7 @@ class HttpLink:
         clock: Clock,
         dial: Dial,
         turns: IntakeQueue,
+        places: Places,
         credential: UpstreamCredential | None = None,
     ) -> None:
         self._server = server
@@ -79,9 +82,12 @@ class HttpLink:
         self._clock = clock
         self._dial = dial
         self._turns = turns
+        self._places = places
         self._credential = credential
         self._trying: dict[asyncio.Task[None], int | None] = {}  # messages that wait for other credentials
-        self._pool = ConnectionPool(Target(server.url), clock, dial, turns, server.id, self._is_needless)
+        self._pool = ConnectionPool(
+            Target(server.url), clock, dial, turns, places, server.id, server.timeout, self._is_needless
+        )
         self._receipts = Receipts(clock)
         self._session: bytes | None = None
         self._named: bytes | None = None  # the session that the newest answer to a request named
@@ -113,16 +119,24 @@ class HttpLink:
 
     async def _send(self, data: bytes, headers: Headers, origin: int | None, reply: _Reply) -> None:
         if origin is None:
-            await self._receipts.room()
-        try:
-            wire = await self._pool.take()
-        except (OSError, TimeoutError) as error:
-            raise fault(self._server, not_reached(self._server, error), "not_sent") from None
-        if origin is not None:
-            self._streams[origin] = wire
+            wire = await self._taken_for_message(reply)
         else:
-            self._receipts.expect(reply)
+            wire = self._streams[origin] = await self._taken(self._receiver.whose(origin))
         wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, reply)
+
+    async def _taken_for_message(self, reply: _Reply) -> Wire:
+        await self._receipts.expect(reply)
+        try:
+            return await self._taken(of_server(self._server.id))
+        except BaseException:
+            self._receipts.note(reply)
+            raise
+
+    async def _taken(self, whose: str) -> Wire:
+        try:
+            return await self._pool.take(whose)
+        except (OSError, TimeoutError) as error:
+            raise unreachable(self._server, error) from None
 
     def accepted(self) -> None:
         self._session = self._named
@@ -150,16 +164,18 @@ class HttpLink:
         def keeps(size: int) -> None:
             self.keeps(origin, size)
 
-        return Following(self._clock, self._get, hear, is_wanted, over, cursor, keeps)
+        ask = partial(self._get, self._receiver.whose(origin))
+        return Following(self._clock, ask, hear, is_wanted, over, cursor, keeps)
 
     async def fall_back(self) -> Link | None:
         """The transport of 2024-11-05 at the same URL, as its revisions say (basic/transports, "Backwards
         Compatibility")."""
         if self._was_understood or not self._refusals or not self._refusals <= _NO_SUCH_ENDPOINT:
             return None
-        other = SseLink(self._server, self._receiver, self._clock, self._dial, self._turns, self._credential)
+        server, receiver, clock = self._server, self._receiver, self._clock
+        other = SseLink(server, receiver, clock, self._dial, self._turns, self._places, self._credential)
         try:
-            await other.connect(min(FALL_BACK_PATIENCE, self._server.start_timeout))
+            await other.connect(min(FALL_BACK_PATIENCE, server.start_timeout))
         except Fault as refused:
             log.debug("%s", refused.message)
             return None
@@ -197,7 +213,8 @@ class HttpLink:
         """Tell the server; whether it hears is its own business (it may answer 405)."""
         try:
             shown = _authorization(await self._credential.shown()) if self._credential else ()
-            wire = await self._pool.take()
+            async with self._clock.timeout(CONNECT_TIMEOUT):
+                wire = await self._pool.take(of_server(self._server.id))
             headers = (*(self._listener or ()), *shown)
             wire.send(self._head(b"DELETE" + self._prefix, headers, 0), b"", _Reply(self, None))
         except (OSError, TimeoutError, Fault):
@@ -217,10 +234,10 @@ class HttpLink:
             lines.append(b"Content-Length: %d" % length)
         return _LINE.join(lines) + _LINE + _LINE
 
-    async def _get(self, headers: Headers, reply: Reader) -> Wire:
+    async def _get(self, whose: str, headers: Headers, reply: Reader) -> Wire:
         """Ask for a stream, on a connection of its own."""
         shown = _authorization(await self._credential.shown()) if self._credential else ()
-        wire = await self._pool.connect()
+        wire = await self._pool.connect(whose)
         wire.send(self._head(b"GET" + self._get_prefix, (*(self._listener or ()), *headers, *shown)), b"", reply)
         return wire
 

@@ -8,6 +8,8 @@ may have vanished with another that did not answer.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -22,6 +24,7 @@ from toolgate.core import sse
 from toolgate.core.bodies import Body
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.inflow import Intake, IntakeQueue
+from toolgate.upstreams.links.places import Places, Tenant
 
 IDLE = 4.0  # seconds; common servers close after 5
 LONGEST_IDLE = 60.0  # seconds, for servers that promise more
@@ -80,7 +83,7 @@ class Target:
         return "\r\n".join(lines).encode("latin-1", "replace")
 
 
-class Wire(asyncio.Protocol):
+class Wire(asyncio.Protocol, Tenant):
     """One connection."""
 
     def __init__(self, pool: ConnectionPool) -> None:
@@ -147,10 +150,14 @@ class Wire(asyncio.Protocol):
         """Who reads what comes now."""
         return self._reply
 
+    @property
+    def is_needless(self) -> bool:
+        """Whether nobody waits for anything that may still come."""
+        return self._reply is not None and self._pool.is_needless(self._reply)
+
     def give_up(self) -> None:
         """Nobody needs the rest."""
         self._break("the rest of its answer is no longer needed")
-        self.abort()
 
     # What the event loop and the parser call.
 
@@ -181,10 +188,8 @@ class Wire(asyncio.Protocol):
             self._break(str(exc) if exc else "the connection was closed")
 
     def _break(self, reason: str) -> None:
-        reply, self._reply = self._reply, None
-        self._intake.drop()
-        if self._transport:
-            self._transport.close()
+        reply = self._reply
+        self.abort()
         if reply:
             reply.lost(reason)
 
@@ -228,7 +233,7 @@ class Wire(asyncio.Protocol):
         if not reply:
             return
         if self._until_close or not self._parser.should_keep_alive():
-            self.close()
+            self.abort()  # whether or not all was read of what it was sent
         else:
             self._pool.give_back(self)
         reply.complete()
@@ -255,8 +260,8 @@ def _kept(headers: dict[bytes, bytes]) -> float:
 
 class ConnectionPool:
     """Connections to one server. Grows with what is in flight; idle ones are used newest first. `dial` may raise
-    `Fault` too. `turns` are those of all servers, which this one takes by its id. `is_needless`: a reply that has all
-    that anybody waits for; a server that goes on with many of these would have all files that the gateway may open."""
+    `Fault` too. `turns` and `places` are those of all servers; this one takes turns by its id, and waits `patience`
+    seconds for a place. `is_needless`: a reply that has all that anybody waits for; a server has only so many."""
 
     def __init__(
         self,
@@ -264,17 +269,21 @@ class ConnectionPool:
         clock: Clock,
         dial: Dial,
         turns: IntakeQueue,
+        places: Places,
         server: str,
+        patience: float,
         is_needless: Callable[[ResponseReader], bool] = lambda reply: False,
     ) -> None:
         self.target = target
         self.turns = turns
+        self.is_needless = is_needless
+        self._places = places
+        self._patience = patience
         self._server = server
         self._dial = dial
         self._clock = clock
         self._idle: list[Wire] = []
         self._all: set[Wire] = set()
-        self._is_needless = is_needless
         self._next_look = 2 * MOST_UNNEEDED  # at what is open; with so many connections
         self._drains = False
         self._timer: Timer | None = None
@@ -286,19 +295,39 @@ class ConnectionPool:
     def whose(self) -> str:
         return self._server
 
-    async def take(self) -> Wire:
-        """A connection to send on. Raises `OSError` or `TimeoutError`."""
+    async def take(self, whose: str) -> Wire:
+        """A connection to send on, in a place of this principal (`Places.take`). Raises `OSError`, `TimeoutError`, or
+        `Fault` where there is no place."""
+        await self._places.take(whose, self._patience)
         now = self._clock.now()
         while self._idle:
             wire = self._idle.pop()
             if wire.usable and now - wire.idle_since < wire.keep:
                 wire.sent = now
+                self._places.used(wire, whose)
                 return wire
             wire.close()
-        return await self.connect()
+        return await self._connected(whose)
 
-    async def connect(self) -> Wire:
-        """A connection of its own, for what may take long. Raises `OSError` or `TimeoutError`."""
+    async def connect(self, whose: str) -> Wire:
+        """A connection of its own, for what may take long. Raises as `take` does."""
+        await self._places.take(whose, self._patience)
+        return await self._connected(whose)
+
+    async def _connected(self, whose: str) -> Wire:
+        """One that has its place already."""
+        try:
+            wire = await self._reached()
+        except BaseException:
+            self._places.give_back(whose)
+            raise
+        self._all.add(wire)
+        self._places.used(wire, whose)
+        wire.sent = self._clock.now()
+        return wire
+
+    async def _reached(self) -> Wire:
+        self._places.make_room()
         if len(self._all) >= self._next_look:
             self._give_up_unneeded()
         target = self.target
@@ -309,14 +338,14 @@ class ConnectionPool:
             connection = await self._dial(target.host, target.port)
             tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": target.host} if target.tls else {}
             transport, wire = await loop.create_connection(lambda: Wire(self), sock=connection, **tls)
+        if transport.is_closing():
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         _notice_its_end(transport.get_extra_info("socket"))
-        self._all.add(wire)
-        wire.sent = self._clock.now()
         return wire
 
     def _give_up_unneeded(self) -> None:
         """All but the newest of those that nobody needs; whoever is many is not looked at for each connection."""
-        unneeded = [wire for wire in self._all if wire.reply and self._is_needless(wire.reply)]
+        unneeded = [wire for wire in self._all if wire.is_needless]
         for wire in sorted(unneeded, key=lambda wire: wire.sent)[:-MOST_UNNEEDED]:
             self._all.discard(wire)
             wire.give_up()
@@ -328,11 +357,13 @@ class ConnectionPool:
             return
         wire.idle_since = self._clock.now()
         self._idle.append(wire)
+        self._places.rests(wire)
         if not self._timer:
             self._timer = self._clock.call_later(IDLE, self._prune)
 
     def forget(self, wire: Wire) -> None:
         self._all.discard(wire)
+        self._places.gone(wire)
         if wire in self._idle:
             self._idle.remove(wire)
 

@@ -32,7 +32,13 @@ def is_of_the_message(fault: Fault) -> bool:
     return 400 <= status < 500 and status not in (401, 408, 429)
 
 
-def not_reached(server: Server, error: object) -> str:
+def unreachable(server: Server, error: object) -> Fault:
+    """No connection came of it. Where that is for a lack of our own, it says nothing of the server."""
+    code: Code = "RATE_LIMITED" if diagnosis.is_our_lack(error) else "SERVER_FAILED"
+    return fault(server, _not_reached(server, error), "not_sent", code)
+
+
+def _not_reached(server: Server, error: object) -> str:
     """What is told of it; a URL may hold secrets."""
     why, hint = diagnosis.of_system(error) if isinstance(error, OSError) else ("", "")
     said = f"{why} ({hint})" if hint else error or "no answer"

@@ -22,8 +22,9 @@ from toolgate.core.redaction import excerpt
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import ConnectionPool, ResponseReader, Target, Wire
+from toolgate.upstreams.links.places import Places, of_server
 from toolgate.upstreams.links.receipts import Receipts
-from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, not_reached, refused, shown
+from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, refused, shown, unreachable
 from toolgate.upstreams.links.streams import is_stream
 
 log = logging.getLogger(__name__)
@@ -55,13 +56,16 @@ class SseLink(PipeLink):
         clock: Clock,
         dial: Dial,
         turns: IntakeQueue,
+        places: Places,
         credential: UpstreamCredential | None = None,
     ) -> None:
         self._credential = credential
         self._server = server
         self._receiver = receiver
         self._clock = clock
-        self._pool = ConnectionPool(Target(server.url), clock, dial, turns, server.id, self._is_needless)
+        self._pool = ConnectionPool(
+            Target(server.url), clock, dial, turns, places, server.id, server.timeout, self._is_needless
+        )
         self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
         self._where = ""  # messages go; it names the session
         self._prefix = b""
@@ -80,7 +84,7 @@ class SseLink(PipeLink):
             raise fault(self._server, what, "not_sent") from None
         except OSError as error:
             self._end()
-            raise fault(self._server, not_reached(self._server, error), "not_sent") from None
+            raise unreachable(self._server, error) from None
         except BaseException:
             self._end()
             raise
@@ -90,7 +94,7 @@ class SseLink(PipeLink):
     async def _opened(self) -> Target:
         shown = await self._credential.shown() if self._credential else ""
         for last in range(MOST_TRIES):
-            wire = await self._pool.connect()
+            wire = await self._pool.connect(self._receiver.whose(None))
             told = {"Cache-Control": "no-store"} | self._told | ({"Authorization": shown} if shown else {})
             head = self._pool.target.prefix("text/event-stream", told)
             may_ask = self._credential is not None and last < MOST_TRIES - 1
@@ -112,18 +116,19 @@ class SseLink(PipeLink):
             raise fault(self._server, f"Server not started: {self._server.name} has ended", "not_sent", "SESSION_ERROR")
         if self._credential and (shown := await self._credential.shown()):
             headers = (*headers, (AUTHORIZATION, shown.encode()))
+        receipt = _Receipt(self, origin)
         if origin is None:
-            await self._receipts.room()
+            await self._receipts.expect(receipt)
         try:
-            wire = await self._pool.take()
-        except (OSError, TimeoutError) as error:
-            raise fault(self._server, not_reached(self._server, error), "not_sent") from None
+            wire = await self._pool.take(of_server(self._server.id) if origin is None else self._receiver.whose(origin))
+        except BaseException as error:
+            self._receipts.note(receipt)
+            if isinstance(error, (OSError, TimeoutError)):
+                raise unreachable(self._server, error) from None
+            raise
         if origin is not None:
             self._posts[origin] = wire
         lines = [self._prefix, *(name + b": " + value for name, value in headers), b"Content-Length: %d" % len(data)]
-        receipt = _Receipt(self, origin)
-        if origin is None:
-            self._receipts.expect(receipt)
         wire.send(b"\r\n".join(lines) + b"\r\n\r\n", data, receipt)
 
     async def listen(self, headers: Headers) -> None:

@@ -21,7 +21,7 @@ from toolgate.core.inflow import MOMENT, IntakeQueue
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Target
 from toolgate.upstreams.links.paced import paced_connection
-from toolgate.upstreams.links.refusals import credentials_hint, fault, not_reached
+from toolgate.upstreams.links.refusals import credentials_hint, fault, unreachable
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -88,7 +88,7 @@ class WsLink(PipeLink):
         except AssertionError:  # the library's own, where a server closes before the handshake is sent
             raise fault(self._server, f"{address} is not a WebSocket: it closed the connection", "not_sent") from None
         except (OSError, TimeoutError) as error:
-            raise fault(self._server, not_reached(self._server, error), "not_sent") from None
+            raise unreachable(self._server, error) from None
         self._pump = asyncio.get_running_loop().create_task(self._read(self._socket), name=f"ws {self._server.name}")
 
     async def _dialled(self) -> socket:

@@ -16,6 +16,7 @@ from toolgate.upstreams import diagnosis
 from toolgate.upstreams.base import State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker
 
+NO_ROOM = "RATE_LIMITED"  # of the gateway or of one client, whatever the server is like
 SIGN_IN = "SIGN_IN_REQUIRED"  # no failure of the server, and a matter between it and one user
 
 

@@ -26,8 +26,10 @@ from toolgate.upstreams.base import About, State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.links.base import Receiver
+from toolgate.upstreams.links.places import of_server
 from toolgate.upstreams.links.refusals import is_of_the_message
 from toolgate.upstreams.mcp.condition import (
+    NO_ROOM,
     SIGN_IN,
     Condition,
     Diagnosis,
@@ -284,6 +286,8 @@ class UpstreamSession:
         except Fault as fault:
             if fault.code == SIGN_IN:
                 self._becomes("failed", sign_in_required(server))
+            elif fault.code == NO_ROOM:
+                self.condition = before
             elif self.beside:
                 self.is_refused = True
                 self.condition = before
@@ -315,7 +319,21 @@ class UpstreamSession:
         connection = self._newest = self._new_connection()
         requests = connection.requests
         principal = client.principal.id if self._server.scope != "shared" else ""
-        told = (requests.received, requests.awaits, requests.failed, requests.retired, requests.closed, requests.counts)
+        owner = self._whose(client.principal) or of_server(self._server.id)
+
+        def whose(origin: int | None) -> str:
+            request = requests.pending.get(origin) if origin is not None else None
+            return request.call.client.principal.counted_as if request and request.call else owner
+
+        told = (
+            whose,
+            requests.received,
+            requests.awaits,
+            requests.failed,
+            requests.retired,
+            requests.closed,
+            requests.counts,
+        )
         try:
             requests.link = await self._deps.make_link(self._server, Receiver(principal, *told), self._deps.link_deps)
             was_refused = await open_connection(requests, client, order)

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from toolgate.config import masking
 from toolgate.core.clock import Clock
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Code, Fault
 from toolgate.core.inflow import Readable
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.process import guard
@@ -486,7 +486,8 @@ class Supervisor:
             raise Fault("SERVER_FAILED", message, reach="not_sent") from None
         except OSError as error:
             why, hint = diagnosis.of_system(error)
-            raise Fault("SERVER_FAILED", f"Cannot start {program}: {why}", reach="not_sent", hint=hint) from None
+            code: Code = "RATE_LIMITED" if diagnosis.is_our_lack(error) else "SERVER_FAILED"
+            raise Fault(code, f"Cannot start {program}: {why}", reach="not_sent", hint=hint) from None
         self._children.add(child)
         return child
 
