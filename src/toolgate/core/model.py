@@ -45,11 +45,6 @@ class Principal(msgspec.Struct, frozen=True):
         )
 
     @property
-    def cap_key(self) -> str:
-        """What is capped for each is counted by this."""
-        return f"{self.id}@{counted(self.address)}"
-
-    @property
     def counted_as(self) -> str:
         """By this its calls are counted, and take turns: who shows a key or a token is the same one wherever it comes
         from; on an open gateway each address is one."""
