@@ -24,6 +24,7 @@ from toolgate.upstreams.component.client import ComponentClient
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.http import HttpLink
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
+from toolgate.upstreams.links.places import Places
 
 SIZE = 4 * FREE  # bytes of a result
 MOST = 5 * SIZE  # of one client
@@ -159,7 +160,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
         found.append(Patient(pool))
         return found[-1].wire
 
-    monkeypatch.setattr(ConnectionPool, "connect", connect)
+    monkeypatch.setattr(ConnectionPool, "_reached", connect)
     return found
 
 
@@ -172,7 +173,14 @@ class Calls:
         self.owed: dict[int, Kept] = {}
         self.results: dict[int, Kept] = {}
         self.receiver = Receiver(
-            "", self._received, self.owed.__contains__, self._failed, self._over, self._over, self._counts
+            "",
+            lambda id: self.whose,
+            self._received,
+            self.owed.__contains__,
+            self._failed,
+            self._over,
+            self._over,
+            self._counts,
         )
 
     def expect(self, id: int) -> None:
@@ -219,8 +227,8 @@ async def test_what_does_not_fit_is_not_read_until_there_is_room(
     counted, budget = Counted(monkeypatch), Bodies()
     server = Server(id="wild", name="Wild", type="http", url="http://localhost/mcp")
     ann, bob = Calls(budget, "ann"), Calls(budget, "bob")
-    hers = HttpLink(server, ann.receiver, FakeClock(), nowhere, IntakeQueue())
-    his = HttpLink(server, bob.receiver, FakeClock(), nowhere, IntakeQueue())
+    hers = HttpLink(server, ann.receiver, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()))
+    his = HttpLink(server, bob.receiver, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()))
     for id in range(CALLS):
         ann.expect(id)
         await hers.send(b"{}", origin=id)
@@ -248,8 +256,10 @@ async def test_a_connection_that_waited_does_not_keep_the_next_answer_waiting(co
     budget = Bodies()
     stuck = Kept(budget.begun("ann"))
     stuck.body.has(2 * MOST)
-    pool = ConnectionPool(Target("http://localhost/"), FakeClock(), nowhere, IntakeQueue(), "wild")
-    wire = await pool.take()
+    pool = ConnectionPool(
+        Target("http://localhost/"), FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), "wild", 60.0
+    )
+    wire = await pool.take("ann")
     read: list[bytes] = []
     late = [Kept(budget.begun("ann"))]
 
@@ -280,9 +290,12 @@ async def test_a_connection_that_waited_does_not_keep_the_next_answer_waiting(co
 
 async def test_results_of_a_component_wait_as_well(connections: list[Connection]) -> None:
     budget = Bodies()
-    line = ComponentClient("http://localhost/", {}, FakeClock(), nowhere, IntakeQueue(), "wild")
+    line = ComponentClient(
+        "http://localhost/", {}, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), "wild", 60.0
+    )
     asking = [
-        asyncio.ensure_future(line.post(line.head_of("/act"), b"{}", Kept(budget.begun("ann")))) for _ in range(CALLS)
+        asyncio.ensure_future(line.post(line.head_of("/act"), b"{}", "ann", Kept(budget.begun("ann"))))
+        for _ in range(CALLS)
     ]
     await settle()
     body = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SIZE + b"x" * SIZE

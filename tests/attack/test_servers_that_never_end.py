@@ -115,7 +115,12 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
         return found[-1].wire
 
     monkeypatch.setattr(ConnectionPool, "_connected", connect)
-    for module, name in ((http, "LONGEST_BODY"), (streams, "LONGEST_MESSAGE"), (sse, "LONGEST_MESSAGE")):
+    for module, name in (
+        (http, "LONGEST_BODY"),
+        (http, "LONGEST_UNAWAITED"),
+        (streams, "LONGEST_MESSAGE"),
+        (sse, "LONGEST_MESSAGE"),
+    ):
         monkeypatch.setattr(module, name, MOST)
     monkeypatch.setattr(sse, "_LONGEST_REFUSAL", MOST)
     monkeypatch.setattr(client, "LONGEST_MESSAGE", MOST)
