@@ -8,6 +8,7 @@ those that wait take turns. What is idle, or needed by nobody any more, is close
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import resource
 from collections import Counter
@@ -24,6 +25,7 @@ SOON = 1.0  # seconds between two looks at what is needed, and after which who g
 Waiting: TypeAlias = tuple[str, asyncio.Future[None]]  # whose it will be
 
 
+@functools.cache  # each call passes it, and the limit is raised before the first
 def most_connections() -> int:
     """How many there may be at once."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
