@@ -16,6 +16,7 @@ from processes.ground import home, real, settings, toolgate
 from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
+from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import MOST, WHILE, Complaints
 from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.links.stdio import StdioLink
@@ -52,7 +53,9 @@ class Nobody:
 async def test_of_lines_that_are_no_message_some_are_logged_and_the_rest_is_counted(told: Told) -> None:
     clock = FakeClock()
     complaints = Complaints(clock)
-    link = StdioLink(Server(id="there", name="There", type="stdio", command="x"), Nobody(), IntakeQueue(), complaints)
+    link = StdioLink(
+        Server(id="there", name="There", type="stdio", command="x"), Nobody(), SystemClock(), IntakeQueue(), complaints
+    )
     link._output((NONSENSE + "\n").encode() * 10_000)
     await settle()
     assert len(told()) == MOST + 1 and "not logged for the next" in told()[-1]

@@ -576,7 +576,7 @@ async def test_a_child_that_writes_without_end_is_read_no_faster_than_it_is_hear
     code = "import os\nwhile True: os.write(1, b'{}\\n' * 20_000)"
     supervisor = Supervisor(SystemClock(), {})
     server = Server(id="there", name="there", type="stdio", command=sys.executable, args=("-I", "-S", "-c", code))
-    link = StdioLink(server, _Heard(), IntakeQueue())
+    link = StdioLink(server, _Heard(), SystemClock(), IntakeQueue())
     await link.connect(supervisor)
     try:
         for signs in range(1, 30):

@@ -15,6 +15,7 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 from toolgate.core import inflow
+from toolgate.core.clock import SystemClock
 from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams import kinds
 from toolgate.upstreams.links import LinkDeps, http1, stdio
@@ -73,7 +74,7 @@ def by_http(turns: IntakeQueue, server: str, taken: Taken) -> Callable[[int], No
 
 def by_stdio(turns: IntakeQueue, server: str, taken: Taken) -> Callable[[int], None]:
     config = Server(id=server, name=server, type="stdio", command=sys.executable)
-    link = StdioLink(config, taken.of(server), turns)
+    link = StdioLink(config, taken.of(server), SystemClock(), turns)
     line = SAID.rjust(stdio.PIECE)
     return lambda pieces: link._output(line * pieces)
 
@@ -133,7 +134,7 @@ async def test_connections_that_break_are_taken_to_their_ends_in_turns(way: str)
                 ),
                 lambda fault, number=number: ended.append(number),
             )
-            link = StdioLink(Server(id="wild", name="wild", type="stdio", command="x"), closed, turns)
+            link = StdioLink(Server(id="wild", name="wild", type="stdio", command="x"), closed, SystemClock(), turns)
             link._output(SAID.rjust(stdio.PIECE) * 5)
             peers.append(lambda link=link: link._exited("exited with status 1"))
         else:

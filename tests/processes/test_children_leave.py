@@ -121,7 +121,7 @@ def test_a_call_that_comes_while_a_child_dies_does_not_change_what_it_died_of(
     async def die() -> None:
         (server,) = settings(one=child("leaving")).servers
         supervisor, receiver = Supervisor(SystemClock(), os.environ), Recorder()
-        link = StdioLink(server, receiver, IntakeQueue())
+        link = StdioLink(server, receiver, SystemClock(), IntakeQueue())
         await link.connect(supervisor)
         (found,) = supervisor._children
         params = json.dumps({"name": "fade", "arguments": {"until": str(go_on)}}).encode()
@@ -175,7 +175,7 @@ async def test_a_message_for_a_child_on_its_way_out_is_refused_when_it_is_gone()
     """So that whoever sends it again, since nothing was sent, finds the next child and not this one once more."""
     (server,) = settings(one=child("leaving")).servers
     supervisor, receiver = Supervisor(SystemClock(), os.environ), Recorder()
-    link = StdioLink(server, receiver, IntakeQueue())
+    link = StdioLink(server, receiver, SystemClock(), IntakeQueue())
     await link.connect(supervisor)
     closing = asyncio.create_task(link.close())
     await asyncio.sleep(0)
@@ -193,7 +193,7 @@ def test_a_child_that_reads_no_more_is_ended_when_it_is_spoken_to() -> None:
     async def speak() -> None:
         (server,) = settings(one=child("leaving")).servers
         supervisor, receiver = Supervisor(SystemClock(), os.environ), Recorder()
-        link = StdioLink(server, receiver, IntakeQueue())
+        link = StdioLink(server, receiver, SystemClock(), IntakeQueue())
         await link.connect(supervisor)
         call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deaf"}}'
         await link.send(call)

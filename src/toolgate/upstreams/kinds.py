@@ -22,7 +22,7 @@ MakeUpstream: TypeAlias = Callable[[Server, LinkDeps, EventSink], Upstream]
 
 
 async def _stdio(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = stdio.StdioLink(server, receiver, link_deps.turns, link_deps.complaints)
+    link = stdio.StdioLink(server, receiver, link_deps.clock, link_deps.turns, link_deps.complaints)
     await link.connect(link_deps.supervisor)
     return link
 
@@ -42,7 +42,7 @@ async def _sse(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
 
 
 async def _ws(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = ws.WsLink(server, receiver, link_deps.dial(server), link_deps.turns)
+    link = ws.WsLink(server, receiver, link_deps.clock, link_deps.dial(server), link_deps.turns)
     await link.connect()
     return link
 

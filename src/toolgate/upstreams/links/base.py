@@ -52,7 +52,8 @@ class Link(Protocol):
     """What carries messages to one server and back; made by a row of `kinds.LINKS`, owned by its `Requests`."""
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
-        """Send one message; `origin` is its id where it is a request. Raises `Fault` with the reach `not_sent`."""
+        """Send one message; `origin` is its id where it is a request, which is not sent where nobody awaits its answer
+        any more by then. Raises `Fault` with the reach `not_sent`."""
         ...
 
     def accepted(self) -> None:

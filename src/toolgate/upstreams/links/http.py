@@ -24,6 +24,7 @@ from toolgate.core.bodies import FREE
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Reach
 from toolgate.core.inflow import IntakeQueue
+from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import CONNECT_TIMEOUT, ConnectionPool, Target, Wire
@@ -121,7 +122,11 @@ class HttpLink:
         if origin is None:
             wire = await self._taken_for_message(reply)
         else:
-            wire = self._streams[origin] = await self._taken(self._receiver.whose(origin))
+            wire = await self._taken(self._receiver.whose(origin))
+            if not self._receiver.awaits(origin):
+                self._pool.give_back(wire)
+                raise busy(self._server.name)
+            self._streams[origin] = wire
         wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, reply)
 
     async def _taken_for_message(self, reply: _Reply) -> Wire:

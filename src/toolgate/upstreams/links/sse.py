@@ -19,6 +19,7 @@ from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.inflow import IntakeQueue
 from toolgate.core.redaction import excerpt
+from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import ConnectionPool, ResponseReader, Target, Wire
@@ -127,6 +128,9 @@ class SseLink(PipeLink):
                 raise unreachable(self._server, error) from None
             raise
         if origin is not None:
+            if not self._receiver.awaits(origin):
+                self._pool.give_back(wire)
+                raise busy(self._server.name)
             self._posts[origin] = wire
         lines = [self._prefix, *(name + b": " + value for name, value in headers), b"Content-Length: %d" % len(data)]
         wire.send(b"\r\n".join(lines) + b"\r\n\r\n", data, receipt)

@@ -9,6 +9,7 @@ import logging
 
 from toolgate.config import Server
 from toolgate.core import jsonrpc
+from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault, Words
 from toolgate.core.inflow import Intake, IntakeQueue
@@ -16,6 +17,7 @@ from toolgate.core.lines import Lines
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
+from toolgate.upstreams.links.outbox import Outbox
 from toolgate.upstreams.process.supervisor import Child, Supervisor
 
 log = logging.getLogger(__name__)
@@ -28,7 +30,12 @@ class StdioLink(PipeLink):
     discovers = True
 
     def __init__(
-        self, server: Server, receiver: Receiver, turns: IntakeQueue, complaints: Complaints | None = None
+        self,
+        server: Server,
+        receiver: Receiver,
+        clock: Clock,
+        turns: IntakeQueue,
+        complaints: Complaints | None = None,
     ) -> None:
         self._complaints = complaints
         self._signs = 0
@@ -36,6 +43,7 @@ class StdioLink(PipeLink):
         self._receiver = receiver
         self._lines = Lines()
         self._intake = Intake(self._take, None, PIECE, turns, lambda: server.id)
+        self._outbox = Outbox(server, clock, receiver, self._write)
         self._child: Child | None = None
 
     async def connect(self, supervisor: Supervisor) -> None:
@@ -46,6 +54,7 @@ class StdioLink(PipeLink):
             may_gain_privileges=server.new_privileges and server.by_operator,
         )
         self._intake.transport = self._child.output
+        self._child.on_full, self._child.on_room = self._outbox.full, self._outbox.go_on
 
     @property
     def signs_of_life(self) -> int | None:
@@ -54,7 +63,7 @@ class StdioLink(PipeLink):
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         assert self._child
         try:
-            self._child.write(jsonrpc.one_line(data) + b"\n")
+            await self._outbox.send(data, origin)
         except Fault as fault:
             if fault.code == "SESSION_ERROR":
                 await self._child.ended()  # whoever sends it again must find the next child, not this one
@@ -72,6 +81,10 @@ class StdioLink(PipeLink):
         if self._child:
             self._child.end()
             await self._child.ended()
+
+    def _write(self, data: bytes) -> None:
+        assert self._child
+        self._child.write(jsonrpc.one_line(data) + b"\n")
 
     def _output(self, chunk: bytes) -> None:
         self._signs += 1
@@ -104,3 +117,4 @@ class StdioLink(PipeLink):
         if self._child and (last := diagnosis.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
             fault.words = Words(excerpt(last))
         self._receiver.closed(fault)
+        self._outbox.end()

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
+from toolgate.core.clock import Clock
 from toolgate.core.inflow import MOMENT, IntakeQueue
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Target
+from toolgate.upstreams.links.outbox import Outbox
 from toolgate.upstreams.links.paced import paced_connection
 from toolgate.upstreams.links.refusals import credentials_hint, fault, unreachable
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_UNREAD = 64 * 1024 * 1024  # bytes that wait for the server to read them
 PING = 20.0  # seconds between pings, and that an answer to one may take
 PATIENCE = 2.0  # seconds for a farewell
 CONNECT_TIMEOUT = 10.0
@@ -37,7 +38,9 @@ CONNECT_TIMEOUT = 10.0
 class WsLink(PipeLink):
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver, dial: Dial, turns: IntakeQueue) -> None:
+    def __init__(self, server: Server, receiver: Receiver, clock: Clock, dial: Dial, turns: IntakeQueue) -> None:
+        self._outbox = Outbox(server, clock, receiver, self._write)
+        self._writing: asyncio.Task[None] | None = None  # the last message
         self._turns = turns
         self._dial = dial
         self._server = server
@@ -74,7 +77,6 @@ class WsLink(PipeLink):
                 ping_timeout=PING,
                 max_size=LONGEST_MESSAGE,
                 create_connection=paced,  # type: ignore[arg-type]  # it is only called
-                write_limit=MOST_UNREAD,
                 sock=await self._dialled(),
             )
         except InvalidStatus as error:
@@ -116,18 +118,25 @@ class WsLink(PipeLink):
         return self._heard
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
-        from websockets.exceptions import ConnectionClosed
+        await self._outbox.send(data, origin)
 
-        socket = self._socket
-        if self._is_over or self._is_closing or not socket:
+    def _write(self, data: bytes) -> None:
+        """In a task, since whoever sends may go away before there is room again."""
+        if self._is_over or self._is_closing or not self._socket:
             message = f"Server not started: {self._server.name} has ended"
             raise fault(self._server, message, "not_sent", "SESSION_ERROR")
-        if socket.transport.get_write_buffer_size() > MOST_UNREAD:
-            raise fault(self._server, f"{self._server.name} does not read its messages", "not_sent")
+        self._outbox.full()
+        self._writing = asyncio.get_running_loop().create_task(self._written(self._socket, data))
+
+    async def _written(self, socket: ClientConnection, data: bytes) -> None:
+        from websockets.exceptions import ConnectionClosed
+
         try:
             await socket.send(data, text=True)
         except ConnectionClosed as error:
             log.debug("%s: %s", self._server.name, error)
+        finally:
+            self._outbox.go_on()
 
     def describe(self) -> dict[str, object]:
         return {"url": self._server.url}
@@ -136,9 +145,10 @@ class WsLink(PipeLink):
         self._is_closing = True
         if self._socket and self._pump:
             await self._socket.close()
-            await asyncio.wait([self._pump])
+            await asyncio.wait([self._pump, *([self._writing] if self._writing else [])])
 
     def _over(self, what: str) -> None:
         self._is_over = True
         what = "was stopped" if self._is_closing else what
         self._receiver.closed(fault(self._server, f"{self._server.name} {what}", "sent_unknown"))
+        self._outbox.end()

@@ -15,13 +15,14 @@ from toolgate.core.exchange import Exchange
 from toolgate.core.model import Call, Client
 
 
-class OpenRequest(msgspec.Struct, frozen=True):
+class OpenRequest(msgspec.Struct):
     """A request of ours that waits for its answer; `call` is None for the gateway's own (lists, probes)."""
 
     exchange: Exchange
     call: Call | None
     is_long: bool = False  # it goes on until somebody ends it
     seen: int | None = None  # the server's signs of life before it
+    is_sent: bool = False
 
     def forgotten(self) -> OpenRequest:
         """The same, with no more of its call than whose it is: it is over, and may have been large."""

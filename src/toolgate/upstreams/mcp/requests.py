@@ -155,7 +155,7 @@ class Requests:
             await self._turn(id, call)
         self.used = self.clock.now()
         timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
-        exchange, was_sent = self._expect(id, call, timeout, whole=whole), reached.is_sent
+        request, was_sent = self._expect(id, call, timeout, whole=whole), reached.is_sent
         try:
             params, headers = self.dialect.call(call, id)
             if call.passed_on:
@@ -165,11 +165,12 @@ class Requests:
         except BaseException as error:
             if isinstance(error, Fault) and error.reach == "not_sent":
                 reached.is_sent = was_sent
-            self._drop(id, exchange)
+            self._drop(id, request)
             raise
+        request.is_sent = True
         for told in self.on_sent:
             told()
-        return await exchange.next()
+        return await request.exchange.next()
 
     def _check_relayed(self, call: Call) -> None:
         """Raises `Fault` for a method that MCP does not define where the server speaks another era than its client; and
@@ -232,24 +233,29 @@ class Requests:
         self, method: str, params: Members | bytes, headers: Headers, timeout: float | None, is_long: bool = False
     ) -> tuple[int, Exchange]:
         id = next(self._ids)
-        exchange = self._expect(id, None, timeout, is_long)
+        request = self._expect(id, None, timeout, is_long)
         try:
-            await self._send(id, method, params, headers)
-        except BaseException:
-            self._drop(id, exchange)
+            async with self.clock.timeout(timeout):
+                await self._send(id, method, params, headers)
+        except BaseException as error:
+            self._drop(id, request)
+            if isinstance(error, TimeoutError):
+                raise busy(self.server.name) from None
             raise
-        return id, exchange
+        request.is_sent = True
+        return id, request.exchange
 
     def _expect(
         self, id: int, call: Call | None, timeout: float | None, is_long: bool = False, whole: Exchange | None = None
-    ) -> Exchange:
+    ) -> OpenRequest:
         def cancel(reason: str) -> None:
             self._cancel(id, reason)
 
         clock = self.clock
         exchange = Part(whole, clock, timeout, cancel) if whole else Exchange(self.asker, clock, timeout, cancel)
-        self.pending[id] = OpenRequest(exchange, call, is_long, self.link.signs_of_life if self.link else None)
-        return exchange
+        request = OpenRequest(exchange, call, is_long, self.link.signs_of_life if self.link else None)
+        self.pending[id] = request
+        return request
 
     async def _send(self, id: int, method: str, params: Params | bytes, headers: Headers) -> None:
         if self.fault or not self.link:
@@ -264,11 +270,11 @@ class Requests:
         message = f"Server not started: {why}"
         return Fault("SESSION_ERROR", message, server=self.server.id, reach="not_sent", words=words)
 
-    def _drop(self, id: int, exchange: Exchange) -> None:
+    def _drop(self, id: int, request: OpenRequest) -> None:
         """It was not sent."""
         self._forget(id)
         self._asks_no_more(id)
-        exchange.cancel()
+        request.exchange.cancel()
 
     def _forget(self, id: int) -> OpenRequest | None:
         self._kept.pop(id, None)
@@ -290,7 +296,9 @@ class Requests:
         for told in self.on_over:
             told(id, False)
         is_told = self.link.abandon(id)
-        if (request.call or request.is_long) and not (is_told and self.dialect.closing_cancels):
+        if not request.is_sent:
+            self._asks_no_more(id)  # and whoever sends it is told
+        elif (request.call or request.is_long) and not (is_told and self.dialect.closing_cancels):
             self.notify(legacy.cancelled(id, reason))
 
     def _over(self, id: int) -> None:
@@ -324,7 +332,7 @@ class Requests:
     async def _send_answers(self) -> None:
         try:
             while self._answers:
-                await self.tell(self._answers[0])
+                await self.tell(self._answers[0], self.server.timeout)
                 self._unsent -= len(self._answers.popleft())
         finally:
             self._answers.clear()  # whatever has ended this: the next answer begins anew
@@ -335,11 +343,11 @@ class Requests:
         if len(self._work) < MOST_PENDING_EVENTS:
             self.notify(message)
 
-    async def tell(self, message: bytes) -> None:
+    async def tell(self, message: bytes, patience: float = TELLING) -> None:
         if not self.link or self.fault:
             return
         try:
-            async with self.clock.timeout(TELLING):
+            async with self.clock.timeout(patience):
                 await self.link.send(message, self.dialect.other())
         except (Fault, TimeoutError) as error:
             log.info("could not notify %s: %s", self.server.name, error)

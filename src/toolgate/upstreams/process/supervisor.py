@@ -28,7 +28,6 @@ from toolgate.upstreams.process import guard
 log = logging.getLogger(__name__)
 
 STDERR_KEPT = 64 * 1024
-UNREAD_INPUT_LIMIT = 64 * 1024 * 1024
 PATIENCE = 2.0  # seconds between closing stdin, TERM and KILL, and for which an order lies before the guard is woken
 POLL = 0.1  # seconds between two looks at a guard that is to end
 LONGEST_START = 30.0  # seconds from an order to the guard until its program runs; a few milliseconds as a rule
@@ -173,6 +172,10 @@ def _wait_for_the_end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def _nobody() -> None:
+    """Nobody wants to know."""
+
+
 class _Pipe(asyncio.Protocol):
     """One of a child's pipes, at our end."""
 
@@ -189,6 +192,12 @@ class _Pipe(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._child.closed(self._fd)
+
+    def pause_writing(self) -> None:
+        self._child.on_full()
+
+    def resume_writing(self) -> None:
+        self._child.on_room()
 
 
 class Child:
@@ -209,6 +218,8 @@ class Child:
         self.started = clock.wall()
         self.pid = 0
         self.output: Readable | None = None  # its stdout, as far as it is read
+        self.on_full: Callable[[], None] = _nobody  # its stdin is
+        self.on_room: Callable[[], None] = _nobody  # there is room in it again
         self._clock = clock
         self._on_output = on_output
         self._on_exit = on_exit
@@ -285,13 +296,11 @@ class Child:
             end.close()
 
     def write(self, data: bytes) -> None:
-        """Raises `Fault` not_sent where the child is gone or has long stopped reading."""
+        """Raises `Fault` not_sent where the child is gone. Once `on_full` is told, the next waits for `on_room`."""
         pipe = self._stdin
         if self._exited.is_set() or self._ending.is_set() or pipe is None or pipe.is_closing():
             self._ending.set()  # it has closed its stdin, and may live
             raise Fault("SESSION_ERROR", f"Server not started: {self.name} has ended", reach="not_sent")
-        if pipe.get_write_buffer_size() > UNREAD_INPUT_LIMIT:
-            raise Fault("SERVER_FAILED", f"{self.name} does not read its input", reach="not_sent")
         pipe.write(data)
 
     def close_input(self) -> None:
