@@ -31,7 +31,7 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.events import Events, every_list
 from toolgate.core.model import Event, Principal
 from toolgate.core.redaction import quiet_logs
-from toolgate.core.services import Swap
+from toolgate.core.services import Service, Swap
 from toolgate.frontends.channels import ReplayBuffers
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.http import HttpFrontend
@@ -47,6 +47,7 @@ from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
+from toolgate.policy.overflow import OverflowStore, at_once
 from toolgate.state.audit import Trail, nowhere
 from toolgate.state.base import Store
 from toolgate.state.changes import StoreChanges
@@ -127,7 +128,7 @@ class App:
     def _set_policies(self) -> None:
         """What the rules around a call go by."""
         config, clock, store = self._given.config, self.clock, self._given.store
-        self._overflow = chain.make_overflow(config, clock)
+        self._overflow = OverflowStore(clock, at_once(config))
         self._notices = Notices(config, clock, self.supervisor, self._link_deps.outside, self.redactor)
         self._policy_deps = chain.PolicyDeps(
             clock, store, self._overflow, self.redactor, Access(config), self.audit, Meters(clock), self._notices.waits
@@ -147,7 +148,7 @@ class App:
         """With the first snapshot."""
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
-        self.sign_ins.knows(snapshot.servers)
+        self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
         access = self._policy_deps.access
         self.gateway = Gateway(
@@ -305,11 +306,18 @@ class App:
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
         return snapshots.build(config, self._catalog, *ours, before)
 
+    @property
+    def _services(self) -> Sequence[Service]:
+        """What goes by the configuration, beside the snapshot, in the order in which it takes up another one."""
+        links = self._link_deps
+        above = (self._pins, self._notices, self._admission, self.sign_ins, self._catalog, self._pages, self._overflow)
+        return (*above, links.pool, links.outside, links.bounds)
+
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
         """All that another configuration takes; nothing is changed yet. What it returns has it served."""
         snapshot = self._build(config, self.gateway.snapshot)
         use_access = self._policy_deps.access.prepared(config)
-        swaps = [service.prepared(config) for service in (self._pins, self._notices, self._admission)]
+        swaps = [service.prepared(config) for service in self._services]
         return lambda: self._serve(snapshot, use_access, swaps, changed)
 
     def _serve(self, snapshot: Snapshot, use_access: Swap, swaps: Sequence[Swap], changed: str) -> Snapshot:
@@ -319,13 +327,7 @@ class App:
         for swap in swaps:
             swap()
         snapshot.take_over()
-        self.sign_ins.knows(snapshot.servers)
         self.http.expel_unknown(self._is_known)
-        self._link_deps.pool.limits = config.pool
-        self._link_deps.outside.allowed = config.guard.allow_hosts
-        self._catalog.limits = self._link_deps.bounds.limits = config.catalog
-        self._pages.size = config.catalog.page_size
-        self._overflow.at_once = chain.at_once(config)
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
                 self._background.start(upstream.drain(DRAIN), f"drain {id}")

@@ -16,7 +16,7 @@ from toolgate.core.model import Principal
 from toolgate.core.redaction import Redactor
 from toolgate.policy import chain
 from toolgate.policy.limits import Meters
-from toolgate.policy.overflow import OverflowStore
+from toolgate.policy.overflow import LEAST, OverflowStore, at_once
 from toolgate.policy.truncate import META_KEY
 from toolgate.state.audit import nowhere
 from toolgate.state.memory import MemoryStore
@@ -46,7 +46,7 @@ def common(overflow: OverflowStore) -> chain.PolicyDeps:
 
 def limited(**limits: Any) -> tuple[OverflowStore, Any]:
     config = Config(limits=Limits(**limits))
-    overflow = chain.make_overflow(config, FakeClock())
+    overflow = OverflowStore(FakeClock(), at_once(config))
     return overflow, chain.build(config, common(overflow))
 
 
@@ -181,9 +181,9 @@ async def test_a_servers_own_limit_is_enough() -> None:
 
 
 def test_what_is_read_at_once_keeps_to_the_limits() -> None:
-    assert chain.at_once(Config()) == 64 * 1024
-    assert chain.at_once(Config(limits=Limits(result_limit=5000))) == 5000
-    assert chain.at_once(Config(limits=Limits(result_limit=5000, result_tokens=100))) == 400
+    assert at_once(Config()) == 64 * 1024
+    assert at_once(Config(limits=Limits(result_limit=5000))) == 5000
+    assert at_once(Config(limits=Limits(result_limit=5000, result_tokens=100))) == 400
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -248,3 +248,11 @@ async def test_a_schema_that_cannot_be_used_is_no_ones_obstacle(caplog: Any) -> 
         for _ in range(3):
             assert (await client.call("there__echo", arguments={"x": 1})).text == "echoed"
     assert [record.levelname for record in caplog.records if "are not checked" in record.getMessage()] == ["WARNING"]
+
+
+def test_another_limit_of_results_holds_for_what_is_kept_too() -> None:
+    overflow = OverflowStore(FakeClock(), at_once(Config()))
+    overflow.prepared(Config(limits=Limits(result_limit=5000)))()
+    assert overflow.at_once == 5000
+    overflow.prepared(Config(limits=Limits(result_tokens=1)))()
+    assert overflow.at_once == LEAST, "so much that there is an end to reading it"

@@ -24,7 +24,9 @@ import msgspec
 
 from toolgate.auth.exchange import BadAnswer, Request, exchange
 from toolgate.auth.lookups import Lookups, in_thread
+from toolgate.config import Config
 from toolgate.core.fault import Fault
+from toolgate.core.services import Swap, sets
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})  # as hosts are written
 LONGEST = 1024 * 1024  # bytes of an answer
@@ -103,6 +105,9 @@ class SafeNet:
         self._turn = asyncio.Lock()  # of answers that are read
         self._fetching: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by asker
         self._tls: ssl.SSLContext | None = None
+
+    def prepared(self, config: Config) -> Swap:
+        return sets(self, allowed=tuple(config.guard.allow_hosts))
 
     async def fetch(
         self,

@@ -35,7 +35,7 @@ from toolgate.catalog.overlays import Overlays
 from toolgate.catalog.pins import Pins, ReadTools
 from toolgate.catalog.refresh import Refresh
 from toolgate.catalog.views import CatalogView, Wanted
-from toolgate.config import CatalogLimits
+from toolgate.config import CatalogLimits, Config
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
@@ -43,6 +43,7 @@ from toolgate.core.events import every_list
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Event, EventSink
 from toolgate.core.redaction import excerpt
+from toolgate.core.services import Swap, sets
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About, Items, Upstream
 
@@ -111,6 +112,9 @@ class Catalog:
         self.overlays: Mapping[str, Overlays] = {}
         self._warned: dict[str, set[str]] = {}  # by server: of what overlays say in vain
         self._readers: dict[tuple[str, str], Client] = {}  # by server and scope: on whose behalf to look again
+
+    def prepared(self, config: Config) -> Swap:
+        return sets(self, limits=config.catalog)
 
     def use(self, upstreams: Mapping[str, Upstream], prints: Mapping[str, str]) -> None:
         """Serve these from now on. What is known of servers that stay the same objects stays."""

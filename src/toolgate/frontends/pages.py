@@ -12,10 +12,12 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.auth.seal import Broken, Seal
+from toolgate.config import Config
 from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Client, Listing
+from toolgate.core.services import Swap, sets
 from toolgate.eras import calls
 from toolgate.gateway.snapshot import Route
 
@@ -36,6 +38,9 @@ class Pages:
     def __init__(self, seal: Seal, size: int) -> None:
         self._seal = seal
         self.size = size
+
+    def prepared(self, config: Config) -> Swap:
+        return sets(self, size=config.catalog.page_size)
 
     def cut(self, listing: Listing, params: Members, route: Route, client: Client) -> Listing:
         """The page that a request asks for. Raises `Fault` for a cursor that is not one of ours."""

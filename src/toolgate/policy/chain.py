@@ -21,7 +21,7 @@ from toolgate.policy.approvals import Approvals, StoredRequest
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
-from toolgate.policy.overflow import AT_ONCE, OverflowStore
+from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
 from toolgate.policy.scrub import Scrub
@@ -74,16 +74,6 @@ def build(
         Scrub(policy_deps.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
     )
     return tuple(policy for policy in policies if policy)
-
-
-def make_overflow(config: Config, clock: Clock) -> OverflowStore:
-    """One for a whole gateway: it outlives configurations. What is read of it at once keeps to the limits, too."""
-    return OverflowStore(clock, at_once(config))
-
-
-def at_once(config: Config) -> int:
-    limits = config.limits
-    return min(AT_ONCE, limits.result_limit or AT_ONCE, 4 * limits.result_tokens if limits.result_tokens else AT_ONCE)
 
 
 def _validate(config: Config, meters: Meters) -> Validate:

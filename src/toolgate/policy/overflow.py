@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from toolgate.auth import access
+from toolgate.config import Config
 from toolgate.core import surrogates
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
 from toolgate.core.model import Made, Principal
+from toolgate.core.services import Swap, sets
 from toolgate.policy.places import Places
 
 PREFIX = access.KEPT
@@ -109,6 +111,12 @@ class _Share:
         self.bytes = 0
 
 
+def at_once(config: Config) -> int:
+    """How many bytes of what is kept one reply may have: it keeps to the limits of results, too."""
+    limits = config.limits
+    return min(AT_ONCE, limits.result_limit or AT_ONCE, 4 * limits.result_tokens if limits.result_tokens else AT_ONCE)
+
+
 class OverflowStore:
     """`at_once`: how many bytes one reply may have."""
 
@@ -120,6 +128,9 @@ class OverflowStore:
         self._shares: dict[str, _Share] = {}  # by whose they are
         self._bytes = 0
         self._timer: Timer | None = None
+
+    def prepared(self, config: Config) -> Swap:
+        return sets(self, at_once=max(at_once(config), LEAST))
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -3,13 +3,17 @@ connections that are there already."""
 
 from __future__ import annotations
 
-from toolgate.config import CatalogLimits
+from toolgate.config import CatalogLimits, Config
 from toolgate.core.fault import Fault
+from toolgate.core.services import Swap, sets
 
 
 class Bounds:
     def __init__(self, limits: CatalogLimits | None = None) -> None:
         self.limits = limits or CatalogLimits()
+
+    def prepared(self, config: Config) -> Swap:
+        return sets(self, limits=config.catalog)
 
 
 def too_long(server: str, kind: str, most: str) -> Fault:

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from toolgate.config import PoolLimits
+from toolgate.config import Config, PoolLimits
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
+from toolgate.core.services import Swap, sets
 
 SHARED = ""  # whose those are that all use
 
@@ -53,6 +54,9 @@ class Pool:
 
     def __repr__(self) -> str:
         return f"<Pool {len(self._holders)} of {self._limits.max_live}, {self._waiting} wait>"
+
+    def prepared(self, config: Config) -> Swap:
+        return sets(self, limits=config.pool)
 
     @property
     def limits(self) -> PoolLimits:

@@ -16,7 +16,7 @@ from virtualtime import FakeClock
 from toolgate.auth.oauth.base import NOWHERE, Begun, Refusal
 from toolgate.auth.oauth.challenge import read
 from toolgate.auth.oauth.credentials import OAuth
-from toolgate.config import Server, ServerAuth
+from toolgate.config import Config, Server, ServerAuth
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import GONE, Redactor
 from toolgate.frontends.web.connect import PLACES
@@ -43,7 +43,7 @@ class Rig:
         )  # fmt: skip
         self.oauth.served_at(PLACES)
         self.server = Server(id="docs", name="docs", type="http", url=self.authority.server, auth=ServerAuth(**auth))
-        self.oauth.knows({"docs": self.server})
+        self.oauth.prepared(Config(servers=(self.server,)))()
         self.credential = self.badge_of("ann")
 
     def badge_of(self, principal: str) -> Any:
@@ -456,7 +456,7 @@ async def test_where_no_browser_can_come_the_command_is_named() -> None:
 async def test_nobody_can_sign_in_where_no_page_for_it_is_served() -> None:
     rig = Rig()
     oauth = OAuth(rig.store, [KEY], FakeClock(), rig.outside, Redactor(), lambda: BASE)
-    oauth.knows({"docs": rig.server})
+    oauth.prepared(Config(servers=(rig.server,)))()
     fault = await rig.fault(oauth.credential(rig.server, "ann"))
     assert fault.code == "SIGN_IN_REQUIRED" and "toolgate connect docs" in fault.message and BASE not in fault.message
     assert oauth.document() is None and not oauth.link("docs", "ann")

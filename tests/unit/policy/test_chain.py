@@ -21,6 +21,7 @@ from toolgate.gateway.changes import Changes
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
+from toolgate.policy.overflow import OverflowStore, at_once
 from toolgate.policy.run import PolicyRun, compiled
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
@@ -53,7 +54,7 @@ class Judges:
         self.config = Config(clients=(ann,), **config)
         redactor = Redactor()
         redactor.learn([SECRET])
-        self.overflow = chain.make_overflow(self.config, self.clock)
+        self.overflow = OverflowStore(self.clock, at_once(self.config))
         deps = chain.PolicyDeps(
             self.clock,
             MemoryStore(self.clock),

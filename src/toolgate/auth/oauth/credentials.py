@@ -43,10 +43,11 @@ from toolgate.auth.oauth.registering import error_word
 from toolgate.auth.oauth.sign_in import OFFLINE, asked_to_sign_in, authorize, check_issuer, hashed
 from toolgate.auth.oauth.vault import LEASE, SIGN_IN_LASTS, GrantVault
 from toolgate.auth.safe_net import SafeNet
-from toolgate.config import Server, ServerAuth
+from toolgate.config import Config, Server, ServerAuth
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
+from toolgate.core.services import Swap, sets
 from toolgate.state.base import Store
 
 log = logging.getLogger(__name__)
@@ -312,9 +313,9 @@ class OAuth:
         self._offered.pop((server.id, grant.principal), None)
         self._on_grant(server.id, grant.principal)
 
-    def knows(self, servers: Mapping[str, Server]) -> None:
-        """These are configured now: sign-ins that were offered by another process are for one of them."""
-        self._servers = {id: server for id, server in servers.items() if server.auth}
+    def prepared(self, config: Config) -> Swap:
+        """Sign-ins that were offered by another process are for a server of this configuration."""
+        return sets(self, _servers={server.id: server for server in config.servers if server.enabled and server.auth})
 
     def document(self) -> bytes | None:
         """Who the gateway is to authorization servers that fetch it; None where they could not."""
