@@ -140,7 +140,7 @@ class App:
         self._pins = Pins(store, clock, config.source, self.audit.note_of_server, self._complaints)
         self._pins.prepared(config)()
         self._catalog = Catalog(
-            {}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints
+            {}, clock, self._link_deps.bounds, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints
         )
         self._pins.on_change = lambda: self._catalog.show(self._catalog.overlays)
 
@@ -310,7 +310,7 @@ class App:
     def _services(self) -> Sequence[Service]:
         """What goes by the configuration, beside the snapshot, in the order in which it takes up another one."""
         links = self._link_deps
-        above = (self._pins, self._notices, self._admission, self.sign_ins, self._catalog, self._pages, self._overflow)
+        above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow)
         return (*above, links.pool, links.outside, links.bounds)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:

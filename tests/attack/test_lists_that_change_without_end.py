@@ -130,8 +130,8 @@ async def test_an_item_with_a_longer_name_than_a_request_can_have_is_left_out(
 
 @pytest.mark.parametrize("item", [{"name": "x" * LONGEST_NAME}, {"name": "\ud800" * LONGEST_NAME}])
 def test_a_name_that_a_request_can_have_is_kept_however_it_is_written(item: Any) -> None:
-    kept, left_out = paging._bounded([Raw(json.dumps(item).encode())])  # pyright: ignore[reportPrivateUsage]
-    assert len(kept) == 1 and not any(left_out.values())
+    kept = paging._kept([Raw(json.dumps(item).encode())], False)  # pyright: ignore[reportPrivateUsage]
+    assert len(kept.items) == 1 and not any(kept.left_out.values())
 
 
 async def test_an_item_of_as_many_values_as_ever_may_be_is_listed() -> None:

@@ -39,6 +39,7 @@ _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "off": 2}
 _SILENT: Final = Hints()
 _MOST_REMEMBERED = 8192  # decisions of one client; names may be anything that somebody sends
 _UI = "ui://"
+_LONGEST_NAME = 2048  # characters of a tool's or a prompt's; what a longer one may be read as is not looked for
 _LONGEST_REMEMBERED = 512  # characters of a name; of a longer one its digest is remembered
 _MOST_COMPLETED = 64 * 1024  # characters that are judged of one completion, its template and its names among them
 
@@ -256,6 +257,8 @@ class Rules:
             if is_own or table.exact(spellings):
                 return found
             # A server may read names leniently. That, too, closes something and opens nothing.
+            if len(name) > _LONGEST_NAME:
+                return "off" if table.narrows(server) else found
             loosely = self._loosely[kind].find(_spellings(server, as_a_lenient_reader(name)))
             return found if loosely in (None, "allow") else strictest((found or self._base(server, _SILENT), loosely))
         found = table.find(_uris(server, name), is_own)
@@ -308,8 +311,10 @@ def _completing(call: Call) -> templates.Completing | None:
 
 def as_a_lenient_reader(name: str) -> str:
     """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
+    if name.isascii() and name.isprintable():
+        return name.replace(" ", "").casefold()
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    visible = "".join(each for each in folded if each.isprintable() and not each.isspace())
+    visible = "".join(filter(str.isprintable, folded)).replace(" ", "")  # the one space that is printable
     return unicodedata.normalize("NFKC", visible)
 
 

@@ -15,6 +15,8 @@ from urllib.parse import unquote
 _Form = TypeVar("_Form")
 _MOST_DECODED = 5  # times over that a URI may be percent-encoded
 LONGEST_URI = 2048  # characters; what a longer one means is not looked for
+WORK = 54  # times that a character which is not ASCII is looked at: it may become eighteen, and is folded three times
+_MOST_FORMS = 64  # readings of a URI that readers take apart in different orders, in about
 _MOST_UNQUOTED = 16  # URIs of which it is remembered, since the readings of one are decoded again and again
 _PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  # schemes that always have a host
 _HERE = ("", "localhost", "127.0.0.1", "[::1]")
@@ -29,6 +31,13 @@ def forms(uri: str) -> tuple[str, ...]:
     what follows its path. What a permission says of any of them, it says of the URI."""
     apart = _decoded_last(uri) if _differs.search(uri) else ()
     return tuple(dict.fromkeys((uri, *_forms(uri), *apart)))
+
+
+def work_of(uri: str) -> int:
+    """How many characters are looked at, in about, to read it in every way."""
+    if len(uri) > LONGEST_URI:
+        return len(uri)
+    return len(uri) * (_MOST_FORMS if _differs.search(uri) else 4) * (1 if uri.isascii() else WORK)
 
 
 def as_a_file(uri: str) -> Iterable[str]:

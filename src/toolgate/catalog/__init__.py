@@ -7,6 +7,7 @@ May import `upstreams` and the rooms below it.
     refresh      when a list that its server says has changed is fetched again
     cache        what the store knows of servers between two runs
     views        what one client may see; filtered before anything else looks at it
+    permitted    the part of a list that the rules of a client permit
     overlays     what an operator changes of a server's tools
     tool_info    what a tool's listing says that matters to calls of it
     server_info  what the servers of a route say of themselves together

@@ -23,8 +23,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from toolgate.auth.access import Rules
@@ -32,10 +35,11 @@ from toolgate.catalog import overlays
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache, Place
 from toolgate.catalog.overlays import Overlays
+from toolgate.catalog.permitted import is_judged, permitted
 from toolgate.catalog.pins import Pins, ReadTools
 from toolgate.catalog.refresh import Refresh
 from toolgate.catalog.views import CatalogView, Wanted
-from toolgate.config import CatalogLimits, Config
+from toolgate.config import CatalogLimits
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
@@ -43,14 +47,13 @@ from toolgate.core.events import every_list
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Event, EventSink
 from toolgate.core.redaction import excerpt
-from toolgate.core.services import Swap, sets
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About, Items, Upstream
+from toolgate.upstreams.bounds import LITTLE, Bounds
 
 log = logging.getLogger(__name__)
 
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
-LARGE = 64 * 1024  # bytes of a list, above which it is looked at in a thread
 PACE = 4 * 1024 * 1024  # bytes a second at which a list is read again and again, at most
 MOMENT = 0.001  # seconds that nobody waits for
 AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
@@ -87,7 +90,7 @@ class Catalog:
         self,
         upstreams: Mapping[str, Upstream],
         clock: Clock,
-        limits: CatalogLimits,
+        bounds: Bounds,
         tell: EventSink,
         store: Store,
         prints: Mapping[str, str],
@@ -100,7 +103,7 @@ class Catalog:
         self._upstreams = upstreams
         self._pins = pins
         self._clock = clock
-        self.limits = limits
+        self._bounds = bounds
         self.version = 0
         """Advances with whatever a plan may depend on (`gateway.plan`): any list, and whether it is of now."""
         self._tell = tell
@@ -113,8 +116,9 @@ class Catalog:
         self._warned: dict[str, set[str]] = {}  # by server: of what overlays say in vain
         self._readers: dict[tuple[str, str], Client] = {}  # by server and scope: on whose behalf to look again
 
-    def prepared(self, config: Config) -> Swap:
-        return sets(self, limits=config.catalog)
+    @property
+    def limits(self) -> CatalogLimits:
+        return self._bounds.limits
 
     def use(self, upstreams: Mapping[str, Upstream], prints: Mapping[str, str]) -> None:
         """Serve these from now on. What is known of servers that stay the same objects stays."""
@@ -212,7 +216,12 @@ class Catalog:
         def server_list(server: str, kind: str) -> ServerList | None:
             return server_lists.get((server, kind)) or self.known(server, kind, client)
 
-        return CatalogView(servers, server_list, faults, pending, activated).for_whom(rules)
+        found_view = CatalogView(servers, server_list, faults, pending, activated)
+        if rules is not None:
+            for server, kind in wanted:
+                if (whole := server_list(server, kind)) and not is_judged(whole, rules):
+                    await self._bounds.looked_at(server, whole.size, partial(permitted, whole, server, kind, rules))
+        return found_view.for_whom(rules)
 
     def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
         """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are
@@ -317,12 +326,32 @@ class Catalog:
         for kind, fault in faults.items():
             self._slots.setdefault((server, "", kind), Slot()).fault = fault
         for kind, server_list in server_lists.items():
-            self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), server_list)))
+            self._know((server, "", kind), server_list)
         if about:
             self._abouts.setdefault(server, about)
             for kind, method in mcp.LIST_OF_KIND.items():  # what it does not have at all it need not be started for
                 if mcp.LISTS[method].capability not in about.capabilities:
                     self._slots.setdefault((server, "", kind), Slot(ServerList({}, self._clock.now())))
+
+    def _know(self, place: Place, kept: ServerList) -> None:
+        """What the store has. Pins look at it in a thread where it is more than little."""
+        if place in self._slots:
+            return
+        slot = self._slots[place] = Slot()
+        if place[2] == "tools" and self._pins and kept.size > LITTLE:
+            self._fetches(place, slot, self._looked_at(place, slot, kept))
+        else:
+            slot.server_list = self._shown(place, kept)
+
+    async def _looked_at(self, place: Place, slot: Slot, kept: ServerList) -> ServerList:
+        assert self._pins
+        server = place[0]
+        read = await self._bounds.looked_at(server, kept.size, partial(self._pins.read, server, kept.own))
+        if read:
+            self._pins.was_read(server, read)
+        self.version += 1
+        slot.server_list = self._shown(place, kept)
+        return slot.server_list
 
     def _holds(self, place: Place) -> bool:
         """Whether a list is good as it is: see the table above."""
@@ -448,10 +477,12 @@ class Catalog:
 
     def _fetch(self, place: Place, client: Client) -> asyncio.Task[ServerList]:
         slot = self._slots.setdefault(place, Slot())
-        if not slot.fetch:
-            slot.began = self._clock.now()
-            slot.fetch = asyncio.get_running_loop().create_task(self._read(place, slot, client), name=f"list {place}")
-            slot.fetch.add_done_callback(lambda done: self._fetched(place, slot, done))
+        return slot.fetch or self._fetches(place, slot, self._read(place, slot, client))
+
+    def _fetches(self, place: Place, slot: Slot, work: Coroutine[Any, Any, ServerList]) -> asyncio.Task[ServerList]:
+        slot.began = self._clock.now()
+        slot.fetch = asyncio.get_running_loop().create_task(work, name=f"list {place}")
+        slot.fetch.add_done_callback(lambda done: self._fetched(place, slot, done))
         return slot.fetch
 
     async def _read(self, place: Place, slot: Slot, client: Client) -> ServerList:
@@ -465,10 +496,8 @@ class Catalog:
             items = await upstream.list(kind, client)
             size = sum(len(memoryview(raw)) for raw in items.raw)
             slot.rested = self._clock.now() + max(size, items.size) / PACE
-            if size > LARGE:  # calls of others go on meanwhile
-                items, own, nameless, read = await asyncio.to_thread(self._taken, items, kind, server)
-            else:
-                items, own, nameless, read = self._taken(items, kind, server)
+            look = partial(self._taken, items, kind, server)
+            items, own, nameless, read = await self._bounds.looked_at(server, size, look)
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'
@@ -491,8 +520,8 @@ class Catalog:
 
     def _taken(self, items: Items, kind: str, server: str) -> tuple[Items, dict[str, Raw], list[Raw], ReadTools | None]:
         """A list without secrets, its items by name, those without one, and what pins want to know of tools. It may be
-        called in any thread."""
-        items = self._scrubbed(server, items)
+        called in any thread. No item holds the message that it came in."""
+        items = self._scrubbed(server, msgspec.structs.replace(items, raw=tuple(Raw(bytes(raw)) for raw in items.raw)))
         own, nameless = _keyed(items.raw, kind)
         return items, own, nameless, self._pins.read(server, own) if self._pins and kind == "tools" else None
 

@@ -16,7 +16,9 @@ import msgspec
 from msgspec import Raw
 
 MOST_TEXT = 64 * 1024  # characters of one tool that are looked at: at worst 50 ms
+LONGEST_SPELLED = MOST_TEXT + MOST_TEXT // 4  # in one kind of spelling, in which a character may become eighteen
 MOST_FOUND = 10  # in one tool
+LONGEST_PLACE = 200  # characters that say where something stands
 EXCERPT = 60  # characters
 UNSEEN = ("icons", "_meta")  # members of a tool that no model is shown
 
@@ -111,14 +113,16 @@ def read(tool: Raw | bytes) -> Any:
 def of(tool: Raw) -> tuple[PoisoningSign, ...]:
     """What of a listed tool is suspicious."""
     try:
-        texts = list(_texts(read(tool), ""))
+        texts = list(_texts(read(tool)))
     except (ValueError, RecursionError):
         return (PoisoningSign("unreadable content", "listing", ""),)
     found: list[PoisoningSign] = []
-    if sum(len(text) for _, text in texts) > MOST_TEXT:
-        found.append(PoisoningSign("more text than is scanned", "listing", ""))
-        texts = _cut(texts)
+    is_cut = sum(len(text) for _, text in texts) > MOST_TEXT
+    texts = _cut(texts) if is_cut else texts
     together = _BETWEEN.join(_spelled(text) for _, text in texts)
+    if is_cut or len(together) > LONGEST_SPELLED:
+        found.append(PoisoningSign("more text than is scanned", "listing", ""))
+        together = together[:LONGEST_SPELLED]
     words = {what: pattern for what, pattern in _words.items() if pattern.search(together)}
     for where, text in texts if words or not all(_is_plain(text) for _, text in texts) else ():
         found += _in_text(where, text, words)
@@ -143,32 +147,36 @@ def visible(text: str) -> str:
     return "".join(each if each == " " or each.isprintable() else f"\\u{{{ord(each):x}}}" for each in text)
 
 
-def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """All texts of a value with their places, names of members too. It is as deep as what was read of it."""
-    if isinstance(value, str):
-        yield where, value
-    elif isinstance(value, Pairs):
-        for key, each in value:
-            if where or key not in UNSEEN:
-                inner = f"{where}.{key}" if where else key
-                yield from _in_key(key, inner)
-                yield from _texts(each, inner)
-    elif isinstance(value, list):
-        for each in cast("list[Any]", value):
-            yield from _texts(each, where)
-
-
-def _in_key(key: str, where: str) -> Iterator[tuple[str, str]]:
-    if len(key) > 20 or not key.isascii():
-        yield visible(where)[:EXCERPT], key
+def _texts(tool: Any) -> Iterator[tuple[str, str]]:
+    """All texts of a tool with their places, names of members too."""
+    shown = (
+        [(key[:LONGEST_PLACE], key, each) for key, each in tool if key not in UNSEEN] if isinstance(tool, Pairs) else []
+    )
+    left: list[Any] = [shown]  # the next one last: members, and values with their places
+    while left:
+        each = left.pop()
+        if isinstance(each, list):
+            members = cast("list[tuple[str, str, Any]]", each)
+            for where, key, _ in members:
+                if len(key) > 20 or not key.isascii():
+                    yield visible(where[:EXCERPT])[:EXCERPT], key
+            left += [(where, value) for where, _, value in reversed(members)]
+            continue
+        where, value = cast("tuple[str, Any]", each)
+        if isinstance(value, str):
+            yield where, value
+        elif isinstance(value, Pairs):
+            left.append([(f"{where}.{key}"[:LONGEST_PLACE], key, of) for key, of in value])
+        elif isinstance(value, list):
+            left += [(where, one) for one in reversed(cast("list[Any]", value))]
 
 
 def _in_text(where: str, text: str, words: Mapping[str, re.Pattern[str]]) -> Iterator[PoisoningSign]:
-    place = visible(where)[:200]
+    place = visible(where[:LONGEST_PLACE])[:LONGEST_PLACE]
     for what, pattern in _hidden.items() if not _is_plain(text) else ():
         if match := pattern.search(text):
             yield PoisoningSign(what, place, _excerpt(text, match))
-    spelled = _spelled(text)
+    spelled = _spelled(text)[:LONGEST_SPELLED]
     for what, pattern in words.items():
         if match := pattern.search(spelled):
             yield PoisoningSign(what, place, _excerpt(spelled, match))

@@ -19,6 +19,7 @@ from toolgate.catalog.poisoning import Pairs
 # What may differ from one list to the next. All else is pinned, members that MCP does not define too: some client may
 # show them to a model.
 UNPINNED = frozenset(("icons", "_meta", "execution"))
+LONGEST_REMEMBERED = 64 * 1024  # bytes of a tool
 PRINT = 1  # the version of what is pinned
 # What was pinned by version 0: a pin of then holds for a tool that has all of this as it was, and is made anew.
 PINNED_BEFORE = frozenset(("name", "title", "description", "inputSchema", "outputSchema", "annotations"))
@@ -37,10 +38,16 @@ def told_of(raw: Raw | bytes) -> tuple[str, str]:
         return whole, whole
 
 
-@lru_cache(maxsize=128)  # each holds what it is made of
 def print_of(server: str, listed: bytes) -> str:
     """A hash of a server's own (`server`) and of a tool as it is listed: what a person who allows it has allowed."""
+    return (_remembered if len(listed) <= LONGEST_REMEMBERED else _print)(server, listed)
+
+
+def _print(server: str, listed: bytes) -> str:
     return hashlib.sha256(json.dumps([server, told_of(listed)[0]]).encode()).hexdigest()
+
+
+_remembered = lru_cache(maxsize=128)(_print)  # each holds what it is made of
 
 
 def _unique(value: Any) -> list[tuple[str, Any]]:

@@ -44,15 +44,18 @@ def _shown(found: ToolInfo, tool: str, server_list: ServerList) -> ToolInfo:
     """With what callers know things by. A fault must not show them the server's own words instead."""
     if tool in server_list.held:
         found = msgspec.structs.replace(found, held=server_list.held[tool])
-    for shown, change in server_list.changes.items():
-        if change.own == tool:
-            return msgspec.structs.replace(
-                found,
-                shown=shown,
-                shown_schema=bytes(jsonrpc.members(server_list.items[shown]).get("inputSchema", b"")),
-                parameters={own: name for name, own in change.renamed.items()},
-            )
-    return found
+    by_own: dict[str, str] | None = server_list.memo.get("shown_by_own")
+    if by_own is None:
+        first_wins = reversed(list(server_list.changes.items()))
+        by_own = server_list.memo["shown_by_own"] = {change.own: shown for shown, change in first_wins}
+    if (shown := by_own.get(tool)) is None:
+        return found
+    return msgspec.structs.replace(
+        found,
+        shown=shown,
+        shown_schema=bytes(jsonrpc.members(server_list.items[shown]).get("inputSchema", b"")),
+        parameters={own: name for name, own in server_list.changes[shown].renamed.items()},
+    )
 
 
 def read(raw: Raw) -> ToolInfo:

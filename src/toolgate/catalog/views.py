@@ -12,17 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from msgspec import Raw
 
 from toolgate.auth.access import Rules
-from toolgate.catalog import tool_info
 from toolgate.catalog.base import ServerList
+from toolgate.catalog.permitted import permitted
 from toolgate.core import jsonrpc, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Hints
 
-MOST_KEPT = 64  # of one list, for clients with different rules
-
 Wanted = tuple[str, str]  # (server id, kind of list)
-
-_SILENT = Hints()
 
 
 class CatalogView:
@@ -94,43 +90,6 @@ class PermittedView(CatalogView):
 
     def with_held(self) -> CatalogView:
         return self._view.with_held().for_whom(self._rules)
-
-
-def permitted(whole: ServerList, server: str, kind: str, rules: Rules) -> ServerList:
-    """What of a list of a server these rules permit."""
-    found: ServerList | None = whole.memo.get(rules.print)
-    if found is None:
-        kept: list[str] = whole.memo.setdefault("permitted", [])
-        if len(kept) >= MOST_KEPT:
-            del whole.memo[kept.pop(0)]
-        kept.append(rules.print)
-        found = whole.memo[rules.print] = _filtered(whole, server, kind, rules)
-    return found
-
-
-def _filtered(whole: ServerList, server: str, kind: str, rules: Rules) -> ServerList:
-    own = {name: whole.changes[name].own if name in whole.changes else name for name in whole.items}
-    shown = {name: raw for name, raw in whole.items.items() if _is_permitted(whole, server, kind, own[name], rules)}
-    with_held = whole.whole and permitted(whole.whole, server, kind, rules)
-    if len(shown) == len(whole.items) and with_held is whole.whole:
-        return whole
-    return ServerList(
-        shown,
-        whole.fetched,
-        whole.until,
-        whole.is_public,
-        listed={own[name]: whole.own[own[name]] for name in shown} if whole.is_overlaid else None,
-        changes={name: change for name, change in whole.changes.items() if name in shown},
-        held=whole.held,
-        whole=with_held,
-    )
-
-
-def _is_permitted(whole: ServerList, server: str, kind: str, own: str, rules: Rules) -> bool:
-    hints = _SILENT
-    if rules.read_only and kind == "tools" and (said := tool_info.of(whole, own)):
-        hints = said.hints
-    return rules.verdict(server, kind, own, hints) != "off"
 
 
 class _Everything(Mapping[str, Raw]):

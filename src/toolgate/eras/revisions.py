@@ -111,7 +111,10 @@ _ITEMS: Mapping[str, Repair] = {
 _ITEMS_NOW: Mapping[str, Repair] = {**_ITEMS, "tools": _tool(_schema_now, _schema_now)}
 
 _MOST_REMEMBERED = 4096
+_MOST_BYTES = 16 * 1024 * 1024  # of all that is remembered
+_LONGEST_REMEMBERED = 64 * 1024  # bytes of an item
 _remembered: dict[tuple[int, bool], tuple[Raw, Raw]] = {}  # an item is the same object as long as its list is not new
+_bytes_remembered = 0
 
 
 def write_item(kind: str, raw: Raw, revision: Revision) -> Raw:
@@ -121,10 +124,15 @@ def write_item(kind: str, raw: Raw, revision: Revision) -> Raw:
     found = _remembered.get(key)
     if found and found[0] is raw:
         return found[1]
-    if len(_remembered) >= _MOST_REMEMBERED:
-        _remembered.clear()
     written = kept((_ITEMS_NOW if takes_any else _ITEMS)[kind])(raw)
-    _remembered[key] = raw, written
+    size = len(memoryview(raw)) + len(memoryview(written))
+    if size <= 2 * _LONGEST_REMEMBERED:
+        global _bytes_remembered
+        if len(_remembered) >= _MOST_REMEMBERED or _bytes_remembered + size > _MOST_BYTES:
+            _remembered.clear()
+            _bytes_remembered = 0
+        _remembered[key] = raw, written
+        _bytes_remembered += size
     return written
 
 

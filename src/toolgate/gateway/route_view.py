@@ -10,7 +10,7 @@ from typing import Any
 
 from toolgate.auth.access import Access
 from toolgate.catalog.base import ServerList, ServerSummary, View, summary
-from toolgate.catalog.views import permitted
+from toolgate.catalog.permitted import permitted
 from toolgate.config import Server
 from toolgate.core import mcp, names
 from toolgate.core.clock import Clock

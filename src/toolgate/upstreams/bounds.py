@@ -1,19 +1,35 @@
-"""How long a list of a server may be. The rule this file keeps: what the configuration says at present holds for the
-connections that are there already."""
+"""How long a list of a server may be, and how what servers say of themselves is looked at.
+
+The rules this file keeps: what the configuration says at present holds for the connections that are there already; what
+is more than little is looked at in a thread, one at a time, in turns of servers: it may be anything.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from toolgate.config import CatalogLimits, Config
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
+
+LITTLE = 4 * 1024  # bytes
+
+Result = TypeVar("Result")
 
 
 class Bounds:
     def __init__(self, limits: CatalogLimits | None = None) -> None:
         self.limits = limits or CatalogLimits()
+        self._turns = FairLimit(1)
 
     def prepared(self, config: Config) -> Swap:
         return sets(self, limits=config.catalog)
+
+    async def looked_at(self, server: str, size: int, look: Callable[[], Result]) -> Result:
+        """What `look` finds in so many bytes of a server. Raises what it raises."""
+        return look() if size <= LITTLE else await self._turns.in_thread(server, look)
 
 
 def too_long(server: str, kind: str, most: str) -> Fault:

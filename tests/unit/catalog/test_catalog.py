@@ -20,6 +20,7 @@ from toolgate.core.model import Client, Event, Principal
 from toolgate.state.base import Store
 from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.base import About, Items, State, Status
+from toolgate.upstreams.bounds import Bounds
 
 TTL = 300.0
 WANTED = [("docs", "tools")]
@@ -67,7 +68,7 @@ def catalog_of(
     heard = events if events is not None else []
     time = clock or FakeClock()
     limits = CatalogLimits(ttl=TTL, grace=grace)
-    return Catalog(upstreams, time, limits, heard.append, store or MemoryStore(time), prints or {})
+    return Catalog(upstreams, time, Bounds(limits), heard.append, store or MemoryStore(time), prints or {})
 
 
 async def seen(catalog: Catalog, *wanted: tuple[str, str], patience: float | None = None) -> CatalogView:

@@ -18,6 +18,7 @@ from toolgate.core.redaction import excerpt
 
 _NOT_IN_PATHS = (".", "..")  # who reads such a URL means another one by it
 MOST_VALUES = 200_000  # a thousand large tools; some hundredths of a second
+MOST_FAULTS = 20  # that are named, and after which no more items are looked at
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -62,6 +63,9 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
     good: dict[str, Raw] = {}
     faults: list[str] = []
     for item in items:
+        if len(faults) == MOST_FAULTS:
+            faults.append("the items after that are ignored")
+            break
         try:
             name = _tool.decode(item).name
         except jsonrpc.UNREADABLE as error:

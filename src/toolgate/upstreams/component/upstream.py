@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from msgspec import Raw
 
@@ -257,7 +258,10 @@ class ComponentUpstream:
             line, answer = await self._metadata()
             if self._line is not line:  # its process has ended in the same moment
                 raise Fault("SERVER_FAILED", f"{self.name} has ended", server=self.id, reach="not_sent")
-            tools = answers.tools(answer, line, self._server)
+            look = partial(answers.tools, answer, line, self._server)
+            tools = await self._link_deps.bounds.looked_at(self.id, len(answer.body), look)
+            if self._line is not line:  # meanwhile
+                raise Fault("SERVER_FAILED", f"{self.name} has ended", server=self.id, reach="not_sent")
         except Fault as fault:
             if not self._is_over:
                 self._set_failed(fault)

@@ -7,9 +7,9 @@ server/utilities/caching.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,7 +30,6 @@ MOST_PAGES = 1000  # of one list
 LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
 VALUES = 100  # JSON values that an item may have, taking all of a page together
 MOST_VALUES = 10_000  # of one item: that one is left out. Of 7,400 real tools the largest has 240
-LARGE = 256 * 1024  # bytes of a list, above which its items are looked at in a thread
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -57,9 +56,7 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
         size += len(memoryview(raw))
         if size > limits.bytes:
             raise too_long(server, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
-        if await _has_too_many_values(raw, VALUES * limits.items):
-            raise too_long(server, kind, f"{VALUES * limits.items:,} JSON values ({VALUES} times catalog.items)")
-        page = _read_page(raw, kind)
+        page = await bounds.looked_at(server, len(memoryview(raw)), partial(_page_of, server, raw, kind, limits.items))
         pages.append(page)
         items += len(page.items)
         if items > limits.items:
@@ -67,17 +64,24 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
         cursor = page.cursor
         if cursor is None:
             break
-    found = await _without_endless(requests, msgspec.structs.replace(_joined(pages), size=size))
-    if method == "tools/list" and requests.server.type == "http" and requests.dialect.has_header_arguments:
-        return msgspec.structs.replace(found, raw=tuple(tool for tool in found.raw if _can_be_called(requests, tool)))
-    return found
+    found = msgspec.structs.replace(_joined(pages), size=size)
+    has_headers = method == "tools/list" and requests.server.type == "http" and requests.dialect.has_header_arguments
+    kept = await bounds.looked_at(server, size, partial(_kept, found.raw, has_headers))
+    for most, less in kept.left_out.items():
+        if less and requests.complaints.takes(server):
+            log.warning("%s: ignored %d of its items: more than %s in one", requests.server.name, less, most)
+    for why, tool in kept.useless:
+        if requests.complaints.takes(server):
+            told = (requests.server.name, why, excerpt(bytes(tool), server=server))
+            log.warning("%s: ignored a tool: %s: %r", *told)
+    return msgspec.structs.replace(found, raw=kept.items) if len(kept.items) < len(found.raw) else found
 
 
-async def _has_too_many_values(page: Raw, most: int) -> bool:
-    data = bytes(page)
-    if len(data) < 2 * most:
-        return False
-    return await asyncio.to_thread(counting.has_more_values, data, most)
+def _page_of(server: str, raw: Raw, kind: str, most: int) -> Page:
+    """Raises `Fault`. `most` is how many items there may be."""
+    if counting.has_more_values(bytes(raw), VALUES * most):
+        raise too_long(server, kind, f"{VALUES * most:,} JSON values ({VALUES} times catalog.items)")
+    return _read_page(raw, kind)
 
 
 # A page as it is written: a list of one of the kinds, and what is said of it.
@@ -111,17 +115,6 @@ def _joined(pages: Sequence[Page]) -> Items:
     )
 
 
-async def _without_endless(requests: Requests, items: Items) -> Items:
-    """Without items that have so many values, or so long a name, that whoever reads them holds up everybody else."""
-    if items.size <= calls.LONGEST_NAME:
-        return items
-    kept, left_out = await asyncio.to_thread(_bounded, items.raw) if items.size > LARGE else _bounded(items.raw)
-    for most, less in left_out.items():
-        if less and requests.complaints.takes(requests.server.id):
-            log.warning("%s: ignored %d of its items: more than %s in one", requests.server.name, less, most)
-    return msgspec.structs.replace(items, raw=kept) if len(kept) < len(items.raw) else items
-
-
 _NAMED_BY = ("name", "uri", "uriTemplate")
 _names: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
     msgspec.defstruct("_Names", [(name, Raw, jsonrpc.NOTHING) for name in _NAMED_BY])
@@ -129,11 +122,25 @@ _names: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
 _VALUES, _NAME = f"{MOST_VALUES:,} JSON values", f"{calls.LONGEST_NAME:,} characters of a name or URI"
 
 
-def _bounded(items: Sequence[Raw]) -> tuple[tuple[Raw, ...], dict[str, int]]:
-    """Also how many have more than what."""
+class _Kept(msgspec.Struct, frozen=True):
+    """Also how many have more than what, and tools that cannot be called, each with why."""
+
+    items: tuple[Raw, ...]
+    left_out: dict[str, int]
+    useless: list[tuple[str, Raw]]
+
+
+def _kept(items: Sequence[Raw], has_headers: bool) -> _Kept:
+    """Without items that have so many values, or so long a name, that whoever reads them holds up everybody else; and
+    without tools whose annotations break the rules (streamable-http, "Schema Extension")."""
     few = [item for item in items if not counting.has_more_values(bytes(item), MOST_VALUES)]
-    kept = tuple(item for item in few if not _has_long_name(item))
-    return kept, {_VALUES: len(items) - len(few), _NAME: len(few) - len(kept)}
+    kept = [item for item in few if not _has_long_name(item)]
+    why = [_why_useless(item) if has_headers else "" for item in kept]
+    return _Kept(
+        tuple(item for item, each in zip(kept, why, strict=True) if not each),
+        {_VALUES: len(items) - len(few), _NAME: len(few) - len(kept)},
+        [(each, item) for item, each in zip(kept, why, strict=True) if each],
+    )
 
 
 def _has_long_name(item: Raw) -> bool:
@@ -148,14 +155,9 @@ def _has_long_name(item: Raw) -> bool:
         return False
 
 
-def _can_be_called(requests: Requests, tool: Raw) -> bool:
-    """Tools whose annotations break the rules are left out (streamable-http, "Schema Extension")."""
+def _why_useless(tool: Raw) -> str:
     try:
         header_arguments.of_tool(tool)
     except header_arguments.Invalid as why:
-        if requests.complaints.takes(requests.server.id):
-            log.warning(
-                "%s: ignored a tool: %s: %r", requests.server.name, why, excerpt(bytes(tool), server=requests.server.id)
-            )
-        return False
-    return True
+        return str(why)
+    return ""
