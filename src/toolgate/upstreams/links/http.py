@@ -121,7 +121,8 @@ class HttpLink:
         if origin is None:
             wire = await self._taken_for_message(reply)
         else:
-            wire = self._streams[origin] = await self._taken(self._receiver.whose(origin))
+            whose = self._receiver.whose(origin)
+            wire = self._streams[origin] = self._pool.take_now(whose) or await self._taken(whose)
         wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, reply)
 
     async def _taken_for_message(self, reply: _Reply) -> Wire:

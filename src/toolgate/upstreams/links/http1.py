@@ -299,6 +299,19 @@ class ConnectionPool:
         """A connection to send on, in a place of this principal (`Places.take`). Raises `OSError`, `TimeoutError`, or
         `Fault` where there is no place."""
         await self._places.take(whose, self._patience)
+        return self._kept_one(whose) or await self._connected(whose)
+
+    def take_now(self, whose: str) -> Wire | None:
+        """The same where nothing has to be waited for."""
+        if not self._idle or not self._places.take_now(whose):
+            return None
+        wire = self._kept_one(whose)
+        if not wire:
+            self._places.give_back(whose)
+        return wire
+
+    def _kept_one(self, whose: str) -> Wire | None:
+        """An idle connection, in the place that was taken."""
         now = self._clock.now()
         while self._idle:
             wire = self._idle.pop()
@@ -307,7 +320,7 @@ class ConnectionPool:
                 self._places.used(wire, whose)
                 return wire
             wire.close()
-        return await self._connected(whose)
+        return None
 
     async def connect(self, whose: str) -> Wire:
         """A connection of its own, for what may take long. Raises as `take` does."""
