@@ -70,9 +70,11 @@ class _Protocol(HttpToolsProtocol):
         self._scheduler = scheduler
         self._callers = callers
         self._connections = connections
+        self._intake = Intake(self._take, None, PIECE, connections.turns, self._whose)
+        self.data_received = self._intake.put
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._intake = Intake(self._take, transport, PIECE, self._connections.turns, self._whose)
+        self._intake.transport = transport
         super().connection_made(SharedTransport(transport, self._intake))  # type: ignore[arg-type]
         self.client = met(transport) or self.client
         address = self.client[0] if self.client else ""
@@ -116,9 +118,6 @@ class _Protocol(HttpToolsProtocol):
 
     def _whose(self) -> str:
         return self._connection.backlog.key
-
-    def data_received(self, data: bytes) -> None:
-        self._intake.put(data)
 
     def _take(self, data: bytes) -> None:
         if self.transport.is_closing():

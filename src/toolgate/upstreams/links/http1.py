@@ -96,6 +96,7 @@ class Wire(asyncio.Protocol, Tenant):
         self._beside = 0  # bytes that have come since there was any body
         self._is_in_head = True
         self._intake = Intake(self._take, None, PIECE, pool.turns, pool.whose)
+        self.data_received = self._intake.put
         self._held_for: Body | None = None  # that has no room now
         self._waiting: asyncio.Task[None] | None = None
         self.sent = 0.0
@@ -160,9 +161,6 @@ class Wire(asyncio.Protocol, Tenant):
         self._break("the rest of its answer is no longer needed")
 
     # What the event loop and the parser call.
-
-    def data_received(self, data: bytes) -> None:
-        self._intake.put(data)
 
     def _take(self, data: bytes) -> None:
         if not self._reply:
