@@ -375,22 +375,23 @@ def _is_request(data: bytes) -> bool:
 class _Reply:
     """One response: a JSON body, a stream of events, or an error."""
 
+    _status = 0
+    _body = b""
+    _more: bytearray | None = None  # behind the first chunk, in one piece: chunks may be of one byte
+    _size = 0
+    _counted = 0  # bytes of it
+    _location = b""
+    _events: sse.Reader | None = None
+    _cursor: Cursor | None = None  # where there are events
+
     def __init__(self, link: HttpLink, origin: int | None) -> None:
         self.origin = origin
         self._link = link
-        self._status = 0
-        self._body = b""
-        self._more = bytearray()  # in one piece: chunks may be of one byte
-        self._size = 0
-        self._counted = 0  # bytes of it
-        self._location = ""
-        self._events: sse.Reader | None = None
-        self._cursor: Cursor | None = None  # where there are events
 
     @property
     def kept(self) -> int:
         """Bytes of what has not come whole."""
-        return self._events.kept if self._events else len(self._body) + len(self._more)
+        return self._events.kept if self._events else len(self._body) + len(self._more or b"")
 
     @property
     def _longest(self) -> int:
@@ -399,7 +400,7 @@ class _Reply:
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
-        self._location = headers.get(b"location", b"").decode("latin-1")
+        self._location = headers.get(b"location", b"")
         if status < 300 and self.origin is not None:
             self._link.answered_in(headers.get(b"mcp-session-id"))
         if is_stream(status, headers):
@@ -411,20 +412,22 @@ class _Reply:
             self._feed(self._events, self._cursor, chunk)
             return
         self._size += len(chunk)
-        if self._size > (longest := self._longest):
-            self._body, self._more = b"", bytearray()
+        if self._size > LONGEST_UNAWAITED and self._size > (longest := self._longest):
+            self._body, self._more = b"", None
             self._too_long(f"an answer of more than {longest} bytes", "executed")
         elif self._size == len(chunk):
             self._body = chunk
+        elif self._more is None:
+            self._more = bytearray(chunk)
         else:
             self._more += chunk
-        self._count(self._size)
+        if self._size - self._counted > FREE:
+            self._count(self._size)
 
     def _count(self, size: int) -> None:
         """So much is kept of what is still to end."""
-        if size - self._counted > FREE:
-            self._link.keeps(self.origin, size)
-            self._counted = size
+        self._link.keeps(self.origin, size)
+        self._counted = size
 
     def _received(self, data: bytes) -> None:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
@@ -443,7 +446,8 @@ class _Reply:
             events.limit = self._longest
         except sse.TooLong as error:
             self._too_long(str(error))
-        self._count(events.kept)
+        if events.kept - self._counted > FREE:
+            self._count(events.kept)
 
     def _too_long(self, what: str, reach: Reach = "sent_unknown") -> NoReturn:
         """Nobody waits for the rest."""
@@ -455,7 +459,7 @@ class _Reply:
         self._link.done(self)
         body = self._body + self._more if self._more else self._body
         if self._status >= 300:
-            self._link.refused(self.origin, self._status, body, self._location)
+            self._link.refused(self.origin, self._status, body, self._location.decode("latin-1"))
         elif self._cursor:
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
         else:
