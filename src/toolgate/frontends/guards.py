@@ -187,7 +187,7 @@ class Guards:
             self._callers.learn(headers["authorization"], principal)
         return principal
 
-    def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:
+    def check(self, scope: Scope) -> tuple[Headers, str | None]:
         """The headers of a request, as `era_headers.read` has them; against pages that a browser was led to (DNS
         rebinding), the host and the origin must be known ones. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])

@@ -97,6 +97,7 @@ class HttpLink:
             "application/json, text/event-stream", {"Content-Type": "application/json", **told}
         )
         self._get_prefix = target.prefix("text/event-stream", told)
+        self._last_head: tuple[Headers, bytes | None, bytes] = (), None, b""  # of a POST: what it was made of, and it
         self._streams: dict[int, Wire | Following] = {}
         self._listening: Following | None = None
         self._listener: Headers | None = None  # the headers of its GETs; None where nobody listens
@@ -110,8 +111,13 @@ class HttpLink:
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         if self._credential:
             await self._try(Attempt(data, headers, await self._credential.shown()), origin)
+            return
+        reply = _Reply(self, origin)
+        if origin is None or not (wire := self._pool.take_now(self._receiver.whose(origin))):
+            await self._send(data, headers, origin, reply)
         else:
-            await self._send(data, headers, origin, _Reply(self, origin))
+            self._streams[origin] = wire
+            self._write(wire, data, headers, reply)
 
     async def _try(self, attempt: Attempt, origin: int | None) -> None:
         headers = (*attempt.headers, *_authorization(attempt.shown))
@@ -121,9 +127,15 @@ class HttpLink:
         if origin is None:
             wire = await self._taken_for_message(reply)
         else:
-            whose = self._receiver.whose(origin)
-            wire = self._streams[origin] = self._pool.take_now(whose) or await self._taken(whose)
-        wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, reply)
+            wire = self._streams[origin] = await self._taken(self._receiver.whose(origin))
+        self._write(wire, data, headers, reply)
+
+    def _write(self, wire: Wire, data: bytes, headers: Headers, reply: _Reply) -> None:
+        told, session, head = self._last_head
+        if not head or told is not headers or session is not self._session:
+            head = self._head(b"POST" + self._prefix, headers)[: -len(_LINE)]
+            self._last_head = headers, self._session, head
+        wire.send(b"%bContent-Length: %d\r\n\r\n" % (head, len(data)), data, reply)
 
     async def _taken_for_message(self, reply: _Reply) -> Wire:
         await self._receipts.expect(reply)
