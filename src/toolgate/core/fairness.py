@@ -13,8 +13,8 @@ Id = TypeVar("Id", bound=Hashable)
 
 class RoundRobin(Generic[Item]):
     """Items by key. Keys take turns; of one key, what came first goes first. A key that comes anew has the next turn,
-    but never two such keys in a row, so that everybody's turn comes. `size` is how many items there are, for who looks in
-    each call."""
+    but never two such keys in a row, so that everybody's turn comes. `size` is how many items there are, for who looks
+    in each call."""
 
     def __init__(self) -> None:
         self.size = 0

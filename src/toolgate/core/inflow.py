@@ -66,7 +66,7 @@ class IntakeQueue:
 
     def _round(self) -> None:
         self._is_over = False
-        if not self._queue:
+        if not self._queue.size:
             return
         self._end()
         until = perf_counter() + MOMENT

@@ -70,22 +70,17 @@ class _Long(Exception):
 def _repeated(pair: tuple[bytes, bytes]) -> tuple[str, str]:
     if len(pair[0]) + len(pair[1]) > LONGEST_REPEATED:
         raise _Long
-    return _read_one(*pair)
-
-
-def _read_one(name: bytes, value: bytes) -> tuple[str, str]:
-    """White space around a value is no part of it (RFC 9110 5.5)."""
-    return name.decode("latin-1"), value.decode("latin-1").strip(" \t")
+    return pair[0].decode("latin-1"), pair[1].decode("latin-1").strip(" \t")
 
 
 def _read_with_care(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[Mapping[str, str], str | None]:
     found: dict[str, str] = {}
     twice: str | None = None
-    for pair in pairs:
-        name, value = _read_one(*pair)
+    for raw, value in pairs:
+        name = raw.decode("latin-1")
         if name in found and (name in _ROUTING or name.startswith(_MIRRORED)) and twice != HOST:
             twice = name
-        found[name] = value
+        found[name] = value.decode("latin-1").strip(" \t")  # which is no part of it (RFC 9110 5.5)
     return found, twice
 
 

@@ -90,9 +90,7 @@ class Response:
     has_begun = False
     _start, _body = f"{_HTTP}.start", f"{_HTTP}.body"
 
-    def __init__(
-        self, send: Send, headers: HeaderList = (), kind: str = _HTTP, backlog: Backlog | None = None
-    ) -> None:
+    def __init__(self, send: Send, headers: HeaderList = (), kind: str = _HTTP, backlog: Backlog | None = None) -> None:
         self.headers = list(headers)
         self.backlog = backlog
         self._send = send
@@ -171,8 +169,9 @@ async def relay(response: Response, outbox: Outbox, clock: Clock) -> None:
 class Delivery:
     """What a modern client gets before the answer to its request, and whether it is still there for that.
 
-    `work` is the task that works for the client (else the current one), and is cancelled when that goes away. Where the answer comes within
-    `QUICK` and nothing is said before it, this is a timer and no more; else another task streams what is said."""
+    `work` is the task that works for the client (else the current one), and is cancelled when that goes away. Where the
+    answer comes within `QUICK` and nothing is said before it, this is a timer and no more; else another task streams
+    what is said."""
 
     has_left = False
     _is_cancelled = False

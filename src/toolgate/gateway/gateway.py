@@ -126,11 +126,7 @@ class Gateway:
             policy_run.ended(outcome)
             if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
                 return outcome  # its next round goes through all of this itself
-            return then(outcome, policy_run.after, policy_run.failed, policy_run.ended)
-        try:
-            return policy_run.after(outcome)
-        except Fault as fault:
-            return policy_run.failed(fault)
+        return then(outcome, policy_run.after, policy_run.failed, policy_run.ended)
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
         resumption = call.resumption

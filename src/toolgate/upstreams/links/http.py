@@ -79,6 +79,7 @@ class HttpLink:
     ) -> None:
         self._server = server
         self._receiver = receiver
+        self.awaits = receiver.awaits
         self._clock = clock
         self._dial = dial
         self._turns = turns
@@ -346,10 +347,6 @@ class HttpLink:
             )
             message = f"{self._server.name} answered HTTP {status}: {shown(body, self._server.id)}"
             self._failed(origin, refused(self._server, status, message, hint))
-
-    def awaits(self, origin: int) -> bool:
-        """Whether the answer to a request has not come yet."""
-        return self._receiver.awaits(origin)
 
     def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown") -> None:
         """The server did this instead of answering. No matter where it has answered."""

@@ -210,7 +210,7 @@ class Wire(asyncio.Protocol, Tenant):
             return
         self._is_in_head = False
         self._until_close = b"content-length" not in self._headers and b"transfer-encoding" not in self._headers
-        self.keep = _kept(self._headers)
+        self.keep = _kept(said) if (said := self._headers.get(b"keep-alive")) else IDLE
         if self._reply:
             self._reply.head(status, self._headers)
 
@@ -245,10 +245,8 @@ def _notice_its_end(connection: socket.socket | None) -> None:
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _kept(headers: dict[bytes, bytes]) -> float:
+def _kept(said: bytes) -> float:
     """How long the server keeps an idle connection, with a second's margin; `Keep-Alive: timeout=N` says."""
-    if not (said := headers.get(b"keep-alive")):
-        return IDLE
     for part in said.split(b","):
         name, _, value = part.strip().partition(b"=")
         if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:

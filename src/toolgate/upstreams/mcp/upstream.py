@@ -70,7 +70,7 @@ class McpUpstream:
         self._breakers = Breakers(server.name, link_deps.clock)
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
         self._unused = Status()  # where there is no session
-        self._rest: asyncio.Event | None = None  # set each time that a session comes to rest, once somebody waits for that
+        self._rest: asyncio.Event | None = None  # set when a session comes to rest, once that is waited for
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -338,20 +338,14 @@ def _place_of(session: UpstreamSession) -> Place:
 
 
 def _round(call: Call, connection: Connection) -> Awaitable[Outcome]:
-    if call.log_level and not call.asked_in:
-        return _round_at_level(call, connection)
-    return _begun(call, connection)
+    is_task = call.task or (call.tool_info and call.tool_info.task_support == "required")
+    make = connection.tasks.call if is_task else connection.requests.call
+    return make(call) if not call.log_level or call.asked_in else _at_level(call, connection, make)
 
 
-async def _round_at_level(call: Call, connection: Connection) -> Outcome:
+async def _at_level(call: Call, connection: Connection, make: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
     await connection.raise_level(call.log_level or "")
-    return await _begun(call, connection)
-
-
-def _begun(call: Call, connection: Connection) -> Awaitable[Outcome]:
-    if call.task or (call.tool_info and call.tool_info.task_support == "required"):
-        return connection.tasks.call(call)
-    return connection.requests.call(call)
+    return await make(call)
 
 
 async def _nothing(_connection: Connection) -> None:
