@@ -65,7 +65,7 @@ class Channel:
         self.headers: Mapping[str, str] = headers or {}
         self.can_stream = can_stream
         self.can_ask = can_ask
-        self._items = _NOTHING  # until there is something
+        self._items: deque[Item] = _NOTHING  # until there is something
 
     def __repr__(self) -> str:
         return f"<Channel {self.name or 'not open'} {self._number} said, {len(self._items)} waiting>"
