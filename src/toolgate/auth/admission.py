@@ -48,7 +48,9 @@ class Admission:
 
     async def __call__(self, headers: Headers, address: str, path: str, /) -> Principal:
         try:
-            return await (_local if self._is_open else self._authenticator)(headers, address, path)
+            if self._is_open:
+                return _local(headers, address)
+            return await self._authenticator(headers, address, path)
         except Unauthorized as refused:
             if "authorization" in headers:  # who shows nothing learns what to show, and is no event
                 self._audit.note_of_strangers(
@@ -68,7 +70,7 @@ def everybody(principal: Principal) -> bool:
     return True
 
 
-async def _local(headers: Headers, address: str, path: str) -> Principal:
+def _local(headers: Headers, address: str) -> Principal:
     """Who a client is where none are configured: anybody may call. Nobody is an administrator by a network connection:
     all users of a machine reach its loopback, and nothing about a connection proves whose it is."""
     return _user(address, "origin" in headers)

@@ -6,7 +6,10 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
+
+import msgspec
 
 TICKS = 256  # in a second
 FARTHEST = 100 * 365 * 24 * 3600.0  # seconds
@@ -49,17 +52,13 @@ class SystemClock:
         self._ticks: list[int] = []  # a heap
         self._next: asyncio.TimerHandle | None = None
 
-    def now(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> float:
-        return time.time()
+    now = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
 
     def call_later(self, seconds: float, then: Callable[[], object]) -> Timer:
-        if seconds * TICKS < 2:
+        ticks, step = _in_ticks(seconds)
+        if ticks < 2:
             return asyncio.get_running_loop().call_later(seconds, then)
-        ticks = int(min(seconds, FARTHEST) * TICKS)
-        step = 1 << max(0, ticks.bit_length() - 11)
         tick = ((int(time.monotonic() * TICKS) + ticks + 1) // step + 1) * step
         timers = self._timers.get(tick)
         if timers is None:
@@ -98,12 +97,16 @@ class SystemClock:
         return asyncio.timeout(seconds)
 
 
-class _Timer:
-    __slots__ = ("_all", "_then")
+@lru_cache(maxsize=256)  # nearly all times are of few lengths
+def _in_ticks(seconds: float) -> tuple[int, int]:
+    """So many ticks, and of how many one is looked at where it is so long."""
+    ticks = int(min(seconds, FARTHEST) * TICKS)
+    return ticks, 1 << max(0, ticks.bit_length() - 11)
 
-    def __init__(self, then: Callable[[], object], all: set[_Timer]) -> None:
-        self._then: Callable[[], object] | None = then
-        self._all = all
+
+class _Timer(msgspec.Struct, eq=False):
+    _then: Callable[[], object] | None
+    _all: set[_Timer]
 
     def cancel(self) -> None:
         self._then = None

@@ -29,6 +29,13 @@ class Exchange:
 
     is_live = True
     state: str | None = None
+    _asked = 0
+    _outcome: Outcome | None = None
+    _fault: Fault | None = None
+    _waiter: asyncio.Future[None] | None = None
+    _timer: Timer | None = None
+    _started = 0.0
+    _pauses = 0
 
     def __init__(
         self,
@@ -44,13 +51,6 @@ class Exchange:
         self._open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
         self._on_report: dict[str, Callable[[Raw], None]] = {}
         self._fresh: list[Ask] = []
-        self._asked = 0
-        self._outcome: Outcome | None = None
-        self._fault: Fault | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._timer: Timer | None = None
-        self._started = 0.0
-        self._pauses = 0
         if timeout is not None:
             self._started = clock.now()
             self._timer = clock.call_later(timeout, self._expire)
@@ -180,8 +180,9 @@ class Exchange:
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        for _, future in list(self._open.values()):
-            future.cancel()
+        if self._open:
+            for _, future in list(self._open.values()):
+                future.cancel()
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
 

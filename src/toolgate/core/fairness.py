@@ -13,17 +13,18 @@ Id = TypeVar("Id", bound=Hashable)
 
 class RoundRobin(Generic[Item]):
     """Items by key. Keys take turns; of one key, what came first goes first. A key that comes anew has the next turn,
-    but never two such keys in a row, so that everybody's turn comes."""
+    but never two such keys in a row, so that everybody's turn comes. `size` is how many items there are, for who looks
+    in each call."""
 
     def __init__(self) -> None:
+        self.size = 0
         self._queues: dict[str, deque[Item]] = {}
         self._turns: deque[str] = deque()  # each key that has items, the next one first
-        self._count = 0
         self._is_open = True  # for a key that comes anew: the turn before was none of these
         self._newcomer: str | None = None
 
     def __len__(self) -> int:
-        return self._count
+        return self.size
 
     def put(self, key: str, item: Item) -> None:
         queue = self._queues.get(key)
@@ -35,7 +36,7 @@ class RoundRobin(Generic[Item]):
             else:
                 self._turns.append(key)
         queue.append(item)
-        self._count += 1
+        self.size += 1
 
     def count(self, key: str) -> int:
         return len(self._queues.get(key, ()))
@@ -64,7 +65,7 @@ class RoundRobin(Generic[Item]):
         return True
 
     def _took(self, key: str) -> None:
-        self._count -= 1
+        self.size -= 1
         if not self._queues[key]:
             del self._queues[key]
             self._turns.remove(key)

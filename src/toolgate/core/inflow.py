@@ -9,9 +9,9 @@ is taken either while anybody holds the intake.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Protocol
 
 from toolgate.core.fairness import RoundRobin
@@ -36,7 +36,7 @@ class IntakeQueue:
     def __init__(self) -> None:
         self._queue: RoundRobin[Intake] = RoundRobin()
         self._is_over = False  # the moment of this round
-        self.left = MOMENT  # seconds for what is small, until the next round that is asked for
+        self.left = MOMENT  # seconds for what is small, until they are spent
 
     def ask(self, intake: Intake) -> None:
         """A turn for one that does not wait for one yet."""
@@ -45,6 +45,13 @@ class IntakeQueue:
             return
         self._end()
         self._give(intake, MOMENT)
+
+    def spent(self) -> None:
+        """What is small had all its time: until the next round it goes by turns as well."""
+        asyncio.get_running_loop().call_soon(self._renew)
+
+    def _renew(self) -> None:
+        self.left = MOMENT
 
     def _give(self, intake: Intake, seconds: float) -> None:
         try:
@@ -59,14 +66,13 @@ class IntakeQueue:
 
     def _round(self) -> None:
         self._is_over = False
-        self.left = MOMENT
-        if not self._queue:
+        if not self._queue.size:
             return
         self._end()
-        until = time.perf_counter() + MOMENT
+        until = perf_counter() + MOMENT
         while intake := self._queue.pop():
             self._give(intake, SLICE)
-            if time.perf_counter() > until:
+            if perf_counter() > until:
                 break
 
 
@@ -98,10 +104,13 @@ class Intake:
 
     def put(self, data: bytes) -> None:
         """These bytes, in pieces."""
-        if len(data) <= self._piece and not self.is_busy and self._turns.left > 0:
-            began = time.perf_counter()
+        turns = self._turns
+        if len(data) <= self._piece and not self.is_busy and turns.left > 0:
+            began = perf_counter()
             self._take(data)
-            self._turns.left -= time.perf_counter() - began
+            turns.left -= perf_counter() - began
+            if turns.left <= 0:
+                turns.spent()
         else:
             self._waiting.extend(data[start : start + self._piece] for start in range(0, len(data), self._piece))
             self._go_on()
@@ -138,11 +147,11 @@ class Intake:
     def take_for(self, seconds: float) -> None:
         """Its turn. Then it is due where it needs another."""
         self._is_taking = True
-        until = time.perf_counter() + seconds
+        until = perf_counter() + seconds
         try:
             while self._waiting and not self._holders:
                 self._take(self._waiting.popleft())
-                if time.perf_counter() > until:
+                if perf_counter() > until:
                     break
         finally:
             self._is_taking = False

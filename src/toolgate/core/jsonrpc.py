@@ -142,8 +142,8 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
         raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data, tokens) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(PARSE_ERROR, f"Parse error: {error}", data, tokens) from None
-    fault = _fault_of(message)
-    if fault:
+    is_plain_response = message.jsonrpc == "2.0" and not message.method and bool(message.result) != bool(message.error)
+    if not is_plain_response and (fault := _fault_of(message)):
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
     return message
 
@@ -165,10 +165,11 @@ def read_batch(data: bytes) -> list[bytes] | None:
 
 
 def _fault_of(message: Message) -> str:
+    """Of one that is no plain response."""
     if message.jsonrpc != "2.0":
         return '"jsonrpc" must be "2.0"'
     if not message.method:
-        return "" if bool(message.result) != bool(message.error) else "it must have a method, a result or an error"
+        return "it must have a method, a result or an error"
     if len(message.method) > LONGEST_METHOD:  # it is repeated where nobody knows it
         return f"a method must have at most {LONGEST_METHOD} characters"
     if message.id and len(memoryview(message.id)) > LONGEST_ID:

@@ -5,7 +5,6 @@ A call ends in one of three outcomes, `Done`, `NeedInput` or `Accepted`; a failu
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -22,7 +21,9 @@ class Principal(msgspec.Struct, frozen=True):
     """Who a client acts for. `address` tells anonymous ones apart where something is capped for each. `client` is the
     configured client whose permissions hold, empty where none are configured; `scopes` are those of its token, None
     where it came without one; `via` is how it showed who it is, `credential` names what it showed, without being it,
-    and `expires` is when that is good no more (seconds since 1970)."""
+    and `expires` is when that is good no more (seconds since 1970). By `counted_as`, which follows from the rest, its
+    calls are counted, and take turns: who shows a key or a token is the same one wherever it comes from; on an open
+    gateway each address is one."""
 
     id: str = "local"
     address: str = ""
@@ -33,6 +34,7 @@ class Principal(msgspec.Struct, frozen=True):
     via: Literal["", "key", "token"] = ""
     credential: str = ""
     expires: float | None = None
+    counted_as: str = ""
 
     def may_act_as(self, other: Principal) -> bool:
         """Whether this is the same one, wherever they are, with rights that are no less."""
@@ -44,11 +46,9 @@ class Principal(msgspec.Struct, frozen=True):
             self, client=by.client, scopes=by.scopes, via=by.via, credential=by.credential, expires=by.expires
         )
 
-    @property
-    def counted_as(self) -> str:
-        """By this its calls are counted, and take turns: who shows a key or a token is the same one wherever it comes
-        from; on an open gateway each address is one."""
-        return self.id if self.client else f"{self.id}@{counted(self.address)}"
+    def __post_init__(self) -> None:
+        by = self.id if self.client else f"{self.id}@{counted(self.address)}"
+        msgspec.structs.force_setattr(self, "counted_as", by)
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -101,12 +101,12 @@ class Notes:
     KEPT_LOGS, LONGEST_KEPT = 100, 16 * 1024  # logs, and bytes of one
 
     change: Callable[[Note], Note] | None = None
+    _progress: Note | None = None
+    _reached = float("-inf")
+    _logs: tuple[Note, ...] = ()  # that are kept
 
     def __init__(self, listener: Listener | None = None) -> None:
         self._listener = listener
-        self._progress: Note | None = None
-        self._reached = float("-inf")
-        self._logs: deque[Note] = deque(maxlen=self.KEPT_LOGS)
 
     def put(self, note: Note) -> None:
         if self.change:
@@ -118,7 +118,8 @@ class Notes:
         elif note.kind == "progress":
             self._progress = note
         elif len(memoryview(note.params)) <= self.LONGEST_KEPT:
-            self._logs.append(msgspec.structs.replace(note, params=note.params.copy()))  # a part would keep its message
+            # A part would keep its message.
+            self._logs = (*self._logs[1 - self.KEPT_LOGS :], msgspec.structs.replace(note, params=note.params.copy()))
 
     def _goes_on(self, note: Note) -> bool:
         """Progress must increase (spec: basic/patterns/progress); what does not is not passed on."""
@@ -138,8 +139,7 @@ class Notes:
         self._listener = listener
         if not listener:
             return
-        kept, self._progress = [*self._logs, *([self._progress] if self._progress else [])], None
-        self._logs.clear()
+        kept, self._logs, self._progress = (*self._logs, *filter(None, (self._progress,))), (), None
         for note in kept:
             listener(note)
 

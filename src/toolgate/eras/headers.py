@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
 from toolgate.core import surrogates
@@ -24,12 +24,12 @@ SESSION = "mcp-session-id"
 HOST = "host"
 _ROUTING = frozenset({VERSION, METHOD, NAME, HOST})
 _MIRRORED = "mcp-param-"
+LONGEST_REPEATED = 2048  # bytes of a header that is remembered as it was read
 
 _SENTINEL = "=?base64?"
 _sentinel = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
-@lru_cache(maxsize=256)  # methods, and names of tools that are called again
 def encode_value(value: str) -> str:
     """A header value that reads back as `value`."""
     is_plain = value.isascii() and value.isprintable() and value == value.strip()
@@ -50,9 +50,30 @@ def decode_value(text: str) -> str | None:
         return None
 
 
-def read(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[dict[str, str], str | None]:
+def read(pairs: Collection[tuple[bytes, bytes]]) -> tuple[Mapping[str, str], str | None]:
     """The headers of a request, and a routing header that stands there twice: readers of the first and of the last
     would disagree. A host that does is told before all else."""
+    try:
+        found = dict(map(_repeated, pairs))
+        if len(found) == len(pairs):
+            return found, None
+    except (_Long, TypeError):  # some servers make lists of them
+        pass
+    return _read_with_care(pairs)
+
+
+class _Long(Exception):
+    """What is not to be remembered."""
+
+
+@lru_cache(maxsize=512)  # a client sends nearly all of them with each request
+def _repeated(pair: tuple[bytes, bytes]) -> tuple[str, str]:
+    if len(pair[0]) + len(pair[1]) > LONGEST_REPEATED:
+        raise _Long
+    return pair[0].decode("latin-1"), pair[1].decode("latin-1").strip(" \t")
+
+
+def _read_with_care(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[Mapping[str, str], str | None]:
     found: dict[str, str] = {}
     twice: str | None = None
     for raw, value in pairs:
@@ -78,12 +99,12 @@ def check(headers: Mapping[str, str], message: Message, version: str, target: st
             raise Fault("HEADER_MISMATCH", f"Header mismatch: the header {name} differs from the body")
 
 
-def for_request(revision: Revision, method: str, target: str | None) -> list[tuple[bytes, bytes]]:
+def for_request(revision: Revision, method: str, target: str | None) -> tuple[tuple[bytes, bytes], ...]:
     """The headers that a request to a modern server of this revision carries."""
-    headers = [
-        (b"MCP-Protocol-Version", revision.date.encode()),
-        (b"Mcp-Method", encode_value(method).encode()),
-    ]
-    if target is not None:
-        headers.append((b"Mcp-Name", encode_value(target).encode()))
-    return headers
+    return _for_request(revision.date, method, target)
+
+
+@lru_cache(maxsize=256)  # the same for each call of a tool
+def _for_request(date: str, method: str, target: str | None) -> tuple[tuple[bytes, bytes], ...]:
+    named = ((b"Mcp-Name", encode_value(target).encode()),) if target is not None else ()
+    return (b"MCP-Protocol-Version", date.encode()), (b"Mcp-Method", encode_value(method).encode()), *named

@@ -64,8 +64,11 @@ def speaks_modern(version_header: str | None, params: Raw) -> bool:
     """Whether a request is to be read by this era's rules (behaviour.md 001): its header or its `_meta` says so."""
     if version_header is not None and (version_header in SERVED or mcp.is_modern(version_header)):
         return True
+    written = bytes(params)
+    if b"_meta" not in written and b"\\" not in written:  # nor by another spelling
+        return False
     try:
-        meta = _peek_params.decode(params or b"{}").meta
+        meta = _peek_params.decode(written).meta
     except jsonrpc.UNREADABLE:
         return False
     return meta is not None and meta.version is not None

@@ -35,11 +35,11 @@ class ActiveRequest(msgspec.Struct, eq=False):
     _clock: Clock
     _all: set[ActiveRequest]
     is_expelled: bool = False
-    _task: asyncio.Task[object] | None = None
+    task: asyncio.Task[object] | None = None
     _timer: Timer | None = None
 
     def __enter__(self) -> ActiveRequest:
-        self._task = asyncio.current_task()
+        self.task = asyncio.current_task()
         self._all.add(self)
         return self
 
@@ -49,8 +49,8 @@ class ActiveRequest(msgspec.Struct, eq=False):
         self._all.discard(self)
         if self._timer:
             self._timer.cancel()
-        if self._task and self.is_expelled and isinstance(error, asyncio.CancelledError):
-            self._task.uncancel()  # it goes on, to say the last word
+        if self.task and self.is_expelled and isinstance(error, asyncio.CancelledError):
+            self.task.uncancel()  # it goes on, to say the last word
             raise Unauthorized("The key or token is no longer valid", 'Bearer error="invalid_token"') from None
 
     def lasts(self) -> None:
@@ -60,9 +60,9 @@ class ActiveRequest(msgspec.Struct, eq=False):
             self._timer = self._clock.call_later(left, self.expel)
 
     def expel(self) -> None:
-        if self._task and not self.is_expelled:
+        if self.task and not self.is_expelled:
             self.is_expelled = True
-            self._task.cancel()
+            self.task.cancel()
 
 
 class ActiveRequests:

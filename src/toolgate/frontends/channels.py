@@ -39,6 +39,9 @@ class Taken(Exception):
     """The channel is carried by another connection now, or by none."""
 
 
+_NOTHING: deque[Item] = deque(maxlen=0)  # on its way: nothing yet, or nobody carries it
+
+
 class Channel:
     """Messages on their way to a client, for one reader at a time. `can_ask` as `session.Stream` has it.
 
@@ -62,7 +65,7 @@ class Channel:
         self.headers: Mapping[str, str] = headers or {}
         self.can_stream = can_stream
         self.can_ask = can_ask
-        self._items: deque[Item] = deque()
+        self._items: deque[Item] = _NOTHING  # until there is something
 
     def __repr__(self) -> str:
         return f"<Channel {self.name or 'not open'} {self._number} said, {len(self._items)} waiting>"
@@ -173,14 +176,13 @@ class Channel:
             self._number += 1
             item = self._replay_buffer.keep(self, self._number, message)
         if self.is_carried:
+            if self._items is _NOTHING:
+                self._items = deque()
             self._items.append(item)
             self._waiting += len(message)
             wake(self._reader)
         if self.on_message:
             self.on_message()
-
-
-_NOTHING: deque[Item] = deque(maxlen=0)  # on its way, of a channel that nobody carries
 
 
 class _Kept(NamedTuple):

@@ -187,7 +187,7 @@ class Guards:
             self._callers.learn(headers["authorization"], principal)
         return principal
 
-    def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:
+    def check(self, scope: Scope) -> tuple[Headers, str | None]:
         """The headers of a request, as `era_headers.read` has them; against pages that a browser was led to (DNS
         rebinding), the host and the origin must be known ones. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
@@ -215,22 +215,28 @@ class Guards:
         announced = int(declared[:20]) if declared.isdecimal() else 0
         if announced > limit and (announced > limit + OVERFLOW_READ or "expect" in request.headers):
             raise _too_large(limit, is_unread=True)
-        body, size, beginning = await self._whole(request, limit)
+        first = await request.receive()
+        body: bytes = first.get("body", b"")
+        if first["type"] == "http.request" and not first.get("more_body") and len(body) <= min(SHORT, limit):
+            return body  # all of it, as nearly always
+        body, size, beginning = await self._whole(request, first, limit)
         if size > LARGE:
             self._collect_after(size)
         if size > SHORT and await has_too_many_values(body, most := self._gateway.snapshot.config.most_values):
             raise Refused(413, f"Request body too large: {too_many_values(most)}", id=jsonrpc.salvaged(beginning)[0])
         return body
 
-    async def _whole(self, request: Request, limit: int) -> tuple[bytes, int, bytes]:
-        """A body, its size and its beginning."""
+    async def _whole(
+        self, request: Request, first: MutableMapping[str, Any] | None, limit: int
+    ) -> tuple[bytes, int, bytes]:
+        """A body of which this has come first; its size and its beginning."""
         chunks: list[bytes] = []
         beginning = b""
         size, more = 0, True
         kept: Body | None = None
         try:
             while more and size <= limit + OVERFLOW_READ:
-                part = await request.receive()
+                part, first = first or await request.receive(), None
                 if part["type"] == "http.disconnect":
                     raise Refused(400, "The client disconnected")
                 chunk, more = part.get("body", b""), part.get("more_body", False)

@@ -163,7 +163,8 @@ class HttpFrontend(Application):
             raise Refused(406, text, id=bytes(message.id))
         if message.method == mcp.LISTEN:
             _lasts(request)
-        delivery = Delivery(response, request.receive, self._clock, request.accepts_events)
+        task = request.active_request.task if request.active_request else None
+        delivery = Delivery(response, request.receive, self._clock, request.accepts_events, task)
         self._modern_work[delivery] = message.method
         id = bytes(message.id)
         error: BaseException | None = None

@@ -112,7 +112,7 @@ class Scheduler:
             if self._last is not None:
                 self._contend()
             self._last = key
-        if self._is_contended or self._queue or self._begun >= MOST_ALONE:
+        if self._is_contended or self._queue.size or self._begun >= MOST_ALONE:
             return False
         self._begun += 1
         if self._begun >= WATCHED:
@@ -195,7 +195,7 @@ class Scheduler:
     def _next(self) -> None:
         """Start one request, where others call at most one in a round of the loop, and in no round more than
         `MOST_ALONE`; where none may be started yet, look again later."""
-        if not self._queue:
+        if not self._queue.size:
             return
         now = self._clock.now()
         self._most = MOST_FRESH if now < self._contended_at + AT_ONCE else MOST_ALONE

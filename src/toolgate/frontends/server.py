@@ -60,6 +60,8 @@ class _Protocol(HttpToolsProtocol):
     _is_in_head = True
     _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
     _timer: asyncio.TimerHandle | None = None
+    _idle_since = 0.0
+    _keeping: asyncio.TimerHandle | None = None  # until it is looked whether it is idle for too long
     _stranger = ""  # whose turn a request takes that shows nothing
     _turn: Turn | None = None
     _unstarted: tuple[RequestResponseCycle, ASGI3Application] | None = None  # while answers are not read
@@ -70,9 +72,11 @@ class _Protocol(HttpToolsProtocol):
         self._scheduler = scheduler
         self._callers = callers
         self._connections = connections
+        self._intake = Intake(self._take, None, PIECE, connections.turns, self._whose)
+        self.data_received = self._intake.put
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._intake = Intake(self._take, transport, PIECE, self._connections.turns, self._whose)
+        self._intake.transport = transport
         super().connection_made(SharedTransport(transport, self._intake))  # type: ignore[arg-type]
         self.client = met(transport) or self.client
         address = self.client[0] if self.client else ""
@@ -86,6 +90,7 @@ class _Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.drop()
         self._stop_timer()
+        self._stop_keeping()
         self._connection.closed()
         super().connection_lost(exc)
 
@@ -108,6 +113,7 @@ class _Protocol(HttpToolsProtocol):
             self.transport.close()
             return
         self._stop_timer()
+        self._stop_keeping()
         self._patience = 0.0
         self._is_in_head = False
         self._intake.drop()
@@ -116,9 +122,6 @@ class _Protocol(HttpToolsProtocol):
 
     def _whose(self) -> str:
         return self._connection.backlog.key
-
-    def data_received(self, data: bytes) -> None:
-        self._intake.put(data)
 
     def _take(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -183,7 +186,8 @@ class _Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Who was answered before all was read has a moment to end it."""
         turn, self._turn = self._turn, None
-        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._goes_on()
         if turn:
             self._scheduler.ended(turn)
         if self._is_full and len(self.pipeline) <= MOST_PIPELINED:
@@ -194,6 +198,33 @@ class _Protocol(HttpToolsProtocol):
         if is_unread and not self.transport.is_closing():
             self._stop_timer()
             self._timer = self.loop.call_later(UNREAD_PATIENCE, self.transport.close)
+
+    def _goes_on(self) -> None:
+        """With the next request that waits, else until it was idle for too long. uvicorn does the same, but makes and
+        cancels a timer for each request."""
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if not self._keeping:
+            self._keeping = self.loop.call_later(self.timeout_keep_alive, self._look)
+
+    def _look(self) -> None:
+        self._keeping = None
+        if not self.cycle.response_complete:
+            return  # when it is, this begins anew
+        gone = 0.0 if self._patience else self.loop.time() - self._idle_since
+        left = self.timeout_keep_alive - gone
+        if left > 0:
+            self._keeping = self.loop.call_later(left, self._look)
+        else:
+            self.timeout_keep_alive_handler()
+
+    def _stop_keeping(self) -> None:
+        if self._keeping:
+            self._keeping.cancel()
+            self._keeping = None
 
     def _stop_timer(self) -> None:
         if self._timer:

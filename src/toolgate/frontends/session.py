@@ -107,7 +107,7 @@ class Session:
         self._replay_buffer: ReplayBuffer | None = None
         self._in_flight: dict[str | int | float, asyncio.Task[Any]] = {}
         self._cancelled: set[str | int | float] = set()  # of these
-        self._rest = asyncio.Event()  # set each time that one of these is over
+        self._rest: asyncio.Event | None = None  # set each time that one of these is over, once it closes
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._reports: dict[int, Callable[[Raw], None]] = {}  # by the ids of questions whose askers hear of progress
         self._telling_roots: asyncio.Task[None] | None = None
@@ -119,7 +119,7 @@ class Session:
     @property
     def route(self) -> Route:
         """What is served at its path now: that changes with the configuration. Raises `Fault` where nothing is."""
-        return self._gateway.route(self.path)
+        return self._gateway.snapshot.route(self.path)
 
     def __repr__(self) -> str:
         return f"<Session {self.id[:6]} {self.revision.date} {len(self._in_flight)} in flight>"
@@ -299,6 +299,7 @@ class Session:
             self._cancel(key)
         await asyncio.gather(*work, return_exceptions=True)
         while self._in_flight:
+            self._rest = self._rest or asyncio.Event()
             self._rest.clear()
             await self._rest.wait()
         for listener in self._listeners:
@@ -405,12 +406,12 @@ class Session:
         meta = calls.read_meta(params.get("_meta"))
         token = bytes(meta.progress_token)
         notes = Notes(self._reporter(stream.note, token))
-        passed_on = self._gateway.passed_on(stream.headers)
+        passed_on = self._gateway.passed_on(stream.headers) if self._gateway.snapshot.passed_on else None
         level = self._log_level
         if message.method in mcp.TARGETED:
             call = calls.read_call(message.method, params, meta, client, notes, level, True, passed_on=passed_on)
         else:
-            more = {"log_level": level, "wants_logs": True, "passed_on": passed_on}
+            more = {"log_level": level, "wants_logs": True, "passed_on": passed_on or {}}
             call = calls.read_undefined(message.method, params, meta, client, notes, "legacy", **more)
         if call.method == mcp.TASK_RESULT:
             notes.attach(self._reporter(stream.note, token, call.target))
@@ -521,7 +522,8 @@ class Session:
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)
         self._cancelled.discard(key)
-        self._rest.set()
+        if self._rest:
+            self._rest.set()
         self.used = self._clock.now()
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -63,7 +63,7 @@ class Sessions:
         session = self._kept.get(id) or self._implicit.get(id)
         if not session or not principal.may_act_as(session.client.principal):
             return None
-        if self._was_implicit(session):
+        if self._implicit and self._was_implicit(session):
             self._kept[id] = session
         self._shares.used(session.counted_as, id)
         session.touch()

@@ -47,7 +47,8 @@ async def answer(
     try:
         channel.end(await work)
         if not stream:
-            status, headers = refuse(channel.error) or (200 if channel.last else 202, ())
+            refused = refuse(channel.error) if channel.error else None
+            status, headers = refused or (200 if channel.last else 202, ())
             if status != 200 or not channel.is_stream:
                 await response.whole(status, channel.last, headers)
                 return

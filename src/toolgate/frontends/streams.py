@@ -24,6 +24,7 @@ HeaderList = Sequence[tuple[bytes, bytes]]
 QUIET = 15.0  # seconds until a stream shows that it lives
 QUICK = 0.02  # seconds in which a client that goes away is not looked for; well below the window in `modern`
 
+_HTTP = "http.response"
 _SSE: HeaderList = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -85,15 +86,16 @@ class Response:
     """One ASGI response. `kind` is what its messages are called: another for what refuses a WebSocket. `backlog` is
     that of its connection, where there is one."""
 
-    def __init__(
-        self, send: Send, headers: HeaderList = (), kind: str = "http.response", backlog: Backlog | None = None
-    ) -> None:
+    is_streaming = False
+    has_begun = False
+    _start, _body = f"{_HTTP}.start", f"{_HTTP}.body"
+
+    def __init__(self, send: Send, headers: HeaderList = (), kind: str = _HTTP, backlog: Backlog | None = None) -> None:
         self.headers = list(headers)
-        self.is_streaming = False
-        self.has_begun = False
         self.backlog = backlog
         self._send = send
-        self._start, self._body = kind + ".start", kind + ".body"
+        if kind != _HTTP:
+            self._start, self._body = f"{kind}.start", f"{kind}.body"
 
     async def whole(
         self, status: int, body: bytes = b"", headers: HeaderList = (), kind: bytes = b"application/json"
@@ -102,7 +104,11 @@ class Response:
         typed = [(b"content-type", kind)] if body else []
         self.has_begun = True
         start = {"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]}
-        with self._waiting(body) if len(body) > FREE else _NOTHING:
+        if len(body) <= FREE:  # without a context for nothing: each answer passes this
+            await self._send(start)
+            await self._send({"type": self._body, "body": body})
+            return
+        with self._waiting(body):
             await self._send(start)
             await self._send({"type": self._body, "body": body})
 
@@ -163,20 +169,29 @@ async def relay(response: Response, outbox: Outbox, clock: Clock) -> None:
 class Delivery:
     """What a modern client gets before the answer to its request, and whether it is still there for that.
 
-    The task that makes one works for the client, and is cancelled when that goes away. Where the answer comes within
-    `QUICK` and nothing is said before it, this is a timer and no more; else another task streams what is said."""
+    `work` is the task that works for the client (else the current one), and is cancelled when that goes away. Where the
+    answer comes within `QUICK` and nothing is said before it, this is a timer and no more; else another task streams
+    what is said."""
 
-    def __init__(self, response: Response, receive: Receive, clock: Clock, can_stream: bool) -> None:
-        self.has_left = False
-        self._is_cancelled = False
+    has_left = False
+    _is_cancelled = False
+    _is_over = False
+    _outbox: Outbox | None = None  # once it streams
+    _streaming: asyncio.Task[None] | None = None
+
+    def __init__(
+        self,
+        response: Response,
+        receive: Receive,
+        clock: Clock,
+        can_stream: bool,
+        work: asyncio.Task[Any] | None = None,
+    ) -> None:
         self._response = response
         self._receive = receive
         self._clock = clock
         self._can_stream = can_stream
-        self.work = asyncio.current_task()
-        self._is_over = False
-        self._outbox: Outbox | None = None  # once it streams
-        self._streaming: asyncio.Task[None] | None = None
+        self.work = work or asyncio.current_task()
         self._timer = clock.call_later(QUICK, self._start_stream)
 
     def note(self, message: bytes) -> None:
@@ -206,8 +221,9 @@ class Delivery:
             await self._streaming
 
     def close(self) -> None:
-        self._is_over = True
-        self._timer.cancel()
+        if not self._is_over:
+            self._is_over = True
+            self._timer.cancel()
         if self._streaming and self._outbox:
             self._streaming.cancel()
             self._outbox.drop()

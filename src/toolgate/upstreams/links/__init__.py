@@ -7,6 +7,7 @@
     streams   event streams over HTTP that outlive their connections
     sse       HTTP+SSE, the transport of 2024-11-05
     ws        WebSocket
+    outbox    writing where all clients share one pipe
     paced     reading a WebSocket a piece at a time
     memory    a server in this process
     refusals  what a server says instead of taking a message, as a `Fault`

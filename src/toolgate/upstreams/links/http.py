@@ -80,6 +80,7 @@ class HttpLink:
     ) -> None:
         self._server = server
         self._receiver = receiver
+        self.awaits = receiver.awaits
         self._clock = clock
         self._dial = dial
         self._turns = turns
@@ -98,6 +99,7 @@ class HttpLink:
             "application/json, text/event-stream", {"Content-Type": "application/json", **told}
         )
         self._get_prefix = target.prefix("text/event-stream", told)
+        self._last_head: tuple[Headers, bytes | None, bytes] = (), None, b""  # of a POST: what it was made of, and it
         self._streams: dict[int, Wire | Following] = {}
         self._listening: Following | None = None
         self._listener: Headers | None = None  # the headers of its GETs; None where nobody listens
@@ -111,8 +113,13 @@ class HttpLink:
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         if self._credential:
             await self._try(Attempt(data, headers, await self._credential.shown()), origin)
+            return
+        reply = _Reply(self, origin)
+        if origin is None or not (wire := self._pool.take_now(self._receiver.whose(origin))):
+            await self._send(data, headers, origin, reply)
         else:
-            await self._send(data, headers, origin, _Reply(self, origin))
+            self._streams[origin] = wire
+            self._write(wire, data, headers, reply)
 
     async def _try(self, attempt: Attempt, origin: int | None) -> None:
         headers = (*attempt.headers, *_authorization(attempt.shown))
@@ -127,7 +134,14 @@ class HttpLink:
                 self._pool.give_back(wire)
                 raise busy(self._server.name)
             self._streams[origin] = wire
-        wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, reply)
+        self._write(wire, data, headers, reply)
+
+    def _write(self, wire: Wire, data: bytes, headers: Headers, reply: _Reply) -> None:
+        told, session, head = self._last_head
+        if not head or told is not headers or session is not self._session:
+            head = self._head(b"POST" + self._prefix, headers)[: -len(_LINE)]
+            self._last_head = headers, self._session, head
+        wire.send(b"%bContent-Length: %d\r\n\r\n" % (head, len(data)), data, reply)
 
     async def _taken_for_message(self, reply: _Reply) -> Wire:
         await self._receipts.expect(reply)
@@ -339,10 +353,6 @@ class HttpLink:
             message = f"{self._server.name} answered HTTP {status}: {shown(body, self._server.id)}"
             self._failed(origin, refused(self._server, status, message, hint))
 
-    def awaits(self, origin: int) -> bool:
-        """Whether the answer to a request has not come yet."""
-        return self._receiver.awaits(origin)
-
     def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown") -> None:
         """The server did this instead of answering. No matter where it has answered."""
         self._failed(origin, fault(self._server, f"{self._server.name} {what}", reach))
@@ -379,22 +389,23 @@ def _is_request(data: bytes) -> bool:
 class _Reply:
     """One response: a JSON body, a stream of events, or an error."""
 
+    _status = 0
+    _body = b""
+    _more: bytearray | None = None  # behind the first chunk, in one piece: chunks may be of one byte
+    _size = 0
+    _counted = 0  # bytes of it
+    _location = b""
+    _events: sse.Reader | None = None
+    _cursor: Cursor | None = None  # where there are events
+
     def __init__(self, link: HttpLink, origin: int | None) -> None:
         self.origin = origin
         self._link = link
-        self._status = 0
-        self._body = b""
-        self._more = bytearray()  # in one piece: chunks may be of one byte
-        self._size = 0
-        self._counted = 0  # bytes of it
-        self._location = ""
-        self._events: sse.Reader | None = None
-        self._cursor: Cursor | None = None  # where there are events
 
     @property
     def kept(self) -> int:
         """Bytes of what has not come whole."""
-        return self._events.kept if self._events else len(self._body) + len(self._more)
+        return self._events.kept if self._events else len(self._body) + len(self._more or b"")
 
     @property
     def _longest(self) -> int:
@@ -403,7 +414,7 @@ class _Reply:
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
-        self._location = headers.get(b"location", b"").decode("latin-1")
+        self._location = headers.get(b"location", b"")
         if status < 300 and self.origin is not None:
             self._link.answered_in(headers.get(b"mcp-session-id"))
         if is_stream(status, headers):
@@ -415,20 +426,22 @@ class _Reply:
             self._feed(self._events, self._cursor, chunk)
             return
         self._size += len(chunk)
-        if self._size > (longest := self._longest):
-            self._body, self._more = b"", bytearray()
+        if self._size > LONGEST_UNAWAITED and self._size > (longest := self._longest):
+            self._body, self._more = b"", None
             self._too_long(f"an answer of more than {longest} bytes", "executed")
         elif self._size == len(chunk):
             self._body = chunk
+        elif self._more is None:
+            self._more = bytearray(chunk)
         else:
             self._more += chunk
-        self._count(self._size)
+        if self._size - self._counted > FREE:
+            self._count(self._size)
 
     def _count(self, size: int) -> None:
         """So much is kept of what is still to end."""
-        if size - self._counted > FREE:
-            self._link.keeps(self.origin, size)
-            self._counted = size
+        self._link.keeps(self.origin, size)
+        self._counted = size
 
     def _received(self, data: bytes) -> None:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
@@ -447,7 +460,8 @@ class _Reply:
             events.limit = self._longest
         except sse.TooLong as error:
             self._too_long(str(error))
-        self._count(events.kept)
+        if events.kept - self._counted > FREE:
+            self._count(events.kept)
 
     def _too_long(self, what: str, reach: Reach = "sent_unknown") -> NoReturn:
         """Nobody waits for the rest."""
@@ -459,7 +473,7 @@ class _Reply:
         self._link.done(self)
         body = self._body + self._more if self._more else self._body
         if self._status >= 300:
-            self._link.refused(self.origin, self._status, body, self._location)
+            self._link.refused(self.origin, self._status, body, self._location.decode("latin-1"))
         elif self._cursor:
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
         else:

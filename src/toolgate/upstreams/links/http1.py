@@ -96,6 +96,7 @@ class Wire(asyncio.Protocol, Tenant):
         self._beside = 0  # bytes that have come since there was any body
         self._is_in_head = True
         self._intake = Intake(self._take, None, PIECE, pool.turns, pool.whose)
+        self.data_received = self._intake.put
         self._held_for: Body | None = None  # that has no room now
         self._waiting: asyncio.Task[None] | None = None
         self.sent = 0.0
@@ -161,9 +162,6 @@ class Wire(asyncio.Protocol, Tenant):
 
     # What the event loop and the parser call.
 
-    def data_received(self, data: bytes) -> None:
-        self._intake.put(data)
-
     def _take(self, data: bytes) -> None:
         if not self._reply:
             self.close()  # nobody asked: whatever it says, the next request must not take it for its answer
@@ -212,7 +210,7 @@ class Wire(asyncio.Protocol, Tenant):
             return
         self._is_in_head = False
         self._until_close = b"content-length" not in self._headers and b"transfer-encoding" not in self._headers
-        self.keep = _kept(self._headers)
+        self.keep = _kept(said) if (said := self._headers.get(b"keep-alive")) else IDLE
         if self._reply:
             self._reply.head(status, self._headers)
 
@@ -247,10 +245,8 @@ def _notice_its_end(connection: socket.socket | None) -> None:
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _kept(headers: dict[bytes, bytes]) -> float:
+def _kept(said: bytes) -> float:
     """How long the server keeps an idle connection, with a second's margin; `Keep-Alive: timeout=N` says."""
-    if not (said := headers.get(b"keep-alive")):
-        return IDLE
     for part in said.split(b","):
         name, _, value = part.strip().partition(b"=")
         if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:
@@ -299,6 +295,19 @@ class ConnectionPool:
         """A connection to send on, in a place of this principal (`Places.take`). Raises `OSError`, `TimeoutError`, or
         `Fault` where there is no place."""
         await self._places.take(whose, self._patience)
+        return self._kept_one(whose) or await self._connected(whose)
+
+    def take_now(self, whose: str) -> Wire | None:
+        """The same where nothing has to be waited for."""
+        if not self._idle or not self._places.take_now(whose):
+            return None
+        wire = self._kept_one(whose)
+        if not wire:
+            self._places.give_back(whose)
+        return wire
+
+    def _kept_one(self, whose: str) -> Wire | None:
+        """An idle connection, in the place that was taken."""
         now = self._clock.now()
         while self._idle:
             wire = self._idle.pop()
@@ -307,7 +316,7 @@ class ConnectionPool:
                 self._places.used(wire, whose)
                 return wire
             wire.close()
-        return await self._connected(whose)
+        return None
 
     async def connect(self, whose: str) -> Wire:
         """A connection of its own, for what may take long. Raises as `take` does."""

@@ -71,8 +71,7 @@ class Places:
     async def take(self, whose: str, patience: float) -> None:
         """`whose` it is: see `Principal.counted_as`, and `of_server`. Raises `Fault` RATE_LIMITED, not sent, where none
         comes free within `patience` seconds."""
-        if self._may(whose) and not self._queue.count(whose):
-            self._takes(whose)
+        if self.take_now(whose):
             return
         self._look()
         waiting = whose, asyncio.get_running_loop().create_future()
@@ -87,12 +86,21 @@ class Places:
             self._leave(waiting)
             raise
 
+    def take_now(self, whose: str) -> bool:
+        """The same where nothing has to be waited for; whether it is taken."""
+        taken = self._taken.get(whose, 0)  # here and below without the methods of `Counter`: each call passes this
+        if taken >= most_connections() - self._count or (self._queue.size and self._queue.count(whose)):
+            return False
+        self._count += 1
+        self._taken[whose] = taken + 1
+        return True
+
     def give_back(self, whose: str) -> None:
         self._count -= 1
-        self._taken[whose] -= 1
-        if not self._taken[whose]:
-            del self._taken[whose]
-        while waiting := self._queue.pop(self._may):
+        left = self._taken.pop(whose) - 1
+        if left:
+            self._taken[whose] = left
+        while self._queue.size and (waiting := self._queue.pop(self._may)):
             if not waiting[1].done():
                 self._takes(waiting[0])
                 waiting[1].set_result(None)

@@ -107,7 +107,7 @@ class Modern:
             params["inputResponses"] = call.volunteered
         told = headers.for_request(self.revision, call.method, call.target if call.method in mcp.NAMED else None)
         if call.tool_info and call.tool_info.header_arguments:
-            told += header_arguments.write(call.tool_info.header_arguments, call.arguments)
+            told = (*told, *header_arguments.write(call.tool_info.header_arguments, call.arguments))
         return params, told
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:

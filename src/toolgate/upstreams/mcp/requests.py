@@ -277,7 +277,8 @@ class Requests:
         request.exchange.cancel()
 
     def _forget(self, id: int) -> OpenRequest | None:
-        self._kept.pop(id, None)
+        if self._kept:
+            self._kept.pop(id, None)
         request = self.pending.pop(id, None)
         if request and request.call:
             if self._concurrency and request.call.method not in mcp.TASKS:
@@ -456,7 +457,7 @@ class Requests:
 
     def _answered(self, message: Message, origin: int | None) -> None:
         id = _own_id(message, origin)
-        kept = self._kept.get(id) if id is not None else None
+        kept = self._kept.get(id) if self._kept and id is not None else None
         request = self._forget(id) if id is not None else None
         if id is None or not request:
             self._answered_late(id, message)

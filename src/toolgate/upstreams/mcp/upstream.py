@@ -70,7 +70,7 @@ class McpUpstream:
         self._breakers = Breakers(server.name, link_deps.clock)
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
         self._unused = Status()  # where there is no session
-        self._rest = asyncio.Event()  # set each time that a session comes to rest
+        self._rest: asyncio.Event | None = None  # set when a session comes to rest, once that is waited for
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -194,6 +194,7 @@ class McpUpstream:
         try:
             async with self._clock.timeout(seconds):
                 while any(session.is_at_work for session in self._sessions.values()):
+                    self._rest = self._rest or asyncio.Event()
                     self._rest.clear()
                     await self._rest.wait()
         except TimeoutError:
@@ -296,7 +297,8 @@ class McpUpstream:
             self._forget(place)
 
     def _rested(self, session: UpstreamSession) -> None:
-        self._rest.set()
+        if self._rest:
+            self._rest.set()
         if not session.scope or session.beside or not session.is_blank:
             return
         if self._sessions.get(_place_of(session)) is session:
@@ -335,12 +337,15 @@ def _place_of(session: UpstreamSession) -> Place:
     return session.scope, session.beside
 
 
-async def _round(call: Call, connection: Connection) -> Outcome:
-    if call.log_level and not call.asked_in:
-        await connection.raise_level(call.log_level)
-    if call.task or (call.tool_info and call.tool_info.task_support == "required"):
-        return await connection.tasks.call(call)
-    return await connection.requests.call(call)
+def _round(call: Call, connection: Connection) -> Awaitable[Outcome]:
+    is_task = call.task or (call.tool_info and call.tool_info.task_support == "required")
+    make = connection.tasks.call if is_task else connection.requests.call
+    return make(call) if not call.log_level or call.asked_in else _at_level(call, connection, make)
+
+
+async def _at_level(call: Call, connection: Connection, make: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
+    await connection.raise_level(call.log_level or "")
+    return await make(call)
 
 
 async def _nothing(_connection: Connection) -> None:
