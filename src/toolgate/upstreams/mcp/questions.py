@@ -26,12 +26,12 @@ from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
 from toolgate.upstreams.mcp.attribution import OpenRequest, askers, heir_of, is_certain, owner_of, waiting_for
 from toolgate.upstreams.mcp.requests import Requests
+from toolgate.upstreams.mcp.sent_pages import SentPages
 
 log = logging.getLogger(__name__)
 
 HELD = 15.0  # seconds in which it may become clear whose question it is
 STANDS = 30.0  # seconds from a call's first question on, in which others wait for its answers
-MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
 
 
 class _Held:
@@ -97,7 +97,7 @@ class Questions:
         self._held: list[_Held] = []
         self._kept: list[tuple[Raw, Ask]] = []  # that came while nobody was in flight
         self._is_over = False
-        self._sent_to: dict[str, tuple[str, str]] = {}  # by page, the client that was sent there
+        self._sent_to = SentPages()
         requests.on_question = self._asked
         requests.on_answer.append(self._answered)
         requests.on_wait.append(self._end_overdue)
@@ -151,14 +151,12 @@ class Questions:
 
     def _keep_page(self, elicitation: str, call: Call) -> None:
         if elicitation:
-            self._sent_to[elicitation] = call.client.identity
-            if len(self._sent_to) > MOST_ELICITATIONS:
-                del self._sent_to[next(iter(self._sent_to))]
+            self._sent_to.add(elicitation, call.client)
 
     def _elicited(self, message: Message, origin: int | None) -> None:
         """A page that a client was sent to is done with: that client is told, and nobody else."""
         page = calls.read_text(jsonrpc.members(message.params), "elicitationId")
-        if whose := self._sent_to.pop(page, None):
+        if whose := self._sent_to.take(page):
             self._on_event(Event(self._server.id, "elicited", params=message.params, whose=whose))
 
     def _close(self) -> None:
