@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -41,9 +42,10 @@ class Slow:
         answer = self._answers[what[1]] = asyncio.get_running_loop().create_future()
         await answer
 
-    async def unwatch(self, what: tuple[str, str]) -> None:
-        self.told.append(what[1])
-        await self.watch(what)
+    async def unwatch(self, gone: Collection[tuple[str, str]]) -> None:
+        for what in gone:
+            self.told.append(what[1])
+            await self.watch(what)
 
     async def answer(self, uri: str) -> None:
         self._answers.pop(uri).set_result(None)

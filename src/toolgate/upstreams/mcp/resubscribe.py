@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -77,8 +77,8 @@ class UpstreamSubscriptions(Protocol):
         """Returns when the server has agreed. Raises `Fault` where it does not."""
         ...
 
-    async def unwatch(self, what: Watched) -> None:
-        """Raises `Fault` where the server could not be told."""
+    async def unwatch(self, gone: Collection[Watched]) -> None:
+        """What is asked for together. Raises `Fault` where the server could not be told."""
         ...
 
     async def set_level(self, level: str) -> None:
@@ -162,14 +162,23 @@ class Resubscriber:
         async with self._by_principal.setdefault(_NOBODY, _Line()):
             live = self._live()
             async with self._line(live, what):
-                self._leaving.discard(what)
-                if what in self.wanted.watched or not live or live is not self._live():
+                gone = self._gone_with(what, live)
+                if not gone or not live or live is not self._live():
                     return
                 try:
-                    await live.unwatch(what)
+                    await live.unwatch(gone)
                 except Fault as fault:
                     log.info("could not unsubscribe at %s from %s: %s", self._name, what[1], fault.message)
         self._on_rest()
+
+    def _gone_with(self, what: Watched, live: UpstreamSubscriptions | None) -> list[Watched]:
+        """All that the server can be told of together with this one; nothing where that was done meanwhile."""
+        if what not in self._leaving:
+            return []
+        is_told_alone = not live or live.asked_by(what) == what
+        together = [what] if is_told_alone else list(self._leaving)
+        self._leaving.difference_update(together)
+        return [each for each in together if each not in self.wanted.watched]
 
     def lost(self) -> None:
         """Whoever watches what this server has may never call it: it is started again for them."""
