@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from toolgate.core import mcp
 from toolgate.core.clock import Clock
+from toolgate.core.fairness import RoundRobin
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 
@@ -50,9 +51,38 @@ class Wanted:
 
     def __init__(self) -> None:
         self.watched: Counter[Watched] = Counter()
+        self.whose: dict[str, Counter[Watched]] = {}  # the same, by `Principal.counted_as`
         self.level: str | None = None
         self.client: Client | None = None  # the last who wanted something
         self.pauses = Pauses()  # between connections of this scope that were lost
+
+    def add(self, what: Watched, client: Client) -> None:
+        self.watched[what] += 1
+        self.whose.setdefault(client.principal.counted_as, Counter())[what] += 1
+        self.client = client
+
+    def remove(self, what: Watched, whose: str) -> bool:
+        """Whether nobody wants it any more."""
+        theirs = self.whose.get(whose, Counter())
+        for counts in (self.watched, theirs):
+            counts[what] -= 1
+            if counts[what] <= 0:
+                del counts[what]
+        if not theirs:
+            self.whose.pop(whose, None)
+        return what not in self.watched
+
+    def in_turns(self) -> Iterator[Watched]:
+        """All that is wanted now, each once. Principals take turns."""
+        turns: RoundRobin[Watched] = RoundRobin()
+        for whose, theirs in self.whose.items():
+            for what in theirs:
+                turns.put(whose, what)
+        rest = set(self.watched)
+        while what := turns.pop():
+            if what in rest:
+                rest.remove(what)
+                yield what
 
     def raise_level(self, level: str) -> bool:
         """Whether `level` is more than was wanted so far."""
@@ -128,8 +158,7 @@ class Resubscriber:
                         message = f"{self._name} does not answer subscription requests"
                         raise Fault("TIMEOUT", message, reach="not_sent")
                     await self._ask(subscriptions, what, (own, asked))
-                wanted.watched[what] += 1
-                wanted.client = client
+                wanted.add(what, client)
 
     def _line(self, subscriptions: UpstreamSubscriptions | None, what: Watched) -> _Line:
         return self._by_request.setdefault(subscriptions.asked_by(what) if subscriptions else what, _Line())
@@ -146,11 +175,9 @@ class Resubscriber:
             self._leave(what)  # the server may have heard that much
             raise
 
-    def end(self, what: Watched) -> None:
-        """One client wants that no more."""
-        self.wanted.watched[what] -= 1
-        if self.wanted.watched[what] <= 0:
-            del self.wanted.watched[what]
+    def end(self, what: Watched, whose: str) -> None:
+        """A client of this principal (`Principal.counted_as`) wants that no more."""
+        if self.wanted.remove(what, whose):
             self._leave(what)
 
     def _leave(self, what: Watched) -> None:

@@ -51,7 +51,7 @@ class LegacySubscriptions:
     async def _open(self, wanted: Wanted) -> None:
         if wanted.level:
             await self.set_level(wanted.level)
-        for what in list(wanted.watched):
+        for what in wanted.in_turns():
             try:
                 await self.watch(what)
             except Fault as fault:
