@@ -16,7 +16,8 @@ from toolgate.core.model import Ask, Call, Client, Principal, Required
 from toolgate.eras import modern, tasks
 from toolgate.eras.tasks import Task
 from toolgate.upstreams.links.streams import LONGEST_RETRY, Cursor
-from toolgate.upstreams.mcp.questions import MOST_ELICITATIONS, Questions, _read_page
+from toolgate.upstreams.mcp.questions import Questions, _read_page
+from toolgate.upstreams.mcp.sent_pages import MOST_PAGES
 from toolgate.upstreams.mcp.tasks import TaskOwners
 
 LONG = "i" * (jsonrpc.LONGEST_ID + 1)
@@ -90,9 +91,9 @@ async def test_ids_of_pages_that_are_kept_have_a_length_whatever_asks_for_them(m
             asks.check_url(ask)
     questions._keep_page(_read_page(ask.params), call)
     assert not questions._sent_to
-    for number in range(2 * MOST_ELICITATIONS):
+    for number in range(2 * MOST_PAGES):
         questions._keep_page(_read_page(raw(**page(f"{number}"))), call)
-    assert len(questions._sent_to) == MOST_ELICITATIONS
+    assert len(questions._sent_to) == MOST_PAGES
 
 
 def test_a_question_and_the_token_of_its_progress_have_ids_that_can_be_repeated() -> None:

@@ -7,7 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from bridge.test_pinned_tools import AFTER, QUARANTINE, a_server, names
 from msgspec import Raw
+from peers import gateway
 from virtualtime import FakeClock
 
 from toolgate.catalog import pins as pinned
@@ -33,8 +35,8 @@ class _Known:
         self.records = StoredPins(self.store, "")
         self.listed("ann", tools("first"))
 
-    def listed(self, scope: str, shown: dict[str, Raw]) -> Any:
-        return self.pins.judge("there", scope, shown)
+    def listed(self, scope: str, shown: dict[str, Raw], whose: str = "") -> Any:
+        return self.pins.judge("there", scope, shown, whose)
 
     @property
     def pending(self) -> Any:
@@ -126,3 +128,52 @@ async def test_of_a_name_no_more_is_written_out_than_is_told(
     known = _Known()
     known.listed("ann", tools("\x01" * 16_000))
     assert "need review" in caplog.text and 0 < max(written) <= 100
+
+
+# Whose they are.
+
+
+@pytest.mark.parametrize("scopes", [1, 7, 60])
+@pytest.mark.parametrize(("many", "says"), [(10_000, ""), (3_000, "x" * 6_000)])
+async def test_what_waits_of_one_stays_however_much_another_has_listed(scopes: int, many: int, says: str) -> None:
+    known = _Known()
+    known.listed("bob/1/", his := tools("b1", "b2"), "bob")
+    for scope in range(scopes):
+        hers = tools(*(f"m{scope}-{each}" for each in range(max(3, many // scopes))), says=says)
+        assert len(known.listed(f"mallory/{scope}/", hers, "mallory")) == len(hers)
+        assert his.keys() <= known.pending.keys() and hers.keys() & known.pending.keys()
+    assert len(known.pending) <= MOST_PENDING
+    assert sum(len(each.text) for each in known.pending.values()) <= MOST_TEXT
+
+
+async def test_who_has_many_scopes_of_one_tool_each_is_one_with_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned, "MOST_PENDING", 10)
+    known = _Known()
+    known.listed("bob/1/", his := tools("b1", "b2", "b3"), "bob")
+    for scope in range(50):
+        known.listed(f"mallory/{scope}/", tools(f"m{scope}"), "mallory")
+    assert known.pending.keys() == his.keys() | {f"m{scope}" for scope in range(43, 50)}
+
+
+async def test_of_one_list_that_is_too_much_beside_others_some_can_be_approved_and_then_the_rest() -> None:
+    known = _Known()
+    known.listed("bob/", tools("b1"), "bob")
+    hers = tools(*(f"m{each}" for each in range(MOST_PENDING)))
+    known.listed("mallory/", hers, "mallory")
+    assert len(known.pending) == MOST_PENDING and "b1" in known.pending
+    assert await known.records.approve("there", (), "", 1.0)
+    known.pins.read_again()
+    assert len(known.listed("mallory/", hers, "mallory")) == 1
+    assert len(known.pending) == 1
+
+
+async def test_what_waits_of_all_sessions_of_one_is_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned, "MOST_PENDING", 7)
+    there = a_server(scope="session")
+    async with gateway(there=there, config=QUARANTINE) as rig:
+        assert await names(await rig.legacy(principal="eve"))
+        there.offer("tools", *AFTER)
+        for who in ("bob", "mallory", "mallory", "mallory"):
+            assert await names(await rig.legacy(principal=who)) == []
+        scopes = rig.app.gateway.snapshot.catalog._pins._scopes["there"]  # type: ignore[union-attr]
+        assert [each.whose.partition("@")[0] for each in scopes.values()] == ["bob", "mallory"]

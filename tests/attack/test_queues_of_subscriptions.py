@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from peers import LATEST, MODERN, LegacyServer, ModernServer, Rig, Scene, eventu
 from virtualtime import settle
 
 from toolgate.core.model import Client, Principal
-from toolgate.upstreams.mcp.resubscribe import Resubscriber
+from toolgate.upstreams.mcp.resubscribe import Resubscriber, Wanted
 
 REVISIONS = ["2025-06-18", LATEST, MODERN]
 
@@ -41,9 +42,10 @@ class Slow:
         answer = self._answers[what[1]] = asyncio.get_running_loop().create_future()
         await answer
 
-    async def unwatch(self, what: tuple[str, str]) -> None:
-        self.told.append(what[1])
-        await self.watch(what)
+    async def unwatch(self, gone: Collection[tuple[str, str]]) -> None:
+        for what in gone:
+            self.told.append(what[1])
+            await self.watch(what)
 
     async def answer(self, uri: str) -> None:
         self._answers.pop(uri).set_result(None)
@@ -92,8 +94,8 @@ async def test_who_leaves_much_keeps_nobody_from_subscribing() -> None:
         slow = Slow(False)
         watching = resubscriber(rig, slow)
         for number in range(100):
-            watching.wanted.watched["resources", f"a{number}"] = 1
-            watching.end(("resources", f"a{number}"))
+            watching.wanted.add(("resources", f"a{number}"), Client(Principal("ann")))
+            watching.end(("resources", f"a{number}"), Principal("ann").counted_as)
         await settle()
         assert slow.told == ["a0"]
         begun = asyncio.ensure_future(watching.begin(slow, ("resources", "b"), Client(Principal("bob"))))  # type: ignore[arg-type]
@@ -131,3 +133,41 @@ async def test_a_queue_of_subscriptions_keeps_nobody_else_from_subscribing(kind:
         there.connections[0].updated("mem://b")
         await eventually(lambda: ear.updated == ["there+mem://b"])
         await ear.stop()
+
+
+# After a restart.
+
+
+@pytest.mark.parametrize("hers", [["b"], []], ids=["the same too", "others"])
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_after_a_restart_principals_take_turns_in_being_asked_for(revision: str, hers: list[str]) -> None:
+    there = docs(LegacyServer)
+    async with gateway(there=there) as rig:
+        mallory = await rig.client(revision, principal="mallory")
+        await mallory.listen(
+            *(f"there+mem://a{number}" for number in range(64)), *(f"there+mem://{each}" for each in hers)
+        )
+        bob = await rig.client(revision, principal="bob")
+        heard = await bob.listen("there+mem://b")
+        there.open_connections[0].hang_up()
+        before = len(there.requests("resources/subscribe"))
+        await rig.clock.advance(60)
+        asked = [each["params"]["uri"] for each in there.requests("resources/subscribe")[before:]]
+        assert "mem://b" in asked[:3] and len(asked) == len(set(asked)) == 65
+        there.update("mem://b")
+        await eventually(lambda: heard.updated == ["there+mem://b"])
+
+
+def test_what_is_wanted_by_several_is_wanted_until_the_last_of_them_wants_it_no_more() -> None:
+    wanted, ann, bob = Wanted(), Client(Principal("ann")), Client(Principal("bob"))
+    for client in (ann, ann, bob):
+        wanted.add(("resources", "a"), client)
+    wanted.add(("resources", "b"), bob)
+    assert list(wanted.in_turns()) == [("resources", "a"), ("resources", "b")]
+    assert [wanted.remove(("resources", "a"), each.principal.counted_as) for each in (ann, bob, ann)] == [
+        False,
+        False,
+        True,
+    ]
+    assert list(wanted.in_turns()) == [("resources", "b")]
+    assert wanted.remove(("resources", "b"), bob.principal.counted_as) and not wanted.whose and not wanted.watched

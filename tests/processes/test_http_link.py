@@ -675,13 +675,22 @@ async def test_a_refusal_that_says_that_the_session_is_unknown_has_not_run_the_c
 @pytest.mark.parametrize("body", ["", "404 page not found", "Session not found: another-session"])
 @real
 async def test_any_other_404_in_a_session_says_nothing_of_the_call_and_starts_another_session(body: str) -> None:
+    """Where that is what the server says to a ping, too: see `attack/test_sessions_of_others.py`."""
+
+    class Lost(ScriptedServer):
+        async def _respond(self, request: Request) -> None:
+            if request.method == "ping":
+                request.whole(body.encode(), "404 Not Found")
+            else:
+                await super()._respond(request)
+
     async def on_call(request: Request) -> None:
         if len(server.calls) == 1:
             request.whole(body.encode(), "404 Not Found")
         else:
             request.whole(request.answer())
 
-    async with behind(on_call, session=True) as (served, server):
+    async with serving(Lost(on_call, session=True)) as server, in_front_of(server) as served:
         error = await failure(served.client().call("one__act"))
         assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
         assert len(server.calls) == 1

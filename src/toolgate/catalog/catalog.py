@@ -151,7 +151,9 @@ class Catalog:
         server, scope, kind = place
         if kind != "tools":
             return server_list
-        held = self._pins.judge(server, scope, server_list.own) if self._pins else None
+        reader = self._readers.get((server, scope))
+        whose = reader.principal.counted_as if reader else ""
+        held = self._pins.judge(server, scope, server_list.own, whose) if self._pins else None
         shown = overlays.apply(server_list, self.overlays.get(server, {}), held)
         warned = self._warned.setdefault(server, set())
         for warning in shown.warnings:
@@ -509,9 +511,9 @@ class Catalog:
         until = None if items.ttl is None else now + items.ttl
         if read and self._pins:
             self._pins.was_read(server, read)
-        server_list = self._shown(place, ServerList(own, now, until, items.is_public))
         at = upstream.scope(client)
         self._readers[server, at] = client
+        server_list = self._shown(place, ServerList(own, now, until, items.is_public))
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only
             if at != scope:  # which was found out on the way
                 place, slot = (server, at, kind), self._slots.setdefault((server, at, kind), Slot())

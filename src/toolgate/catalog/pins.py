@@ -22,9 +22,9 @@ import hashlib
 import json
 import logging
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_TEXT = 64 * 1024  # characters that are kept of one tool, to show what has changed
 MOST_TEXT = 8 * 1024 * 1024  # of one server's
-MOST_PENDING = 10_000  # tools, in all scopes of one server but the latest
+MOST_PENDING = 10_000  # tools, in all scopes of one server
 MOST_SAID = 1000  # warnings that are not said again
 MOST_NAMED = 10  # tools in one of them
 MOST_NEAR = 5  # new tools, and gone ones, that are compared for whether they are the same renamed
@@ -97,6 +97,17 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
         }
         what = [said[self.what]] if self.what else []
         return "; ".join([*what, *dict.fromkeys(each.what for each in self.found)])
+
+
+class _Waits(NamedTuple):
+    """What is pending of one scope. `whose` it is (`Principal.counted_as`), as far as is known."""
+
+    whose: str
+    pending: Mapping[str, Pending]
+
+    @property
+    def size(self) -> int:
+        return sum(len(name) + len(each.text) for name, each in self.pending.items())
 
 
 class Unreadable(Exception):
@@ -206,7 +217,7 @@ class Pins:
         self._modes: Mapping[str, Modes] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
         self._pending: dict[str, dict[str, Pending]] = {}  # of all its scopes, as it is stored
-        self._scopes: dict[str, dict[str, Mapping[str, Pending]]] = {}  # by server and scope, the latest last
+        self._scopes: dict[str, dict[str, _Waits]] = {}  # by server and scope, the latest last
         self._read: dict[str, ReadTools] = {}  # by server: the last list
         self._said: set[tuple[str, str, str]] = set()
         self._renewing = BackgroundTasks()
@@ -237,14 +248,15 @@ class Pins:
         rules = self._modes.get(server, _OFF)
         return "quarantine" in (rules.pinning, rules.descriptions)
 
-    def judge(self, server: str, scope: str, tools: Mapping[str, Raw]) -> Mapping[str, str] | None:
-        """Which of these tools, as their server lists them, are in quarantine, and why; None where none can be."""
+    def judge(self, server: str, scope: str, tools: Mapping[str, Raw], whose: str = "") -> Mapping[str, str] | None:
+        """Which of these tools, as their server lists them, are in quarantine, and why; None where none can be. `whose`
+        the scope is: see `Principal.counted_as`; where that is not known, it is for itself."""
         rules = self._modes.get(server, _OFF)
         if rules == _OFF:
             return None
         listed = self._listed(server, tools)
         pending = self._compared(server, listed, rules)
-        self._keep(server, scope, pending)
+        self._keep(server, scope, _Waits(whose or scope, pending))
         self._say(server, pending)
         if not self.holds(server):
             return None
@@ -349,18 +361,18 @@ class Pins:
         self._pins.pop(server, None)
         self.on_change()
 
-    def _keep(self, server: str, scope: str, pending: Mapping[str, Pending]) -> None:
+    def _keep(self, server: str, scope: str, waits: _Waits) -> None:
         """For the command line, and the audit. Of a server that lists each principal its own, nothing is over because
         another's list is as it was. What gives way is held all the same: each list is judged by itself."""
         if server not in self._pending:
             self._pending[server] = self._records.pending(server)
         before = self._pending[server]
-        scopes = self._scopes.setdefault(server, {"": before} if scope else {})
+        scopes = self._scopes.setdefault(server, {"": _Waits("", before)} if scope and before else {})
         scopes.pop(scope, None)
-        if pending:
-            scopes[scope] = pending
-        gone = _less(scopes)
-        after = {name: each for listed in scopes.values() for name, each in listed.items()}
+        if waits.pending:
+            scopes[scope] = waits
+        gone = _less(scopes, scope)
+        after = {name: each for waits in scopes.values() for name, each in waits.pending.items()}
         if after != before:
             self._pending[server] = after
             self._records.set_pending(server, after)
@@ -400,16 +412,46 @@ def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:
     return {name: each for name, each in pending.items() if each.is_held}
 
 
-def _less(scopes: dict[str, Mapping[str, Pending]]) -> set[str]:
-    """Those whose lists are oldest give way where all together is too much; the names that went."""
+def _less(scopes: dict[str, _Waits], latest: str) -> set[str]:
+    """Where all together is too much, the scopes of whoever has most give way, the oldest first; of the latest, what
+    there is no room for. The names that went."""
     gone: set[str] = set()
-    count = size = 0
-    for place, (scope, pending) in enumerate(reversed(list(scopes.items()))):
-        count += len(pending)
-        size += sum(len(name) + len(each.text) for name, each in pending.items())
-        if place and (count > MOST_PENDING or size > MOST_TEXT):
-            gone |= scopes.pop(scope).keys()
+    counts, sizes = Counter[str](), Counter[str]()
+    theirs: dict[str, deque[str]] = {}
+
+    def count(waits: _Waits, times: int) -> None:
+        counts[waits.whose] += times * len(waits.pending)
+        sizes[waits.whose] += times * waits.size
+
+    def share(whose: str) -> float:  # in hundredths: among those that are much alike, age decides
+        return round(max(counts[whose] / MOST_PENDING, sizes[whose] / MOST_TEXT), 2)
+
+    for scope, waits in scopes.items():
+        count(waits, 1)
+        theirs.setdefault(waits.whose, deque()).append(scope)
+    while counts.total() > MOST_PENDING or sizes.total() > MOST_TEXT:
+        whose = max(theirs, key=share)
+        scope = theirs[whose].popleft()
+        waits = scopes.pop(scope)
+        gone |= waits.pending.keys()
+        count(waits, -1)
+        if scope == latest:
+            scopes[scope] = waits = _cut(waits, MOST_PENDING - counts.total(), MOST_TEXT - sizes.total())
+            count(waits, 1)
+        if not theirs[whose]:
+            del theirs[whose]
     return gone
+
+
+def _cut(waits: _Waits, count: int, size: int) -> _Waits:
+    """The first of these, as far as there is room for so many tools and characters."""
+    kept: dict[str, Pending] = {}
+    for name, each in waits.pending.items():
+        size -= len(name) + len(each.text)
+        if len(kept) == count or size < 0:
+            break
+        kept[name] = each
+    return waits._replace(pending=kept)
 
 
 class _Listed:

@@ -12,6 +12,7 @@
     memory    a server in this process
     refusals  what a server says instead of taking a message, as a `Fault`
     disowned  whether a server refused a message because it does not know the session
+    session_check  the same, where its words do not say so: a ping in the session tells
     places    how many connections there are over HTTP, and whose
     receipts  whether a server has taken messages that have no answer
 

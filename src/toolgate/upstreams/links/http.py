@@ -40,6 +40,7 @@ from toolgate.upstreams.links.refusals import (
     shown,
     unreachable,
 )
+from toolgate.upstreams.links.session_check import SessionCheck
 from toolgate.upstreams.links.sse import SseLink
 from toolgate.upstreams.links.streams import LONGEST_ID, Cursor, Following, is_stream
 
@@ -91,6 +92,7 @@ class HttpLink:
             Target(server.url), clock, dial, turns, places, server.id, server.timeout, self._is_needless
         )
         self._receipts = Receipts(clock)
+        self._check = SessionCheck(clock, self._pool, partial(self._in_session, b"POST"), self._forgotten)
         self._session: bytes | None = None
         self._named: bytes | None = None  # the session that the newest answer to a request named
         self._is_forgotten = False  # by the server: our session
@@ -219,6 +221,7 @@ class HttpLink:
         if self._closed:
             return
         self._closed = True
+        self._check.close()
         for task in self._trying:
             task.cancel()
         await asyncio.gather(*self._trying, return_exceptions=True)
@@ -231,13 +234,17 @@ class HttpLink:
     async def _end_session(self) -> None:
         """Tell the server; whether it hears is its own business (it may answer 405)."""
         try:
-            shown = _authorization(await self._credential.shown()) if self._credential else ()
             async with self._clock.timeout(CONNECT_TIMEOUT):
-                wire = await self._pool.take(of_server(self._server.id))
-            headers = (*(self._listener or ()), *shown)
-            wire.send(self._head(b"DELETE" + self._prefix, headers, 0), b"", _Reply(self, None))
+                await self._in_session(b"DELETE", b"", _Reply(self, None))
         except (OSError, TimeoutError, Fault):
             log.debug("could not tell %s that its session has ended", self._server.name)
+
+    async def _in_session(self, verb: bytes, data: bytes, reply: Reader) -> Wire:
+        """Send what is the link's own business. Raises as `ConnectionPool.take` does."""
+        shown = _authorization(await self._credential.shown()) if self._credential else ()
+        wire = await self._pool.take(of_server(self._server.id))
+        wire.send(self._head(verb + self._prefix, (*(self._listener or ()), *shown), len(data)), data, reply)
+        return wire
 
     def _followed(self) -> list[Following]:
         streams = [stream for stream in self._streams.values() if isinstance(stream, Following)]
@@ -328,9 +335,7 @@ class HttpLink:
 
         def over(status: int) -> None:
             self._streams.pop(origin, None)
-            if status == 404 and self._session:
-                self._forgotten()
-            self.broke(origin, f"{what} and did not resume it: HTTP {status}")
+            self._tell(status, lambda: self.broke(origin, f"{what} and did not resume it: HTTP {status}"))
 
         self._streams[origin] = self._follow(origin, lambda: self._receiver.awaits(origin), over, cursor)
 
@@ -345,13 +350,19 @@ class HttpLink:
             self.received(body, origin)
         else:
             self._refusals.add(status)
-            if is_404:  # whatever it is for, a client starts another session
-                self._forgotten()
             hint = credentials_hint(status, self._server) or moved_hint(
                 status, self._server.url, location, self._server.id
             )
             message = f"{self._server.name} answered HTTP {status}: {shown(body, self._server.id)}"
-            self._failed(origin, refused(self._server, status, message, hint))
+            refusal = refused(self._server, status, message, hint)
+            self._tell(status, lambda: self._failed(origin, refusal))
+
+    def _tell(self, status: int, tell: Callable[[], None]) -> None:
+        """Tell of a refusal; of one that may mean that the session is lost, when that is clear."""
+        if status == 404 and self._session and not (self._is_forgotten or self._closed):
+            self._check.before(tell, self._session.decode("latin-1"))
+        else:
+            tell()
 
     def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown") -> None:
         """The server did this instead of answering. No matter where it has answered."""

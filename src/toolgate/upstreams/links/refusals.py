@@ -71,7 +71,7 @@ def moved_hint(status: int, url: str, location: str, server: str) -> str:
     return f"it has moved: set its url to {place}" if is_ours else said
 
 
-def is_rpc_error(body: bytes, to: int | None = None) -> bool:
+def is_rpc_error(body: bytes, to: int | str | None = None) -> bool:
     """Whether the body of a refusal is the server's own answer: a JSON-RPC error; `to` this very request, where one is
     given."""
     try:

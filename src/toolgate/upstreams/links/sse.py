@@ -17,6 +17,7 @@ from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
 from toolgate.core import sse
 from toolgate.core.clock import Clock
+from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.concurrency import busy
@@ -26,6 +27,7 @@ from toolgate.upstreams.links.http1 import ConnectionPool, ResponseReader, Targe
 from toolgate.upstreams.links.places import Places, of_server
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, refused, shown, unreachable
+from toolgate.upstreams.links.session_check import SessionCheck
 from toolgate.upstreams.links.streams import is_stream
 
 log = logging.getLogger(__name__)
@@ -71,6 +73,7 @@ class SseLink(PipeLink):
         self._where = ""  # messages go; it names the session
         self._prefix = b""
         self._receipts = Receipts(clock)
+        self._check = SessionCheck(clock, self._pool, self._ping, self._lost_session)
         self._posts: dict[int, Wire] = {}
         self._is_over = False
 
@@ -132,8 +135,17 @@ class SseLink(PipeLink):
                 self._pool.give_back(wire)
                 raise busy(self._server.name)
             self._posts[origin] = wire
-        lines = [self._prefix, *(name + b": " + value for name, value in headers), b"Content-Length: %d" % len(data)]
-        wire.send(b"\r\n".join(lines) + b"\r\n\r\n", data, receipt)
+        wire.send(self._head(headers, len(data)), data, receipt)
+
+    def _head(self, headers: Headers, length: int) -> bytes:
+        lines = [self._prefix, *(name + b": " + value for name, value in headers), b"Content-Length: %d" % length]
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    async def _ping(self, data: bytes, answer: ResponseReader) -> Wire:
+        shown = await self._credential.shown() if self._credential else ""
+        wire = await self._pool.take(of_server(self._server.id))
+        wire.send(self._head(((AUTHORIZATION, shown.encode()),) if shown else (), len(data)), data, answer)
+        return wire
 
     async def listen(self, headers: Headers) -> None:
         await self._receipts.all()
@@ -152,6 +164,7 @@ class SseLink(PipeLink):
 
     def _end(self) -> None:
         self._is_over = True
+        self._check.close()
         self._pool.close()
         self._receipts.close()
 
@@ -216,17 +229,24 @@ class SseLink(PipeLink):
             self._receiver.received(body, origin)
             return
         message = f"{self._server.name} answered HTTP {status}: {shown(body, self._server.id)}"
-        if origin is None:
-            log.info("%s", message)
-        elif is_unknown or wants_others:
-            self._receiver.failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR"))
+        if is_unknown or wants_others:
+            self._failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR"))
+            self.over("has lost the session" if is_unknown else "rejected the credentials")
+            return
+        refusal = refused(self._server, status, message, credentials_hint(status, self._server))
+        if status == 404 and not self._is_over:
+            self._check.before(lambda: self._failed(origin, refusal), self._where)
         else:
-            hint = credentials_hint(status, self._server)
-            self._receiver.failed(origin, refused(self._server, status, message, hint))
-        if is_unknown or status == 404:
-            self.over("has lost the session")
-        elif wants_others:
-            self.over("rejected the credentials")
+            self._failed(origin, refusal)
+
+    def _failed(self, origin: int | None, fault: Fault) -> None:
+        if origin is not None:
+            self._receiver.failed(origin, fault)
+        else:
+            log.info("%s", fault.message)
+
+    def _lost_session(self) -> None:
+        self.over("has lost the session")
 
     def lost(self, origin: int | None, reason: str) -> None:
         if origin is not None:

@@ -19,6 +19,7 @@ One connection
     large_notes       notes that are dropped unread, but for a task's result
     subscriptions     having a server tell of changes
     tasks             tasks of 2025-11-25: whose each one is, and waiting for one
+    sent_pages        which clients were sent to which pages
     reporting         where the progress of their calls goes
     watchdog          replacing a process that says nothing any more
 

@@ -61,6 +61,11 @@ def waiting_for(task: str, in_flight: Mapping[int, OpenRequest]) -> OpenRequest 
     return next((request for request in found if request.call and request.call.target == task), None)
 
 
+def tasks_waited_for(in_flight: Iterable[OpenRequest]) -> set[str]:
+    """The tasks whose results somebody waits for."""
+    return {request.call.target for request in in_flight if request.call and request.call.method == mcp.TASK_RESULT}
+
+
 def is_certain(requests: Iterable[OpenRequest]) -> bool:
     """Whether a question that is of one of these is of one client, whichever it is."""
     return len({request.call.client.identity for request in requests if request.call}) == 1

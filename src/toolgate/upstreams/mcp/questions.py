@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -24,14 +24,23 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
-from toolgate.upstreams.mcp.attribution import OpenRequest, askers, heir_of, is_certain, owner_of, waiting_for
+from toolgate.upstreams.mcp.attribution import (
+    OpenRequest,
+    askers,
+    heir_of,
+    is_certain,
+    owner_of,
+    tasks_waited_for,
+    waiting_for,
+)
 from toolgate.upstreams.mcp.requests import Requests
+from toolgate.upstreams.mcp.sent_pages import SentPages
 
 log = logging.getLogger(__name__)
 
 HELD = 15.0  # seconds in which it may become clear whose question it is
 STANDS = 30.0  # seconds from a call's first question on, in which others wait for its answers
-MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
+MOST_KEPT = 4  # times the room of one principal, for questions that wait for a call, or for who wants their task
 
 
 class _Held:
@@ -76,28 +85,45 @@ class _Open(msgspec.Struct, frozen=True):
     answer: asyncio.Future[Answer]
 
 
+class _Kept(NamedTuple):
+    """A question that nobody can be asked yet; `task` is what it is of, if anything."""
+
+    id: Raw
+    ask: Ask
+    task: str
+
+
 class _Page(msgspec.Struct):
     elicitationId: Annotated[str, msgspec.Meta(max_length=jsonrpc.LONGEST_ID)] = ""
 
 
 class Questions:
     """Those of one connection. `sole_owner`: all its calls are of one principal, so that a question may wait for the
-    next. `on_event` hears of pages that are done with."""
+    next. `on_event` hears of pages that are done with; `whose_task` says who has made a task, as
+    `TaskOwners.whose`."""
 
-    def __init__(self, requests: Requests, server: Server, sole_owner: bool, on_event: EventSink) -> None:
+    def __init__(
+        self,
+        requests: Requests,
+        server: Server,
+        sole_owner: bool,
+        on_event: EventSink,
+        whose_task: Callable[[str], str] = lambda task: "",
+    ) -> None:
         self._requests = requests
         self._server = server
         self._sole_owner = sole_owner
         self._on_event = on_event
+        self._whose_task = whose_task
         self._in_flight = requests.pending
         self._given_up = requests.given_up
         self._send = requests.answer
         self._open: dict[str | int | float, _Open] = {}
         self._stand_until: WeakKeyDictionary[Exchange, float] = WeakKeyDictionary()
         self._held: list[_Held] = []
-        self._kept: list[tuple[Raw, Ask]] = []  # that came while nobody was in flight
+        self._kept: dict[str, list[_Kept]] = {}  # by whose they are; empty where that is not known
         self._is_over = False
-        self._sent_to: dict[str, tuple[str, str]] = {}  # by page, the client that was sent there
+        self._sent_to = SentPages()
         requests.on_question = self._asked
         requests.on_answer.append(self._answered)
         requests.on_wait.append(self._end_overdue)
@@ -125,23 +151,44 @@ class Questions:
         found = self._open.pop(id, None) if id is not None else None
         if found:
             found.answer.cancel()
-        self._kept = [(raw, ask) for raw, ask in self._kept if jsonrpc.id_key(raw) != id]
+        for whose, each in [(whose, each) for whose, kept in self._kept.items() for each in kept]:
+            if jsonrpc.id_key(each.id) == id:
+                self._let_go(whose, each)
         for held in [held for held in self._held if jsonrpc.id_key(held.id) == id]:
             self._release(held)
 
-    def _keep(self, id: Raw, ask: Ask) -> None:
-        """Until the next call. The oldest give way."""
-        while not asks.has_room(ask, [kept for _, kept in self._kept]):
-            self._refuse(*self._kept.pop(0), _NOT_YET)
-        self._kept.append((id, ask))
+    def _keep(self, id: Raw, ask: Ask, task: str = "") -> None:
+        """Until the next call, or until somebody waits for its task. Who has most gives way, the oldest first."""
+        whose = self._whose_task(task) if task else ""
+        self._kept.setdefault(whose, []).append(_Kept(id, ask, task))
+        while _share(self._kept[whose]) > 1:
+            self._refuse_first(whose)
+        while sum(map(_share, self._kept.values())) > MOST_KEPT:
+            self._refuse_first(max(self._kept, key=lambda whose: _share(self._kept[whose])))
         if self._hand_over not in self._requests.on_sent:
             self._requests.on_sent.append(self._hand_over)
 
+    def _refuse_first(self, whose: str) -> None:
+        first = self._kept[whose][0]
+        self._let_go(whose, first)
+        self._refuse(first.id, first.ask, _NOT_YET)
+
+    def _let_go(self, whose: str, kept: _Kept) -> None:
+        self._kept[whose].remove(kept)
+        if not self._kept[whose]:
+            del self._kept[whose]
+
     def _hand_over(self) -> None:
-        """A call is in flight: ask it what was kept."""
-        kept, self._kept = self._kept, []
-        for id, ask in kept:
-            self._place(id, ask, None)
+        """A call is in flight: ask it what was kept for it."""
+        if not self._kept:
+            return
+        waited_for = tasks_waited_for(self._in_flight.values())
+        all_kept = [(whose, each) for whose, kept in self._kept.items() for each in kept]
+        handed = [(whose, each) for whose, each in all_kept if not each.task or each.task in waited_for]
+        for whose, each in handed:
+            self._let_go(whose, each)
+        for _, each in handed:
+            self._place(each.id, each.ask, None)
 
     def _answered(self, id: int, request: OpenRequest, answer: Outcome | RpcError) -> None:
         """Where a call was refused until its client has visited some pages, keep who that is."""
@@ -151,14 +198,12 @@ class Questions:
 
     def _keep_page(self, elicitation: str, call: Call) -> None:
         if elicitation:
-            self._sent_to[elicitation] = call.client.identity
-            if len(self._sent_to) > MOST_ELICITATIONS:
-                del self._sent_to[next(iter(self._sent_to))]
+            self._sent_to.add(elicitation, call.client)
 
     def _elicited(self, message: Message, origin: int | None) -> None:
         """A page that a client was sent to is done with: that client is told, and nobody else."""
         page = calls.read_text(jsonrpc.members(message.params), "elicitationId")
-        if whose := self._sent_to.pop(page, None):
+        if whose := self._sent_to.take(page):
             self._on_event(Event(self._server.id, "elicited", params=message.params, whose=whose))
 
     def _close(self) -> None:
@@ -233,7 +278,7 @@ class Questions:
         if owner and owner.call:
             self._put(id, ask, owner.exchange, owner.call, [])
         else:
-            self._keep(id, ask)
+            self._keep(id, ask, task)
 
     def _put(self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange]) -> None:
         """Put a question to a call. `others` are the same client's calls that it may be of as well: their time stops
@@ -328,6 +373,11 @@ _UNCLEAR = (
 def _that_ask(requests: Mapping[int, OpenRequest]) -> dict[int, OpenRequest]:
     asking = askers(requests.values())
     return {id: request for id, request in requests.items() if request in asking}
+
+
+def _share(kept: Sequence[_Kept]) -> float:
+    """How much these take of the room that questions of one principal have; 1 is all of it."""
+    return max(len(kept) / asks.MOST_OPEN, asks.size(each.ask for each in kept) / asks.MOST_BYTES)
 
 
 def _read_page(params: Raw) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from toolgate.core import mcp
 from toolgate.core.clock import Clock
+from toolgate.core.fairness import RoundRobin
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 
@@ -50,9 +51,38 @@ class Wanted:
 
     def __init__(self) -> None:
         self.watched: Counter[Watched] = Counter()
+        self.whose: dict[str, Counter[Watched]] = {}  # the same, by `Principal.counted_as`
         self.level: str | None = None
         self.client: Client | None = None  # the last who wanted something
         self.pauses = Pauses()  # between connections of this scope that were lost
+
+    def add(self, what: Watched, client: Client) -> None:
+        self.watched[what] += 1
+        self.whose.setdefault(client.principal.counted_as, Counter())[what] += 1
+        self.client = client
+
+    def remove(self, what: Watched, whose: str) -> bool:
+        """Whether nobody wants it any more."""
+        theirs = self.whose.get(whose, Counter())
+        for counts in (self.watched, theirs):
+            counts[what] -= 1
+            if counts[what] <= 0:
+                del counts[what]
+        if not theirs:
+            self.whose.pop(whose, None)
+        return what not in self.watched
+
+    def in_turns(self) -> Iterator[Watched]:
+        """All that is wanted now, each once. Principals take turns."""
+        turns: RoundRobin[Watched] = RoundRobin()
+        for whose, theirs in self.whose.items():
+            for what in theirs:
+                turns.put(whose, what)
+        rest = set(self.watched)
+        while what := turns.pop():
+            if what in rest:
+                rest.remove(what)
+                yield what
 
     def raise_level(self, level: str) -> bool:
         """Whether `level` is more than was wanted so far."""
@@ -77,8 +107,8 @@ class UpstreamSubscriptions(Protocol):
         """Returns when the server has agreed. Raises `Fault` where it does not."""
         ...
 
-    async def unwatch(self, what: Watched) -> None:
-        """Raises `Fault` where the server could not be told."""
+    async def unwatch(self, gone: Collection[Watched]) -> None:
+        """What is asked for together. Raises `Fault` where the server could not be told."""
         ...
 
     async def set_level(self, level: str) -> None:
@@ -128,8 +158,7 @@ class Resubscriber:
                         message = f"{self._name} does not answer subscription requests"
                         raise Fault("TIMEOUT", message, reach="not_sent")
                     await self._ask(subscriptions, what, (own, asked))
-                wanted.watched[what] += 1
-                wanted.client = client
+                wanted.add(what, client)
 
     def _line(self, subscriptions: UpstreamSubscriptions | None, what: Watched) -> _Line:
         return self._by_request.setdefault(subscriptions.asked_by(what) if subscriptions else what, _Line())
@@ -146,11 +175,9 @@ class Resubscriber:
             self._leave(what)  # the server may have heard that much
             raise
 
-    def end(self, what: Watched) -> None:
-        """One client wants that no more."""
-        self.wanted.watched[what] -= 1
-        if self.wanted.watched[what] <= 0:
-            del self.wanted.watched[what]
+    def end(self, what: Watched, whose: str) -> None:
+        """A client of this principal (`Principal.counted_as`) wants that no more."""
+        if self.wanted.remove(what, whose):
             self._leave(what)
 
     def _leave(self, what: Watched) -> None:
@@ -162,14 +189,23 @@ class Resubscriber:
         async with self._by_principal.setdefault(_NOBODY, _Line()):
             live = self._live()
             async with self._line(live, what):
-                self._leaving.discard(what)
-                if what in self.wanted.watched or not live or live is not self._live():
+                gone = self._gone_with(what, live)
+                if not gone or not live or live is not self._live():
                     return
                 try:
-                    await live.unwatch(what)
+                    await live.unwatch(gone)
                 except Fault as fault:
                     log.info("could not unsubscribe at %s from %s: %s", self._name, what[1], fault.message)
         self._on_rest()
+
+    def _gone_with(self, what: Watched, live: UpstreamSubscriptions | None) -> list[Watched]:
+        """All that the server can be told of together with this one; nothing where that was done meanwhile."""
+        if what not in self._leaving:
+            return []
+        is_told_alone = not live or live.asked_by(what) == what
+        together = [what] if is_told_alone else list(self._leaving)
+        self._leaving.difference_update(together)
+        return [each for each in together if each not in self.wanted.watched]
 
     def lost(self) -> None:
         """Whoever watches what this server has may never call it: it is started again for them."""

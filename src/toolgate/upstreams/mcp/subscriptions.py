@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +25,8 @@ from toolgate.upstreams.mcp.resubscribe import Asked, Pauses, UpstreamSubscripti
 
 log = logging.getLogger(__name__)
 
+PACE = 4 * 1024 * 1024  # bytes a second of filters that one server is sent, at most
+MOMENT = 0.01  # seconds of a pause that would be too short to matter
 ANSWER = 10.0  # seconds in which a server is to acknowledge
 _FILTERS = {"resources": "resourceSubscriptions", "tasks": "taskIds"}
 
@@ -49,7 +51,7 @@ class LegacySubscriptions:
     async def _open(self, wanted: Wanted) -> None:
         if wanted.level:
             await self.set_level(wanted.level)
-        for what in list(wanted.watched):
+        for what in wanted.in_turns():
             try:
                 await self.watch(what)
             except Fault as fault:
@@ -65,9 +67,10 @@ class LegacySubscriptions:
             await self._ask(mcp.SUBSCRIBE, {"uri": what[1]})
             self._watched.add(what)
 
-    async def unwatch(self, what: Watched) -> None:
-        self._watched.discard(what)
-        await self._ask(mcp.UNSUBSCRIBE, {"uri": what[1]})
+    async def unwatch(self, gone: Collection[Watched]) -> None:
+        for what in gone:
+            self._watched.discard(what)
+            await self._ask(mcp.UNSUBSCRIBE, {"uri": what[1]})
 
     async def set_level(self, level: str) -> None:
         if "logging" not in self._requests.dialect.capabilities:
@@ -107,6 +110,7 @@ class ModernSubscriptions:
         self._current: asyncio.Task[Outcome] | None = None  # until the stream ends
         self._waiting: dict[int, asyncio.Future[frozenset[Watched]]] = {}  # for the acknowledgement, by request id
         self._turn = asyncio.Lock()
+        self._rested = 0.0  # when the last filter has been paid for by a pause as long as it is large
         self._keeper: asyncio.Task[None] | None = None
         self._is_over = False
         requests.on_end.append(self._close)
@@ -169,8 +173,8 @@ class ModernSubscriptions:
             self._watched.discard(what)
             raise Fault("RESOURCE_NOT_FOUND", f"The server does not report changes of {what[1]}", reach="executed")
 
-    async def unwatch(self, what: Watched) -> None:
-        self._watched.discard(what)
+    async def unwatch(self, gone: Collection[Watched]) -> None:
+        self._watched.difference_update(gone)
         await self._renew()
 
     async def set_level(self, level: str) -> None:
@@ -191,6 +195,8 @@ class ModernSubscriptions:
     async def _renew(self) -> frozenset[Watched]:
         """Open a stream for what is wanted now, then close the one before. What of it the server honours."""
         async with self._turn:
+            if (rest := self._rested - self._clock.now()) > MOMENT:
+                await self._clock.sleep(rest)
             wanted = self._filter()
             before, honoured = self._current, frozenset[Watched]()
             self._current, honoured = await self._listen(wanted) if wanted else (None, honoured)
@@ -205,6 +211,7 @@ class ModernSubscriptions:
             client = msgspec.structs.replace(client, capabilities={**client.capabilities, **tasks.EXTENSION})
         members, told = self._requests.dialect.listing(mcp.LISTEN, None, client)
         params = jsonrpc.encode({**members, "notifications": wanted})
+        self._rested = self._clock.now() + len(params) / PACE
         id, exchange = await self._requests.begin(mcp.LISTEN, params, told)
         waiting = self._waiting[id] = asyncio.get_running_loop().create_future()
         ending = asyncio.get_running_loop().create_task(exchange.next(), name=f"hear {id}")

@@ -66,6 +66,11 @@ class TaskOwners:
         found = self._entries.get(id)
         return found.maker if found else None
 
+    def whose(self, id: str) -> str:
+        """By what its maker is counted (`Principal.counted_as`); empty where that is not known."""
+        found = self._entries.get(id)
+        return found.whose if found else ""
+
     def made(self, id: str) -> Made | None:
         """What it was made by, as far as is known."""
         found = self._entries.get(id)

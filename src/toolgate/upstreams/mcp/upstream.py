@@ -166,7 +166,7 @@ class McpUpstream:
         if session and not session.resubscriber.wanted.watched[kind, uri]:  # it was not known then that there are two
             session = self._sessions.get((self.scope(client), None))
         if session:  # else all that was held for this client has ended
-            session.resubscriber.end((kind, uri))
+            session.resubscriber.end((kind, uri), client.principal.counted_as)
 
     async def set_level(self, level: str, client: Client) -> None:
         if live := self._live(client):  # one that is opened later hears the level with its first call
