@@ -3,6 +3,7 @@ loop where it is more than little."""
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -109,6 +110,24 @@ def test_a_list_is_judged_within_a_budget_whatever_its_names_are(kind: str, name
     costs = each * len(shown.items)
     assert costs < 4_000_000, "steps"
     assert set(shown.items) <= set(many.items)
+
+
+@pytest.mark.parametrize("closed", ["wild__a", "mild__a"])
+def test_a_list_that_was_judged_goes_with_its_last_reader(closed: str) -> None:
+    """Without the garbage collector, which comes when there are many objects, however large they are."""
+    rules = Rules(KnownClient(id="ann", name="ann", servers="all", permissions=Permissions(tools={closed: "off"})))
+
+    def there() -> int:
+        return sum(isinstance(each, ServerList) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = there()
+        permitted.permitted(ServerList({"t": Raw(b"{}"), "a": Raw(b"{}")}, memo={}), "wild", "tools", rules)
+        assert there() == before
+    finally:
+        gc.enable()
 
 
 def test_what_is_not_judged_any_more_is_off(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,6 @@ surface; what nobody has allowed is off; of two that speak of one thing alike th
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
@@ -19,6 +18,7 @@ from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core import jsonrpc, mcp, names, templates
 from toolgate.core.model import Call, Hints, Principal
 from toolgate.core.services import Swap
+from toolgate.core.spelling import normalized
 
 OPERATOR: Final = "*"
 """The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
@@ -313,9 +313,9 @@ def as_a_lenient_reader(name: str) -> str:
     """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
     if name.isascii() and name.isprintable():
         return name.replace(" ", "").casefold()
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    folded = normalized(normalized(name).casefold())
     visible = "".join(filter(str.isprintable, folded)).replace(" ", "")  # the one space that is printable
-    return unicodedata.normalize("NFKC", visible)
+    return normalized(visible)
 
 
 def _as_lenient_readers(permissions: Mapping[str, Verdict]) -> dict[str, Verdict]:

@@ -88,9 +88,10 @@ class Authenticator:
             if not client or not client.enabled:
                 raise self._unknown(path)
             let_in = _principal(f"client:{client.id}", address, client, is_page, found.credential, found.expires)
-            if len(self._let_in) >= MOST_REMEMBERED:
-                self._let_in.clear()
-            self._let_in[header, address, is_page] = let_in
+            if len(header) == len(BEARER) + 1 + len(shown):  # of the same key with blanks there is no end
+                if len(self._let_in) >= MOST_REMEMBERED:
+                    self._let_in.clear()
+                self._let_in[header, address, is_page] = let_in
             return let_in
         if not self._tokens or shown.startswith(keys.PREFIX):
             raise self._unknown(path)

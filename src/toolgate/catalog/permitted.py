@@ -30,14 +30,15 @@ def is_judged(whole: ServerList, rules: Rules) -> bool:
 
 def permitted(whole: ServerList, server: str, kind: str, rules: Rules) -> ServerList:
     """What of a list of a server these rules permit. It may be called in any thread."""
-    found: ServerList | None = whole.memo.get(rules.print)
+    found: ServerList | bool | None = whole.memo.get(rules.print)
     if found is None:
         kept: list[str] = whole.memo.setdefault("permitted", [])
         if len(kept) >= MOST_KEPT:
             whole.memo.pop(kept.pop(0), None)
         kept.append(rules.print)
-        found = whole.memo[rules.print] = _filtered(whole, server, kind, rules)
-    return found
+        part = _filtered(whole, server, kind, rules)
+        found = whole.memo[rules.print] = True if part is whole else part  # what holds itself is let go of late
+    return whole if isinstance(found, bool) else found
 
 
 def _filtered(whole: ServerList, server: str, kind: str, rules: Rules) -> ServerList:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
+
+from toolgate.core.spelling import normalized
 
 MOST_TEXT = 64 * 1024  # characters of one tool that are looked at: at worst 50 ms
 LONGEST_SPELLED = MOST_TEXT + MOST_TEXT // 4  # in one kind of spelling, in which a character may become eighteen
@@ -188,7 +189,7 @@ def _is_plain(text: str) -> bool:
 
 def _spelled(text: str) -> str:
     """In one kind of spelling, without what nobody sees."""
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", _invisible.sub("", text)).replace("’", "'")
+    plain = text if text.isascii() else normalized(_invisible.sub("", text)).replace("’", "'")
     return _spaces.sub(" ", plain).casefold()
 
 

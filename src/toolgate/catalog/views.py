@@ -24,6 +24,8 @@ Wanted = tuple[str, str]  # (server id, kind of list)
 class CatalogView:
     """A `View` for one client. `pending` holds what did not come in time, and is still being fetched."""
 
+    _held: Mapping[Wanted, ServerList] = {}
+
     def __init__(
         self,
         servers: Mapping[str, str],
@@ -34,9 +36,21 @@ class CatalogView:
     ) -> None:
         self.servers = servers
         self.activated = activated
-        self.server_list: Callable[[str, str], ServerList | None] = server_lists
         self.pending = frozenset(pending)
+        self._server_lists = server_lists
         self._faults = faults
+
+    def server_list(self, server: str, kind: str) -> ServerList | None:
+        return self._held.get((server, kind)) or self._now(server, kind)
+
+    def hold(self, kind: str, servers: Collection[str]) -> Mapping[str, ServerList]:
+        """These lists, which stay in the view as they are now, whatever changes; those that are there."""
+        found = {server: server_list for server in servers if (server_list := self.server_list(server, kind))}
+        self._held = {**self._held, **{(server, kind): server_list for server, server_list in found.items()}}
+        return found
+
+    def _now(self, server: str, kind: str) -> ServerList | None:
+        return self._server_lists(server, kind)
 
     def fault(self, server: str, kind: str) -> Fault | None:
         found = self._faults.get((server, kind))
@@ -74,7 +88,6 @@ class PermittedView(CatalogView):
         self.servers = rules.servers(whole.servers)
         self.activated = whole.activated
         self.pending = whole.pending
-        self.server_list = self._permitted
         self._view = whole
         self._rules = rules
 
@@ -84,9 +97,9 @@ class PermittedView(CatalogView):
     def permits(self, kind: str, name: str, hints: Hints) -> bool:
         return self._rules.verdict(names.OWN, kind, name, hints) != "off"
 
-    def _permitted(self, server: str, kind: str) -> ServerList | None:
+    def _now(self, server: str, kind: str) -> ServerList | None:
         whole = self._view.server_list(server, kind)
-        return whole and (whole.memo.get(self._rules.print) or permitted(whole, server, kind, self._rules))
+        return whole and permitted(whole, server, kind, self._rules)
 
     def with_held(self) -> CatalogView:
         return self._view.with_held().for_whom(self._rules)

@@ -29,6 +29,7 @@ Work
     bodies      how much is kept of bodies that have not ended, and of results on their way
 Texts
     redaction   known secrets, taken out of a text
+    spelling    text in one spelling, whatever is in it
     excerpts    the beginning and the end of a long text
     complaints  how often a server's mistakes are logged
 

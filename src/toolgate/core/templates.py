@@ -7,13 +7,13 @@ where readers differ, each of their readings is made.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.core import jsonrpc
+from toolgate.core.spelling import normalized
 
 EXPRESSION = re.compile(r"\{[^{}]*\}")
 _OPERATORS = {  # what an expression begins with, stands between its variables, and whether it names them
@@ -112,4 +112,4 @@ def _variables(expression: str) -> tuple[tuple[str, str, bool], list[tuple[str, 
 
 def same(name: str) -> str:
     """A name as readers take it that mind neither case nor signs."""
-    return unicodedata.normalize("NFKC", name).casefold().replace("_", "").replace("-", "").replace(" ", "")
+    return normalized(name).casefold().replace("_", "").replace("-", "").replace(" ", "")

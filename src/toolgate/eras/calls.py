@@ -190,7 +190,7 @@ def _completion_alone(extra: Members) -> Members:
     if given := read_members(alone.get("context", jsonrpc.NOTHING), "context").get("arguments"):
         chosen = read_members(given, "context.arguments")
         alone["context"] = Raw(jsonrpc.with_members(alone["context"], {"arguments": jsonrpc.encode(chosen)}))
-        if len(set(map(templates.same, chosen))) < len(chosen) or len(chosen) > MOST_CHOSEN:
+        if len(chosen) > MOST_CHOSEN or len(set(map(templates.same, chosen))) < len(chosen):
             message = f'Invalid params: "context.arguments" must have at most {MOST_CHOSEN} names, none like another'
             raise Fault("INVALID_ARGS", message, reach="not_sent")
     try:

@@ -7,7 +7,7 @@ nothing that its permissions leave out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -15,8 +15,6 @@ from msgspec import Raw
 
 from toolgate.auth.access import Access
 from toolgate.catalog import server_info
-from toolgate.catalog.base import ServerList
-from toolgate.catalog.views import CatalogView
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, Listing, Made
@@ -76,7 +74,7 @@ class Lists:
         if failures and len(failures) == len(shown) and not server_lists:
             raise _all_failed(kind, failures)
         if not isinstance(route.surface, Single) and any(each.size > LARGE for each in server_lists):
-            for server, server_list in _held(view, kind, shown).items():  # a list gets this surface's names once
+            for server, server_list in view.hold(kind, shown).items():  # a list gets this surface's names once
                 await asyncio.to_thread(exposed, server, kind, server_list)
         pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
         is_whole = not failures and not pending and len(server_lists) == len(shown)
@@ -148,18 +146,6 @@ class Lists:
         """Whether a client may still use what has made a task of its own."""
         about = self._as_known(about_made(server, made, client))
         return self._access.judge(about) != "off"
-
-
-def _held(view: CatalogView, kind: str, servers: Collection[str]) -> Mapping[str, ServerList]:
-    """These lists, which stay in the view as they are now, whatever changes; those that are there."""
-    found = {server: server_list for server in servers if (server_list := view.server_list(server, kind))}
-    before = view.server_list
-
-    def held(server: str, of: str) -> ServerList | None:
-        return found[server] if of == kind and server in found else before(server, of)
-
-    view.server_list = held
-    return found
 
 
 Answered = TypeVar("Answered")

@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+from toolgate.core.spelling import normalized
+
 _COMPOUND = re.compile(r"\w+(?:['’]\w+)*")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
@@ -73,7 +75,7 @@ def _pairs(run: str) -> Iterator[str]:
 
 
 def _without_accents(text: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)).replace("đ", "d")
+    return "".join(c for c in normalized(text, "NFKD") if not unicodedata.combining(c)).replace("đ", "d")
 
 
 _ENDINGS = (

@@ -1,0 +1,40 @@
+"""Text in one spelling, in time that grows as the text does.
+
+Combining characters that follow each other are put in order by insertion, which takes the square of how many there are:
+30,000 of them keep the interpreter for half a minute, in whatever thread. The rule this file keeps: of a run of them
+the first are taken, as many as any writing needs (UAX 15, "Stream-Safe Text Format").
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Literal
+
+MOST_MARKS = 30  # in a row
+
+_long_runs = re.compile(rf"[^\x00-\x7f]{{{MOST_MARKS + 1},}}")
+
+
+def normalized(text: str, form: Literal["NFKC", "NFKD"] = "NFKC") -> str:
+    """What characters look like is what they are: of full width, ligatures, accents apart."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize(form, _long_runs.sub(lambda run: _with_few_marks(run[0]), text))
+
+
+def _with_few_marks(run: str) -> str:
+    kept: list[str] = []
+    marks = 0
+    for each in run:
+        marks = marks + 1 if _is_mark(each) else 0
+        if marks <= MOST_MARKS:
+            kept.append(each)
+    return "".join(kept)
+
+
+@lru_cache(4096)
+def _is_mark(each: str) -> bool:
+    """Whether it combines with what stands before it, or becomes what does."""
+    return bool(unicodedata.combining(each) or unicodedata.combining(unicodedata.normalize("NFKD", each)[0]))
