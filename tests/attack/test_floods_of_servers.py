@@ -72,12 +72,13 @@ def test_patterns_as_servers_have_them_are_used() -> None:
 
 
 def test_what_compiled_schemas_take_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas, "_kept", kept := {})
-    monkeypatch.setattr(schemas, "_room", schemas.MOST_KEPT)
-    for number in range(40):
-        assert not compiled(patterns(rf"\pL{{80}}{number}", 1)).problem
-    assert sum(each.size for each in kept.values()) <= schemas.MOST_KEPT
-    assert 5 < len(kept) < 40
+    monkeypatch.setattr(schemas, "_kept", kept := schemas.Kept())
+    texts = [patterns(rf"\pL{{80}}{number}", 1) for number in range(40)]
+    made = [compiled(text) for text in texts]
+    assert not any(each.problem for each in made)
+    still = [each for text, each in zip(texts, made, strict=True) if kept.found.get(("", text)) is each]
+    assert kept.size == sum(each.size for each in still) <= schemas.MOST_KEPT
+    assert 5 < len(still) < 40
 
 
 @pytest.mark.parametrize("pattern", [r"(?=a)(a|b)*c$", r"[01].{1000}!", r"^(a+)+\1$"])

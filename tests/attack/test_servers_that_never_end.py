@@ -16,7 +16,7 @@ from toolgate.config import Server
 from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.component import client
 from toolgate.upstreams.component.client import ComponentClient, Lost
-from toolgate.upstreams.links import http, http1, sse, streams
+from toolgate.upstreams.links import http, http1, sse
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.http import HttpLink
 from toolgate.upstreams.links.http1 import ConnectionPool, Wire
@@ -118,7 +118,6 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
     for module, name in (
         (http, "LONGEST_BODY"),
         (http, "LONGEST_UNAWAITED"),
-        (streams, "LONGEST_MESSAGE"),
         (sse, "LONGEST_MESSAGE"),
     ):
         monkeypatch.setattr(module, name, MOST)

@@ -50,6 +50,11 @@ class Reader:
         self._after_cr = False
         self._begin()
 
+    def end(self) -> None:
+        """Nobody reads on: nothing is kept."""
+        self._is_over = True
+        self._forget()
+
     def _begin(self) -> None:
         """The next event."""
         self._data: list[bytes] = []
@@ -82,8 +87,7 @@ class Reader:
             self._line(line, events)
         self._rest += rest
         if self.kept > self.limit:
-            self._is_over = True
-            self._forget()
+            self.end()
             raise TooLong(f"an event of more than {self.limit} bytes")
         return events
 

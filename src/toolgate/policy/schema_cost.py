@@ -7,14 +7,14 @@ stops the gateway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 DEEPEST = 64  # levels of a value that are reckoned with
 _MOST = 10**12
 _LEVELS = (2, 4, 8, 16, 32, DEEPEST)  # depths that are reckoned with, once for each schema
-_MOST_STEPS = 60_000  # from schema to schema: what reckoning itself may cost
+MOST_STEPS = 60_000  # looks at a schema, or at what a reference could mean: what reckoning itself may cost
 
 # Applied to the same value: one schema, a list of them, or an object of them.
 _SAME_ONE = ("not", "if", "then", "else")
@@ -30,6 +30,7 @@ _INSIDE_ONE_TOO = ("unevaluatedItems", "unevaluatedProperties")
 # What a value is compared with, one by one; so many take as long as a schema.
 _LISTS = ("enum", "properties")
 _LOOKUPS = 8
+_LONGEST_INDEX = 9  # digits of a place in a list
 _PATTERNS = ("pattern", "patternProperties")
 
 
@@ -43,16 +44,22 @@ class SchemaCost:
     def __init__(self, schema: object, of_pattern: int = 1) -> None:
         self._root = schema
         self._of_pattern = of_pattern
-        self._resources = [schema]
+        self._resources: list[object] = [schema]
+        self._having: dict[str, list[object]] = {}  # the resources that have a member of this name
         self._anchors: dict[str, list[object]] = {}
+        self._meant: dict[str, Sequence[object]] = {}  # by each reference
+        self._applied: dict[int, _Applied] = {}  # by each schema
         self._known: dict[tuple[int, int], int] = {}
-        self._above: list[tuple[int, int]] = []
+        self._above: dict[int, set[int]] = {}  # the depths at which a schema is being reckoned
         self.is_recursive = False
         self._has_addresses = False
         self._steps = 0
         self.patterns = 0  # in all of it
         for node in _all_objects(schema):
             self._note(node)
+        for resource in self._resources:
+            for name in cast("dict[str, object]", resource) if isinstance(resource, dict) else ():
+                self._having.setdefault(name, []).append(cast("object", resource))
 
     def visits(self, depth: int) -> int:
         """How many schemas are at most applied to any one part of a value that is so deep. Raises `TooMuch`."""
@@ -84,34 +91,46 @@ class SchemaCost:
                 self._anchors.setdefault(name, []).append(node)
 
     def _visits(self, node: object, depth: int) -> int:
+        self._step()
         if not isinstance(node, dict):
             return 1
         key = id(cast("object", node)), depth
-        self._steps += 1
-        if self._steps > _MOST_STEPS:
-            raise TooMuch("it is too large")
         if key in self._known:
             return self._known[key]
-        if key in self._above:
+        above = self._above.setdefault(key[0], set())
+        if depth in above:
             raise TooMuch("it refers to itself endlessly")
-        self.is_recursive = self.is_recursive or any(id == key[0] for id, _ in self._above)
-        self._above.append(key)
+        self.is_recursive = self.is_recursive or bool(above)
+        above.add(depth)
         found = self._reckoned(cast("Mapping[str, Any]", node), depth)
-        self._above.pop()
+        above.remove(depth)
         self._known[key] = min(found, _MOST)
         return self._known[key]
 
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise TooMuch("it is too large")
+
     def _reckoned(self, node: Mapping[str, Any], depth: int) -> int:
-        found = 1 + sum(len(node[name]) // _LOOKUPS for name in _LISTS if isinstance(node.get(name), list | dict))
-        found += len(_items(node.get("required"))) + sum(map(len, map(_items, _values(node.get("dependentRequired")))))
-        found += sum(self._of_pattern for name in _PATTERNS if name in node)
-        again = 2 + len(_INSIDE_ONE_TOO) if any(name in node for name in _INSIDE_ONE_TOO) else 1
-        found += again * sum(self._visits(each, depth) for each in self._beside(node))
+        applied = self._applied.get(id(node))
+        if applied is None:
+            applied = self._applied[id(node)] = self._taken_apart(node)
+        found = applied.own + applied.times * sum([self._visits(each, depth) for each in applied.beside])
         if depth:
-            places = (_values(node.get("properties")), _items(node.get("prefixItems")), _items(node.get("items")))
-            found += max((self._visits(each, depth - 1) for place in places for each in place), default=0)
-            found += sum(self._visits(each, depth - 1) for each in _anywhere_inside(node))
+            found += max([self._visits(each, depth - 1) for each in applied.in_places], default=0)
+            found += sum([self._visits(each, depth - 1) for each in applied.anywhere])
         return found
+
+    def _taken_apart(self, node: Mapping[str, Any]) -> _Applied:
+        """Once for each schema, however deep it is met."""
+        own = 1 + sum(len(node[name]) // _LOOKUPS for name in _LISTS if isinstance(node.get(name), list | dict))
+        own += len(_items(node.get("required"))) + sum(map(len, map(_items, _values(node.get("dependentRequired")))))
+        own += sum(self._of_pattern for name in _PATTERNS if name in node)
+        times = 2 + len(_INSIDE_ONE_TOO) if any(name in node for name in _INSIDE_ONE_TOO) else 1
+        places = (_values(node.get("properties")), _items(node.get("prefixItems")), _items(node.get("items")))
+        in_places = [each for place in places for each in place]
+        return _Applied(own, times, list(self._beside(node)), in_places, list(_anywhere_inside(node)))
 
     def _beside(self, node: Mapping[str, Any]) -> Iterator[object]:
         """What is applied to the same value."""
@@ -121,38 +140,61 @@ class SchemaCost:
         for keyword in _SAME_EACH:
             yield from _values(node.get(keyword))
         for keyword in _REFERENCES:
-            yield from self._targets(node.get(keyword))
+            if isinstance(reference := node.get(keyword), str):
+                yield from self._targets(reference)
 
-    def _targets(self, reference: object) -> Iterator[object]:
-        """All that a reference could mean."""
-        if not isinstance(reference, str):
-            return
+    def _targets(self, reference: str) -> Sequence[object]:
+        """All that a reference could mean; it is looked for once."""
+        if reference not in self._meant:
+            self._meant[reference] = list(self._looked_up(reference))
+        return self._meant[reference]
+
+    def _looked_up(self, reference: str) -> Iterator[object]:
         address, _, fragment = reference.partition("#")
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
             yield from self._anchors.get(fragment, ())
             return
-        starts = () if address.startswith(_STANDARD) else self._starts(address)
-        yield from (found for start in starts if (found := _at(start, fragment)) is not None)
+        if address.startswith(_STANDARD):
+            return
+        names = [each.replace("~1", "/").replace("~0", "~") for each in fragment.split("/")[1:]]
+        for start in self._starts(address, names):
+            if (found := self._at(start, names)) is not None:
+                yield found
 
-    def _starts(self, address: str) -> Sequence[object]:
+    def _starts(self, address: str, names: Sequence[str]) -> Sequence[object]:
         """Which resource an address means is not looked into; where there is but one, no other can be meant."""
-        return self._resources if not address or self._has_addresses else ()
+        if address and not self._has_addresses:
+            return ()
+        return self._having.get(names[0], ()) if names else self._resources
+
+    def _at(self, start: object, names: Iterable[str]) -> object | None:
+        found: Any = start
+        self._step()
+        for name in names:
+            self._step()
+            try:
+                found = _inside(found, name)
+            except (KeyError, IndexError, ValueError, TypeError):
+                return None
+        return found
 
 
-def _at(start: object, pointer: str) -> object | None:
-    found: Any = start
-    for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        try:
-            found = _step(found, name)
-        except (KeyError, IndexError, ValueError, TypeError):
-            return None
-    return found
+class _Applied(NamedTuple):
+    """What a schema applies to a value: `own` work, all `beside` it so many `times`, of those `in_places` of the value
+    one to each part, and all of those `anywhere` in it."""
+
+    own: int
+    times: int
+    beside: Sequence[object]
+    in_places: Sequence[object]
+    anywhere: Sequence[object]
 
 
-def _step(found: Any, name: str) -> Any:
-    return cast("list[Any]", found)[int(name)] if isinstance(found, list) else found[name]
+def _inside(found: Any, name: str) -> Any:
+    if isinstance(found, list):
+        return cast("list[Any]", found)[int(name[:_LONGEST_INDEX])]
+    return found[name]
 
 
 def _anywhere_inside(node: Mapping[str, Any]) -> Iterator[object]:

@@ -107,35 +107,58 @@ def _is_within(limit: int, weight: SchemaCost, value: object, most: int) -> bool
     return visits * most <= limit or visits * parts(value) <= limit
 
 
-_kept: dict[bytes, Schema] = {}  # by their texts, the oldest first
-_room = MOST_KEPT
-_changing = threading.Lock()
+class Kept:
+    """Compiled schemas, by their servers and texts. Where they take more than `MOST_KEPT` together, the oldest of the
+    server whose schemas take most give way, so that no server has those of another compiled again."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, bytes], Schema] = {}
+        self._texts: dict[str, dict[bytes, None]] = {}  # of a server, the oldest first
+        self._sizes: dict[str, int] = {}  # bytes that a server's take
+        self.size = 0
+        self._changing = threading.Lock()
+
+    def put(self, server: str, text: bytes, schema: Schema) -> None:
+        with self._changing:
+            if (server, text) not in self.found:  # another thread may have been quicker
+                self.found[server, text] = schema
+                self._texts.setdefault(server, {})[text] = None
+                self._resize(server, schema.size)
+            while self.size > MOST_KEPT:
+                self._let_go_of_one()
+
+    def _let_go_of_one(self) -> None:
+        server = max(self._sizes, key=self._sizes.__getitem__)
+        theirs = self._texts[server]
+        oldest = next(iter(theirs))
+        del theirs[oldest]
+        self._resize(server, -self.found.pop((server, oldest)).size)
+        if not theirs:
+            del self._texts[server], self._sizes[server]
+
+    def _resize(self, server: str, by: int) -> None:
+        self._sizes[server] = self._sizes.get(server, 0) + by
+        self.size += by
 
 
-def is_quick(text: bytes) -> bool:
+_kept = Kept()
+
+
+def is_quick(server: str, text: bytes) -> bool:
     """Whether it is compiled already, or soon is."""
-    return not SHORT < len(text) <= LARGEST or text in _kept
+    return not SHORT < len(text) <= LARGEST or (server, text) in _kept.found
 
 
-def compiled(text: bytes) -> Schema:
-    """Once for each text, as long as it is kept. It may be called in any thread."""
-    found = _kept.get(text)
+def compiled(text: bytes, server: str = "") -> Schema:
+    """Once for each text of a server, as long as it is kept. It may be called in any thread."""
+    found = _kept.found.get((server, text))
     if found is None:
         found = _compiled(text)
-        _keep(text, found)
+        _kept.put(server, text, found)
     return found
 
 
-SHORT = 32 * 1024  # bytes of a schema
-
-
-def _keep(text: bytes, schema: Schema) -> None:
-    global _room
-    with _changing:
-        _room -= schema.size - (_kept.pop(text).size if text in _kept else 0)
-        _kept[text] = schema
-        while _room < 0:
-            _room += _kept.pop(next(iter(_kept))).size
+SHORT = 1024  # bytes of a schema; one that refers to itself wherever it can takes some milliseconds for each of so many
 
 
 def _compiled(text: bytes) -> Schema:

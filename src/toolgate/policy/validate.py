@@ -48,7 +48,7 @@ class Validate(Policy):
         if waited:
             verdict = waited
         elif len(call.arguments) > LARGE or (
-            len(tool_info.schema) > schemas.SHORT and not schemas.is_quick(tool_info.schema)
+            len(tool_info.schema) > schemas.SHORT and not schemas.is_quick(call.server, tool_info.schema)
         ):
             whose = call.client.principal.counted_as
             return Wait(lambda: self._aside.in_thread(whose, lambda: self._judged(call, tool_info)))
@@ -66,15 +66,18 @@ class Validate(Policy):
                 raise _refusal(call, call.tool_info, verdict)
 
     def refuses(self, call: Call) -> bool:
+        """What takes long to tell may be refused."""
         if not call.tool_info or call.server in self._trusted:
             return False
+        if len(call.arguments) > LARGE or not schemas.is_quick(call.server, call.tool_info.schema):
+            return True
         return bool(self._judged(call, call.tool_info).wrong)
 
     def _judged(self, call: Call, tool_info: ToolInfo) -> ArgumentsVerdict:
         text = tool_info.schema
         if text in _TRIVIAL:
             return FINE
-        schema = schemas.compiled(text)
+        schema = schemas.compiled(text, call.server)
         if schema.problem:
             self._tell(call, schema)
             return FINE

@@ -144,12 +144,25 @@ def test_what_may_have_been_meant_is_found_among_any_number_of_names() -> None:
 
 def test_names_without_end_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
-    monkeypatch.setattr(
-        names.difflib, "get_close_matches", lambda name, known, n: compared.extend([name, *known]) or []
-    )
-    names.near("ab" * 50_000, ["ba" * 50_000, *(f"tool_{number}" for number in range(10_000))])
-    assert len(compared) <= 1 + names.MOST_COMPARED
-    assert max(map(len, compared)) <= names.LONGEST_COMPARED
+    parts = vars(names)["_parts"]
+    monkeypatch.setattr(names, "_parts", lambda name: compared.append(name) or parts(name))
+    for name in ("ab" * 50_000, "tool_x"):
+        compared.clear()
+        names.near(name, ["ba" * 50_000, "ba" * 99, *(f"tool_{number}" for number in range(100_000))])
+        assert len(compared) > 1
+        assert sum(map(len, compared)) <= names.LONGEST_COMPARED + names.MOST_COMPARED
+        assert max(map(len, compared)) <= names.LONGEST_COMPARED
+
+
+@pytest.mark.parametrize("name", ["ehco", "eco", "exho", "ecoh", "Echo", "echoo", "the_echo"])
+def test_what_is_mistyped_is_found(name: str) -> None:
+    assert names.near(name, ["add", "echo", "fetch", "search", "ping"])[0] == "echo"
+
+
+def test_words_may_be_written_in_another_order_or_in_other_case() -> None:
+    known = ["get_issue", "list_issues", "get_file", "create_issue"]
+    assert names.near("issue_get", known)[0] == names.near("getIssue", known)[0] == "get_issue"
+    assert names.near("issues_list", known)[0] == "list_issues"
 
 
 @pytest.mark.parametrize("written", ["my-mcp-server", "My MCP Server", "my_mcp_server"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
@@ -15,6 +16,7 @@ import pytest
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, ToolInfo
 from toolgate.policy import schemas
+from toolgate.policy.base import Wait
 from toolgate.policy.schemas import FINE, compiled
 from toolgate.policy.validate import Validate
 
@@ -48,15 +50,25 @@ def call(schema: Any, arguments: Any = None, **more: Any) -> Call:
     )
 
 
+def decided(policy: Validate, given: Call) -> Call | Wait:
+    """What it decides in the end, also where it has to wait for a thread."""
+    decision = policy.before(given, False)
+    return policy.before(given, False, asyncio.run(judged(decision))) if isinstance(decision, Wait) else decision
+
+
+async def judged(wait: Wait) -> Any:
+    return await wait.until()
+
+
 def refused(schema: Any, arguments: Any = None) -> Fault:
     with pytest.raises(Fault) as raised:
-        Validate().before(call(schema, arguments), False)
+        decided(Validate(), call(schema, arguments))
     return raised.value
 
 
 def passes(schema: Any, arguments: Any = None, **more: Any) -> bool:
     given = call(schema, arguments, **more)
-    return Validate().before(given, False) is given
+    return decided(Validate(), given) is given
 
 
 def wrong(schema: Any, arguments: Any) -> dict[str, str]:
@@ -244,10 +256,10 @@ def test_formats_are_annotations() -> None:
 def test_a_schema_that_cannot_be_used_is_told_once_and_the_call_goes_on(
     schema: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schemas, "_kept", {})
+    monkeypatch.setattr(schemas, "_kept", schemas.Kept())
     policy, given = Validate(), call(schema, {"a": 1})
     with caplog.at_level(logging.WARNING):
-        assert [policy.before(given, False) is given for _ in range(3)] == [True] * 3
+        assert [decided(policy, given) is given for _ in range(3)] == [True] * 3
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert "docs: the schema of echo cannot be used" in record.getMessage()

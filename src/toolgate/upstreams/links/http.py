@@ -186,7 +186,8 @@ class HttpLink:
             self.keeps(origin, size)
 
         ask = partial(self._get, self._receiver.whose(origin))
-        return Following(self._clock, ask, hear, is_wanted, over, cursor, keeps)
+        longest = LONGEST_UNAWAITED if origin is None else LONGEST_BODY
+        return Following(self._clock, ask, hear, is_wanted, over, cursor, longest, keeps)
 
     async def fall_back(self) -> Link | None:
         """The transport of 2024-11-05 at the same URL, as its revisions say (basic/transports, "Backwards

@@ -16,7 +16,7 @@ from toolgate.core import sse
 from toolgate.core.bodies import FREE
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
-from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers
+from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.links.http1 import ResponseReader, Wire
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Cursor:
 class Following:
     """One stream, followed until `close`; or until it is not wanted any more, or its server does not go on with it:
     then `over` is called, once, with the HTTP status of the refusal or 0. `cursor`: where a connection left off.
-    `keeps` is told how much there is of an event that is large."""
+    An event may have `longest` bytes; `keeps` is told how much there is of one that is large."""
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class Following:
         is_wanted: Callable[[], bool],
         over: Callable[[int], None],
         cursor: Cursor,
+        longest: int,
         keeps: Callable[[int], object],
     ) -> None:
         self.was_accepted = cursor.last is not None
@@ -78,12 +79,16 @@ class Following:
         self._is_wanted = is_wanted
         self._over = over
         self._cursor = cursor
+        self._longest = longest
         self._keeps = keeps
+        self._reply: _Events | None = None  # of the newest connection
         self.wire: Wire | None = None  # while it is ours
         self._task = asyncio.get_running_loop().create_task(self._follow(), name="follow a stream of events")
 
     def close(self) -> None:
         self._task.cancel()
+        if self._reply:
+            self._reply.forget()  # whoever still holds it: a task that is cancelled holds its frames
         if self.wire:
             self.wire.abort()
             self.wire = None
@@ -114,7 +119,8 @@ class Following:
 
     async def _ask(self) -> _Events:
         """One connection, to its end."""
-        reply = _Events(self._cursor, self._heard, self._let_go, self._keeps)
+        events = sse.Reader(self._longest)
+        reply = self._reply = _Events(self._cursor, self._heard, self._let_go, events, self._keeps)
         try:
             self.wire = await self._open(self._cursor.headers(), reply)
             await reply.over.wait()
@@ -139,6 +145,7 @@ class _Events:
         cursor: Cursor,
         hear: Callable[[bytes], None],
         let_go: Callable[[], None],
+        events: sse.Reader,
         keeps: Callable[[int], object],
     ) -> None:
         self.status = 0
@@ -150,7 +157,7 @@ class _Events:
         self._hear = hear
         self._let_go = let_go
         self._keeps = keeps
-        self._events = sse.Reader(LONGEST_MESSAGE)
+        self._events = events
 
     @property
     def is_refusal(self) -> bool:
@@ -177,7 +184,12 @@ class _Events:
         if self._events.kept > FREE:
             self._keeps(self._events.kept)
 
+    def forget(self) -> None:
+        """Keep nothing of an event that will not be whole."""
+        self._events.end()
+
     def complete(self) -> None:
+        self.forget()
         self._let_go()
         self.over.set()
 
