@@ -379,6 +379,7 @@ def test_lines_of_an_event_that_are_empty_count_as_what_they_take() -> None:
 
 def test_an_answer_without_end_is_given_up_when_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "LONGEST_BODY", 1000)
+    monkeypatch.setattr(http, "LONGEST_UNAWAITED", 1000)
     link = Link()
     reply = http._Reply(cast(Any, link), 1)
     reply.head(200, {})

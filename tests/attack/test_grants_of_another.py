@@ -10,7 +10,7 @@ import pytest
 from authority import Authority
 from unit.auth.test_oauth import Rig, link_of
 
-from toolgate.config import ServerAuth
+from toolgate.config import Config, ServerAuth
 from toolgate.core.fault import Fault
 from toolgate.state.memory import MemoryStore
 
@@ -21,7 +21,7 @@ DOCUMENT = "https://operator.example/client.json"
 def configured_anew(rig: Rig, **auth: Any) -> Any:
     """The credential of the same gateway after its configuration was edited."""
     rig.server = msgspec.structs.replace(rig.server, auth=ServerAuth(**auth))
-    rig.oauth.knows({"docs": rig.server})
+    rig.oauth.prepared(Config(servers=(rig.server,)))()
     return rig.badge_of("ann")
 
 

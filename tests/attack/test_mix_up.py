@@ -12,7 +12,7 @@ import pytest
 from authority import Answer, Authority, Json
 from unit.auth.test_oauth import BASE, Rig
 
-from toolgate.config import Server, ServerAuth
+from toolgate.config import Config, Server, ServerAuth
 from toolgate.core.fault import Fault
 
 GATE = "https://gate.example"
@@ -69,7 +69,7 @@ class Scene:
         names_itself(self.hostile, hostile_does)
         self.rig = self.honest.rig = Rig(self.honest, self.hostile, base=base, **auth)
         evil = Server(id="evil", name="evil", type="http", url=self.hostile.server, auth=ServerAuth(**auth))
-        self.rig.oauth.knows({"docs": self.rig.server, "evil": evil})
+        self.rig.oauth.prepared(Config(servers=(self.rig.server, evil)))()
         self.credential = self.rig.oauth.credential(evil, "ann")
 
     async def signed_in_at_the_honest_one(self) -> str:

@@ -427,6 +427,7 @@ async def test_an_answer_beyond_all_measure_fails_its_call(
     framing: Callable[[Request], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "LONGEST_BODY", 1000)
+    monkeypatch.setattr(http, "LONGEST_UNAWAITED", 1000)
 
     class Big(Request):
         def answer(self, text: str = "") -> bytes:
@@ -444,6 +445,7 @@ async def test_an_answer_beyond_all_measure_fails_its_call(
 @real
 async def test_an_event_without_an_end_fails_its_call_and_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "LONGEST_BODY", 1000)
+    monkeypatch.setattr(http, "LONGEST_UNAWAITED", 1000)
 
     def endless(request: Request) -> None:
         request.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: " + b"x" * 2000)

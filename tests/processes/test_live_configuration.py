@@ -318,7 +318,7 @@ def test_a_file_that_has_become_a_pipe_is_refused_and_not_waited_for(tmp_path: P
     settings.read()
     files.path.unlink()
     os.mkfifo(files.path)
-    with pytest.raises(ConfigError, match="is no longer a file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         settings.read()
-    with pytest.raises(Fault, match="is no longer a file"):
+    with pytest.raises(Fault, match="not a regular file"):
         settings.add("two", child("counting"))

@@ -16,7 +16,7 @@ import typer
 
 from toolgate import state as stores
 from toolgate.cli import common, printing
-from toolgate.config import Config, state_folder
+from toolgate.config import Config, ownership, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.policy.audit import AuditEntry
 from toolgate.state import audit as trails
@@ -85,7 +85,7 @@ def export(
         printing.fail(f"unknown format {format}: choose jsonl or csv", 2)
     examined = files or [_place(common.load_config(config))]
     try:
-        chosen = (line for file in examined for line in _lines(file) if _is_of(line, since, until))
+        chosen = (line for file in examined for line in _lines(file, bool(files)) if _is_of(line, since, until))
         _write_csv(chosen) if format == "csv" else _write_lines(chosen)
     except OSError as error:
         _ended(Path(error.filename or examined[0]), error)
@@ -167,13 +167,14 @@ def _ended(file: Path, error: OSError) -> NoReturn:
 # Lines.
 
 
-def _lines(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as opened:
+def _lines(file: Path, is_named: bool) -> Iterator[bytes]:
+    """Who names a file may name a pipe."""
+    with file.open("rb") if is_named else ownership.open_anyones(file) as opened:
         yield from (line.rstrip(b"\n") for line in opened)
 
 
 def _last_lines(file: Path, number: int) -> list[bytes]:
-    with file.open("rb") as opened:
+    with ownership.open_anyones(file) as opened:
         return _end_of(opened, number)
 
 
@@ -191,7 +192,7 @@ def _end_of(opened: BinaryIO, number: int) -> list[bytes]:
 
 def _followed(file: Path, number: int) -> Iterator[bytes]:
     """Also into the file that stands there when this one was moved away."""
-    opened = file.open("rb")
+    opened = ownership.open_anyones(file)
     try:
         yield from _end_of(opened, number)
         rest = b""
@@ -200,7 +201,7 @@ def _followed(file: Path, number: int) -> Iterator[bytes]:
             yield from whole
             if not whole and _was_replaced(opened, file):
                 opened.close()
-                opened, rest = file.open("rb"), b""
+                opened, rest = ownership.open_anyones(file), b""
             elif not whole:
                 time.sleep(LOOK)
     finally:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from toolgate.config import ownership
+
 LONGEST = 256 * 1024  # bytes
 
 _line = re.compile(
@@ -22,9 +24,7 @@ _line = re.compile(
 def read(path: Path) -> dict[str, str]:
     """Raises `OSError` for what is no file that can be read."""
     try:
-        if not path.is_file():
-            raise FileNotFoundError(path)
-        with path.open("rb") as file:
+        with ownership.open_anyones(path) as file:
             text = file.read(LONGEST).decode(errors="replace").replace("\r\n", "\n").replace("\0", "")
     except ValueError:  # a NUL in the path
         raise FileNotFoundError from None

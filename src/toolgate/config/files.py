@@ -7,6 +7,7 @@ import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from toolgate.config import ownership
 from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, line_of, parse
 from toolgate.config.problems import ConfigError, Problem, dotted, refused
 from toolgate.config.values import Finding
@@ -83,7 +84,7 @@ def placed(findings: Iterable[Finding], file: str) -> tuple[Problem, ...]:
 
 def _text(path: Path, accept: Callable[[bytes], None] = lambda _: None) -> str:
     try:
-        with path.open("rb") as file:
+        with ownership.open_anyones(path) as file:
             data = file.read(4 * LONGEST + 1)
         accept(data)
         return data.decode()

@@ -1,7 +1,8 @@
 """Whose files and folders are: what other users can write is not ours.
 
-The rule this file keeps: what toolgate takes for its own (the state folder and what lies in it) belongs to its user or
-to root, and nobody else can write to it. Of links to such files none is followed.
+The rules this file keeps: what toolgate takes for its own (the state folder and what lies in it) belongs to its user or
+to root, and nobody else can write to it. Of links to such files none is followed. Whatever anybody may have put where a
+file is expected, only a file is opened.
 """
 
 from __future__ import annotations
@@ -50,9 +51,28 @@ def opened(path: Path) -> Generator[BinaryIO]:
     """A file of ours, to be read. Raises `NotOurs` and `OSError`."""
     check(path.parent)
     check_file(path)
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open_anyones(path, os.O_NOFOLLOW) as file:
         _refuse(path, os.fstat(file.fileno()))
         yield file
+
+
+def open_anyones(path: Path, flags: int = 0) -> BinaryIO:
+    """A file that anybody may have put there, itself or by a link, to be read: a regular one. What else has a name (a
+    pipe, a device) may not begin, or not end, or do something when it is opened. How much of it is read is its reader's
+    business. Raises `OSError`, and `ValueError` for a path with a NUL."""
+    _refuse_unless_file(path, os.stat(path))  # what is no file is not even opened
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | flags)
+    try:
+        _refuse_unless_file(path, os.fstat(descriptor))  # it may be another by now
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _refuse_unless_file(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def risks(path: Path) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Protocol, cast
 
 import msgspec
 
-from toolgate.config import allowing, fields, values
+from toolgate.config import allowing, fields, ownership, values
 from toolgate.config.allowing import Allows, Harmless
 from toolgate.config.fields import Key
 from toolgate.config.formats import LONGEST, Malformed, parse
@@ -238,7 +238,7 @@ class _File:
 def read_file(path: Path) -> Mapping[str, str]:
     """Names and values; none where there is no file. Raises `Broken`, for a file that others may read as well."""
     try:
-        with path.open("rb") as file:
+        with ownership.open_anyones(path) as file:
             _refuse_if_open_to_others(path, os.fstat(file.fileno()))
             tree = parse(file.read(4 * LONGEST).decode(), "json")
     except (FileNotFoundError, NotADirectoryError):
@@ -270,7 +270,7 @@ class _Systemd:
             return None
         path = Path(self._folder, name)
         try:
-            with path.open("rb") as file:
+            with ownership.open_anyones(path) as file:
                 return file.read(LONGEST_SECRET).decode().removesuffix("\n")
         except FileNotFoundError:
             return None

@@ -9,16 +9,17 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import redaction, surrogates
+from toolgate.core import counting, redaction, surrogates
 
 T = TypeVar("T")
+Many = TypeVar("Many", bound=Sized)
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -294,6 +295,29 @@ def members(raw: Raw | bytes) -> Members:
         return surrogates.decode(bytes(raw), _strict_members, refusal)
 
 
+MOST_ITEMS = 10_000  # of one array, or members of one object, that are looked at one by one: about 30 ms
+_items: Decoder[list[Raw]] = Decoder(list[Raw])
+
+
+class TooMany(msgspec.ValidationError):
+    """What is to be looked at one by one is more than that."""
+
+
+def items(raw: Raw | bytes) -> list[Raw]:
+    """The items of a JSON array, each as its own bytes, to be looked at one by one. Raises `TooMany`, which is one of
+    `UNREADABLE`, and `msgspec.DecodeError` for anything else than an array."""
+    if counting.has_more_values(bytes(raw), 5 * MOST_ITEMS):  # they are not even parted
+        raise TooMany(f"more than {5 * MOST_ITEMS:,} values")
+    return few(_items.decode(raw))
+
+
+def few(found: Many) -> Many:
+    """The same items, or members. Raises `TooMany`."""
+    if len(found) > MOST_ITEMS:
+        raise TooMany(f"more than {MOST_ITEMS:,} items")
+    return found
+
+
 value = _value.decode
 """Any JSON value, decoded. For what a decision needs, never for passing on."""
 
@@ -307,6 +331,14 @@ def canonical(value: Any) -> bytes:
         return _in_order(value)
     except UnicodeEncodeError:
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def spelled(text: str) -> bytes | None:
+    """A text that is JSON, in that order; None for any other."""
+    try:
+        return canonical(value(surrogates.escaped(text)))
+    except (ValueError, RecursionError):
+        return None
 
 
 def with_members(raw: Raw | bytes, new: Mapping[str, Raw | bytes]) -> bytes:

@@ -18,7 +18,7 @@ import re
 import string
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -37,6 +37,7 @@ LARGE = 8192  # bytes from which on it pays to look at single letters first
 MOST_PLACES = 20_000  # of secrets in one text: taking them out takes about 50 ms
 MOST_SEARCHED = 1024 * 1024  # characters around secrets that are written with escapes, for each: about 100 ms
 MOST_WALKED = 1024 * 1024  # bytes of JSON that are read when what is left of it is none
+MOST_LOOKS = 1_000_000  # at its values, for each form of a secret: about 100 ms
 WINDOW = 16_384  # characters that are looked at for escapes at once, at least
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
@@ -79,7 +80,10 @@ class Secrets:
             changed = _cut_out(text, _places(text, self._bodies)) if self._is_held_by(text) else text
             if self._escape in changed:
                 changed = self._unescaped(changed)
-            return shown if changed is text else _sound(changed.encode("latin-1"), shown, self._without)
+            if changed is text:
+                return shown
+            most = max(MOST_LOOKS // len(self._texts), MOST_MEMBERS)
+            return _sound(changed.encode("latin-1"), shown, self._without, most)
         except _TooMuch:
             return self._emptied(shown)
 
@@ -369,9 +373,9 @@ def _adjoining_before(shown: str, start: int, stop: int) -> int:
 _ADJOINS = f"{string.ascii_letters}{string.digits}+/_=.-"
 
 
-def _sound(changed: bytes, before: bytes, redact: Callable[[str], str]) -> bytes:
-    """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then.
-    Raises `_TooMuch`."""
+def _sound(changed: bytes, before: bytes, redact: Callable[[str], str], most: int) -> bytes:
+    """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then, if it
+    has no more values than that. Raises `_TooMuch`."""
     try:
         msgspec.json.decode(changed, type=msgspec.Raw)
         return changed
@@ -380,7 +384,7 @@ def _sound(changed: bytes, before: bytes, redact: Callable[[str], str]) -> bytes
     if len(before) > MOST_WALKED:
         raise _TooMuch
     try:
-        return _write(_walked(_read(before), redact))
+        return _write(_walked(_read(before), redact, itertools.repeat(None, most)))
     except _UNREADABLE:
         return changed  # it was none before
 
@@ -399,15 +403,23 @@ def _write(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _walked(value: Any, redact: Callable[[str], str]) -> Any:
+_ENDLESS = itertools.repeat(None)
+
+
+def _walked(value: Any, redact: Callable[[str], str], steps: Iterator[None] = _ENDLESS) -> Any:
+    """Raises `_TooMuch` where it has more values than there are steps."""
+    for _ in steps:
+        break
+    else:
+        raise _TooMuch
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value if redact(written := repr(value)) == written else GONE
     if isinstance(value, Mapping):
-        return {redact(key): _walked(each, redact) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {redact(key): _walked(each, redact, steps) for key, each in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [_walked(each, redact) for each in cast("list[Any]", value)]
+        return [_walked(each, redact, steps) for each in cast("list[Any]", value)]
     return value
 
 

@@ -194,28 +194,33 @@ def read_pages(fault: Fault) -> tuple[Ask, ...]:
     other fault. Spec 2025-11-25: client/elicitation, "URL Elicitation Required Error"."""
     if not fault.upstream or fault.upstream.code != mcp.URL_ELICITATION_REQUIRED:
         return ()
-    found = pages(fault.upstream)
-    if len(found) > asks.MOST_OPEN:
-        return ()
-    return tuple(Ask(f"page-{number}", "elicitation/create", page) for number, page in enumerate(found, 1))
+    found = enumerate(pages(fault.upstream), 1)
+    return tuple(Ask(f"page-{number}", "elicitation/create", page) for number, page in found)
+
+
+MOST_BESIDE_PAGES = 10_000  # JSON values of such an error, which is read a few times: some milliseconds
 
 
 def pages(error: jsonrpc.RpcError) -> list[Raw]:
-    """Those of such an error that can be read."""
+    """Those of such an error, where they can be read and are no more than a user may be asked for at once."""
     try:
-        return [] if counting.is_too_much(error.data) else jsonrpc.read(error.data or b"{}", type=_Pages).elicitations
+        found = [] if _is_too_much(error) else jsonrpc.read(error.data or b"{}", type=_Pages).elicitations
     except jsonrpc.UNREADABLE:
         return []
+    return found if len(found) <= asks.MOST_OPEN else []
 
 
 def may_name_pages(error: jsonrpc.RpcError) -> bool:
-    """Whether a reader that does not mind case may find pages in such an error, where we find none."""
+    """Whether any reader may find pages in such an error, where we find none: one that does not mind case, or takes
+    more than we do."""
     try:
-        return counting.is_too_much(error.data) or any(
-            name.lower() == "elicitations" for name in jsonrpc.members(error.data)
-        )
+        return _is_too_much(error) or any(name.lower() == "elicitations" for name in jsonrpc.members(error.data))
     except jsonrpc.UNREADABLE:
         return True
+
+
+def _is_too_much(error: jsonrpc.RpcError) -> bool:
+    return counting.has_more_values(bytes(error.data), MOST_BESIDE_PAGES)
 
 
 def cancelled(id: int | Raw, reason: str) -> bytes:

@@ -6,7 +6,7 @@ The rule this file keeps: a question that a client's revision has other words fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -124,25 +124,35 @@ def _messages(revision: Revision) -> Repair:
     content = each_of(write_content(revision))
 
     def repair(raw: Raw) -> Raw:
-        old = jsonrpc.read(raw, type=list[Raw])
+        old = jsonrpc.items(raw)
         new = [each for message in old for each in _split(message, content, revision)]
         return rewritten(raw, new, len(old) == len(new) and is_same(old, new))
 
     return repair
 
 
+class _Message(msgspec.Struct):
+    role: Literal["user", "assistant"]
+    content: Raw
+
+
+_message = jsonrpc.Decoder(_Message)
+
+
 def _split(raw: Raw, content: Repair, revision: Revision) -> list[Raw]:
-    """A message of a conversation. One of several blocks is several messages for those who know one block only."""
-    message = jsonrpc.members(raw)
-    told = message["content"]
+    """A message of a conversation. One of several blocks is several messages for those who know one block only: what
+    else it says stands in the first of them."""
+    said = _message.decode(raw)
+    message, told = jsonrpc.members(raw), said.content
     is_many = memoryview(told)[0] == 0x5B
     blocks = content(told if is_many else Raw(b"[%b]" % told))
     if is_many and revision.has_messages_of_blocks:
         return [rewritten(raw, {**message, "content": blocks}, blocks is told)]
-    each = jsonrpc.read(blocks, type=list[Raw])
+    each = jsonrpc.items(blocks)
     if not is_many and bytes(each[0]) == bytes(told):
         return [raw]
-    return [Raw(jsonrpc.encode({**message, "content": block})) for block in each]
+    whole = [{**message, "content": block} for block in each[:1]]
+    return [Raw(jsonrpc.encode(one)) for one in (*whole, *({"role": said.role, "content": it} for it in each[1:]))]
 
 
 _QUESTIONS: Mapping[str, Mapping[str, Callable[[Revision], Repair]]] = {

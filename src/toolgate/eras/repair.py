@@ -56,7 +56,7 @@ def each_of(repair: Repair) -> Repair:
     """A list, each item repaired; those that are left out are left out."""
 
     def repair_each(raw: Raw) -> Raw:
-        old = jsonrpc.read(raw, type=list[Raw])
+        old = jsonrpc.items(raw)
         new = [repair(item) for item in old]
         return rewritten(raw, [item for item in new if item], is_same(old, new))
 
@@ -64,15 +64,18 @@ def each_of(repair: Repair) -> Repair:
 
 
 def object_of(members: Mapping[str, Repair], *, any_other: Repair | None = None) -> Repair:
-    """An object, each member that it has repaired by its name; all others by `any_other`, or as they are."""
+    """An object, each of these members that it has repaired; all others by `any_other`, or as they are."""
 
     def repair_members(raw: Raw) -> Raw:
         old = jsonrpc.members(raw)
-        keep = any_other or unseen
-        new = {name: members.get(name, keep)(value) for name, value in old.items()}
-        return rewritten(
-            raw, {name: value for name, value in new.items() if value}, is_same(old.values(), new.values())
-        )
+        named = jsonrpc.few(old) if any_other else old.keys() & members.keys()
+        new = {name: members.get(name, any_other or unseen)(old[name]) for name in named}
+        if all(old[name] is value for name, value in new.items()):
+            return raw
+        old.update(new)
+        for name in [name for name, value in new.items() if not value]:
+            del old[name]
+        return Raw(jsonrpc.encode(old))
 
     return repair_members
 

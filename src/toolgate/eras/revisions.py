@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, jsonrpc, mcp, surrogates
+from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.mcp import Revision
 from toolgate.eras.repair import (
     ANY_OBJECT,
@@ -224,23 +224,30 @@ def _with_object_only(raw: Raw) -> Raw:
     if not structured or memoryview(structured)[0] == 0x7B:
         return raw
     del result["structuredContent"]
-    content = jsonrpc.read(result.get("content", b"[]"), type=list[Raw])
-    if not any(_says(block, structured) for block in content):
+    content = jsonrpc.items(result.get("content", b"[]"))
+    if not _is_said(structured, content):
         content.append(_text_block(_decoded(structured)))
     result["content"] = Raw(jsonrpc.encode(content))
     return Raw(jsonrpc.encode(result))
 
 
-def _says(raw: Raw, structured: Raw) -> bool:
-    """Whether a block holds this value, as JSON or, for a text, as it is."""
-    block = _block.decode(raw)
+LONGEST_SAID = 1024 * 1024  # characters of texts that are read as JSON, of one result: about 50 ms at most
+
+
+def _is_said(structured: Raw, content: list[Raw]) -> bool:
+    """Whether a block of text holds this value, as JSON or, for a text, as it is. The value is read once, and texts no
+    further than `LONGEST_SAID` together."""
     value = jsonrpc.value(structured)
-    if block.type != "text" or block.text == value:
-        return block.type == "text"
-    try:
-        return jsonrpc.canonical(jsonrpc.value(surrogates.escaped(block.text))) == jsonrpc.canonical(value)
-    except (ValueError, RecursionError):
-        return False
+    written, left = jsonrpc.canonical(value), LONGEST_SAID
+    for block in map(_block.decode, content):
+        if block.type != "text":
+            continue
+        if block.text == value:
+            return True
+        left -= len(block.text)
+        if left >= 0 and jsonrpc.spelled(block.text) == written:
+            return True
+    return False
 
 
 MOST_COMPLETIONS = 100  # a rule in words at first, in the schema since 2026-07-28

@@ -80,16 +80,9 @@ def _of_other(text: str) -> str:
         return "JSON value"
 
 
-def are_same(one: str, other: str) -> bool:
-    """Whether two texts are the same JSON, however it is written."""
-    if one == other:
-        return True
-    if max(len(one), len(other)) > _MOST_COMPARED:
-        return False
-    try:
-        return jsonrpc.value(surrogates.escaped(one)) == jsonrpc.value(surrogates.escaped(other))
-    except jsonrpc.UNREADABLE:
-        return False
+def spelled(text: str) -> str | bytes:
+    """What two texts have in common that are the same JSON, however it is written. A long one is as it is."""
+    return (jsonrpc.spelled(text) if len(text) <= _MOST_COMPARED else None) or text
 
 
 def from_base64(text: str) -> bytes | None:

@@ -97,14 +97,17 @@ class _Shortening:
         self._overflow = overflow
         self._parts: list[dict[str, Any]] = []
         self._too_much: list[Raw] = []
-        self._json: list[tuple[str, str]] = []  # that was kept, and where
+        self._json: dict[str | bytes, str] = {}  # that was kept, in one spelling each, and where
 
     def of(self, body: Raw | bytes) -> Raw | bytes:
         if counting.is_too_much(body):
             return self._as_a_whole(body)
         result = jsonrpc.members(body)
+        try:
+            blocks = jsonrpc.items(result["content"])
+        except jsonrpc.TooMany:
+            return self._as_a_whole(body)
         structured = self._structured(result) if self._is_promised else []  # what must be there has the first claim
-        blocks = jsonrpc.read(result["content"], type=list[Raw])
         content = [shown for raw in blocks for shown in self._block(raw)]
         if structured:
             result["isError"] = Raw(b"true")  # clients take a result without what was promised for broken
@@ -219,12 +222,11 @@ class _Shortening:
         """Where it is kept, and whether it was not yet: what is structured often stands in the content as well."""
         if mime != _JSON or isinstance(whole, bytes):
             return self._keep(whole, mime), True
-        for known, uri in self._json:
-            if content_kinds.are_same(known, whole):
-                return uri, False
-        uri = self._keep(whole, mime)
-        self._json.append((whole, uri))
-        return uri, True
+        spelled = content_kinds.spelled(whole)
+        is_new = spelled not in self._json
+        if is_new:
+            self._json[spelled] = self._keep(whole, mime)
+        return self._json[spelled], is_new
 
     def _keep(self, whole: str | bytes, mime: str) -> str:
         call = self._call

@@ -547,7 +547,7 @@ def verify(files: Sequence[Path], anchor: Head = NOTHING) -> AuditVerdict:
     `OSError`."""
     checking = _Checking(anchor)
     for file in files:
-        with file.open("rb") as opened:
+        with ownership.open_anyones(file) as opened:
             for number, line in enumerate(_lines_of(opened.fileno()), 1):
                 checking.line(f"{file.name}:{number}", line)
     return checking.verdict()

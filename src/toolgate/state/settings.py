@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from toolgate import config as configs
-from toolgate.config import Config, ConfigError, Problem, edits
+from toolgate.config import Config, ConfigError, edits, ownership
 from toolgate.config.edits import Tree
 from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
@@ -45,7 +45,6 @@ class Settings:
         self._beside = beside
         self._in_memory: Tree = {}
         self._names_added: frozenset[str] = frozenset()
-        self._was_file = path is not None and path.is_file()
         self.known = self.seen()
 
     @property
@@ -55,15 +54,9 @@ class Settings:
     def read(self) -> Config:
         """The configuration as it stands now. Raises `ConfigError`."""
         self.known = self.seen()  # before they are read: what changes meanwhile is to be read again
-        written, added = self._as_written(), self._added()
+        written, added = self._written(), self._added()
         self._names_added = frozenset(added)
         return configs.with_own(written, added, self._environ)
-
-    def _as_written(self) -> Config:
-        """A file that is a pipe now is not opened: reading it might never end, and all edits would wait."""
-        if self._path and self._was_file and self._path.exists() and not self._path.is_file():
-            raise ConfigError((Problem(str(self._path), "", "is no longer a file"),))
-        return self._written()
 
     def whence(self, name: str) -> Path | None:
         """The file that a server stands in, by what was read last; None where it is in none."""
@@ -86,7 +79,7 @@ class Settings:
 
         def checked(own: Tree) -> Tree:
             nonlocal found
-            written = self._as_written()
+            written = self._written()
             changed = change(own, written)
             self._names_added = frozenset(changed)
             found = configs.with_own(written, changed, self._environ)
@@ -127,11 +120,15 @@ class _Project(msgspec.Struct):
     id: str
 
 
+LONGEST_PROJECT = 64 * 1024  # bytes of what says which project it is; a longer one is none
+
+
 def project_at(source: str) -> str | None:
     """The id of the project that a configuration file lies in (`.gobby/project.json` beside it); None where it lies in
     none."""
     path = Path(os.path.dirname(os.path.abspath(source)), ".gobby", "project.json")
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Project).id
+        with ownership.open_anyones(path) as file:
+            return msgspec.json.decode(file.read(LONGEST_PROJECT), type=_Project).id
     except (OSError, *jsonrpc.UNREADABLE):
         return None

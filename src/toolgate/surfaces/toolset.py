@@ -135,14 +135,9 @@ class ToolsetSurface:
             raise Fault("UPSTREAM_ERROR", "The server's result has an unknown type", reach="executed")
         if not call.asked:
             return self._behind.leave(call, outcome)
-        control = controls.CONTROLS[call.via]
         left = self._behind.leave(call, outcome) if call.method == mcp.CALL else outcome
         assert isinstance(left, Done)
-        try:
-            wrapped = control.family.wrap(base.read(control, call.asked), call, left.body)
-        except jsonrpc.UNREADABLE as error:
-            raise Fault("UPSTREAM_ERROR", f"The result is malformed: {error}", reach="executed") from None
-        return Done(jsonrpc.encode(wrapped))
+        return Done(base.wrapped(controls.CONTROLS[call.via], call, left.body))
 
     def refuse(self, call: Call, fault: Fault, view: View) -> Outcome:
         control = self._of(call, view)

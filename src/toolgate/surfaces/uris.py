@@ -117,4 +117,4 @@ def _uri(raw: Raw, rename: Rename) -> Raw:
 
 
 def _each(raw: Raw, change: Callable[[Raw], Members | Raw]) -> Raw:
-    return Raw(jsonrpc.encode([change(item) for item in jsonrpc.read(raw, type=list[Raw])]))
+    return Raw(jsonrpc.encode([change(item) for item in jsonrpc.items(raw)]))

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.catalog.base import ServerList, View
-from toolgate.core import jsonrpc, mcp, names, surrogates
+from toolgate.core import counting, jsonrpc, mcp, names, surrogates
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Hints
 from toolgate.surfaces.controls.context import ControlContext
@@ -340,8 +340,22 @@ class _Block(msgspec.Struct):
     text: Any = None
 
 
+def wrapped(control: Control, call: Call, body: Raw | bytes) -> Raw | bytes:
+    """A server's own result in the words of the control tool that it was called by; as it is where it has too many
+    values, or blocks, to be taken apart. Raises `Fault`."""
+    if call.method == mcp.CALL and counting.is_too_much(body):
+        return body
+    assert call.asked
+    try:
+        return jsonrpc.encode(control.family.wrap(read(control, call.asked), call, body))
+    except jsonrpc.TooMany:
+        return body
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("UPSTREAM_ERROR", f"The result is malformed: {error}", reach="executed") from None
+
+
 def take_apart(body: Raw | bytes) -> Body:
-    """The parts of a `CallToolResult`; one that is out of shape has none of those that are."""
+    """The parts of a `CallToolResult`; one that is out of shape has none of those that are. Raises `TooMany`."""
     rest = dict(jsonrpc.members(body))
     found = Body([], [], bytes(rest.pop("isError", b"")) == b"true", rest.get("structuredContent"), rest)
     for raw in _blocks(rest.pop("content", None)):
@@ -358,7 +372,9 @@ def take_apart(body: Raw | bytes) -> Body:
 
 def _blocks(raw: Raw | None) -> list[Raw]:
     try:
-        return [] if raw is None else jsonrpc.read(raw, type=list[Raw])
+        return [] if raw is None else jsonrpc.items(raw)
+    except jsonrpc.TooMany:
+        raise
     except jsonrpc.UNREADABLE:
         return []
 
