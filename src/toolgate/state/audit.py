@@ -378,10 +378,11 @@ class Chain:
             beginning = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 _written(beginning, data, 0)
+                os.link(self._file, aside)
+                fresh.replace(self._file)
             finally:
                 os.close(beginning)
-            os.link(self._file, aside)
-            fresh.replace(self._file)
+                fresh.unlink(missing_ok=True)  # it is there where it could not take the name
         return head
 
     def close(self) -> None:
