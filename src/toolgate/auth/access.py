@@ -183,7 +183,7 @@ class Rules:
             return self._whole(server)
         if kind == "tasks":  # who has it was let call what made it, and is judged by that: see `judge`
             return "allow" if self.sees(server) else "off"
-        return self._thing(server, kind, name) or self._base(server, hints)
+        return self._thing(server, kind, name) or self._base(server)
 
     def of_completion(self, call: Call, found: Verdict) -> Verdict:
         """The verdict on a completion whose reference has the verdict `found`: a template is judged by what its
@@ -283,8 +283,8 @@ class Rules:
         found = self._servers.find((server,), is_own=server == names.OWN)
         if found is None:
             found = self._everything
-            if server == names.OWN and found != "off" and (hints.readOnlyHint or self._gate is not None):
-                return "allow" if hints.readOnlyHint else found or "allow"
+            if server == names.OWN and found != "off" and hints.readOnlyHint:
+                return "allow"
         return found or self._otherwise
 
     def _sees(self, server: str) -> bool:
@@ -314,7 +314,7 @@ def _as_lenient_readers(permissions: Mapping[str, Verdict]) -> dict[str, Verdict
     found: dict[str, Verdict] = {}
     for name, verdict in permissions.items():
         loosely = as_a_lenient_reader(permission_names.named(name))
-        found[loosely] = strictest((found.get(loosely, "allow"), verdict))
+        found[loosely] = strictest((verdict, found.get(loosely, verdict)))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -92,6 +93,8 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"resources": {"docs+file:///private": "off"}}, "docs", "resources", "file:///PRIVATE", "off"),
     ({"resources": {"docs+file:///private": "off"}, "servers": {"docs": "ask"}}, "docs", "resources", "x:y", "ask"),
     ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///P/x", "off"),
+    ({"tools": {"github__GET": "off", "github__Get": "ask"}}, "github", "tools", "get", "off"),
+    ({"resources": {"docs+f:{a}": "off", "docs+f:*": "allow"}}, "docs", "resources", "f:x", "off"),
     # A URI that URL parsers take for another.
     *(
         ({"resources": {"docs+file:///p/*": "off"}}, "docs", "resources", uri, "off")
@@ -180,6 +183,7 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"everything": "ask"}, "toolgate", "tools", "status", "allow"),  # it shows what is permitted anyhow
     ({"tools": {"*": "ask"}, "servers": {"*": "off"}}, "toolgate", "tools", "status", "allow"),
     ({"everything": "off"}, "toolgate", "resources", "mcp://server_summary", "off"),
+    ({"tools": {"*__mcp_call": "allow", "toolgate__m*": "off"}}, "toolgate", "tools", "mcp_call", "off"),
     ({"resources": {"*": "off"}}, "toolgate", "resources", "mcp://server_summary", "allow"),
     ({"resources": {"toolgate+mcp:*": "off"}}, "toolgate", "resources", "mcp://server_summary", "off"),
     ({"everything": "off"}, "toolgate", "resources", "mcp://results/abc", "allow"),  # only its owner has it
@@ -219,7 +223,16 @@ def test_no_permission_opens_a_server_that_is_not_reached() -> None:
     found = rules(reach=("docs",), tools={"*": "allow"})
     assert found.verdict("github", "tools", "x") == "off"
     assert not found.sees("github")
-    assert rules(reach="none", tools={"github__x": "allow"}).verdict("github", "tools", "x") == "off"
+    none = rules(reach="none", tools={"github__x": "allow", "n__x": "allow"})
+    assert none.verdict("github", "tools", "x") == none.verdict("n", "tools", "x") == "off"
+
+
+def test_of_the_gateways_own_tools_those_that_do_something_are_as_all_else_is() -> None:
+    own = ("toolgate", "tools", "close_child_session", WRITES)
+    assert [rules(reach=reach).verdict(*own) for reach in ("all", "none", ("docs",))] == ["allow"] * 3
+    assert rules(reach=None).verdict(*own) == "off"
+    assert [rules(reach, everything="ask").verdict(*own) for reach in ("all", ("docs",), None)] == ["ask"] * 3
+    assert rules().verdict("toolgate", "tools", "add_mcp_server", WRITES) == "ask"  # whatever else is allowed
 
 
 def test_permissions_alone_allow_what_they_name_and_nothing_else() -> None:
@@ -432,9 +445,31 @@ def test_what_was_an_administrator_may_be_none_any_more() -> None:
 
 def test_many_names_are_not_remembered_for_ever() -> None:
     found = rules(tools={"a__x": "off"})
-    for number in range(20_000):
+    for number in range(8192):
         found.verdict("a", "tools", str(number))
-    assert len(found._known) <= 8192
+    assert len(found._known) == 8192
+    found.verdict("a", "tools", "one more")
+    assert len(found._known) == 1
+
+
+def hashed(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()
+
+
+def test_clients_with_the_same_rules_have_one_print_and_every_difference_is_another() -> None:
+    def made(id: str, add_servers: Verdict = "ask", **more: Any) -> Rules:
+        return Rules(KnownClient(id=id, name=id, **more), add_servers)
+
+    assert made("a", servers=("x", "y")).print == made("b", servers=("y", "x")).print
+    off = Permissions(everything="off")
+    several = [made("a", servers=servers) for servers in (None, "all", "none", ("x",))]
+    several += [made("a", permissions=off), made("a", "off"), made("a", add_servers="allow")]
+    assert len({each.print for each in several}) == len(several)
+    assert repr(several[0]) == f"<Rules {several[0].print}>"
+
+
+def test_rules_say_what_their_client_is_shown() -> None:
+    assert Rules(KnownClient(id="a", name="a", surface="meta")).surface == "meta"
 
 
 def test_long_names_are_not_remembered() -> None:
@@ -443,6 +478,9 @@ def test_long_names_are_not_remembered() -> None:
         found.verdict("a", "resources", "file:///" + "x" * 10_000 + str(number))
         found.verdict("a", "tools", "x" * 10_000 + str(number))
     assert sum(len(name) for _, _, name in found._known) < 10_000
+    for name in ("x" * 512, "x" * 513):
+        found.verdict("b", "tools", name)
+    assert [name for server, _, name in found._known if server == "b"] == ["x" * 512, hashed("x" * 513)]
 
 
 def test_what_is_remembered_of_servers_has_an_end() -> None:

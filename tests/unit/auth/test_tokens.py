@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from doors.issuers import ISSUER, NOW, Issuer, encoded, key, public
+from joserfc import jws
 from joserfc.jwk import ECKey
 
 from toolgate.auth import tokens
@@ -143,6 +144,15 @@ async def test_no_time_is_too_far_to_be_one(far: float) -> None:
     assert (await bench.verify(exp=999_999_999_999)).expires == 999_999_999_999
 
 
+@pytest.mark.parametrize("early", [0, -5, -1e300, -(10**400)])
+async def test_no_time_is_too_early_to_be_one(early: float) -> None:
+    bench = Bench()
+    bench.clock.at = 30
+    assert await bench.refused(exp=early, nbf=..., iat=...) == "the token has expired"
+    bench.clock.at = 29
+    assert (await bench.verify(exp=early, nbf=early, iat=early)).expires == 0
+
+
 @pytest.mark.parametrize("name", [ISSUER, ISSUER + "/"])
 async def test_an_issuer_is_named_as_it_says_itself_or_as_it_is_configured(name: str) -> None:
     bench = Bench(exact=ISSUER + "/")
@@ -180,6 +190,22 @@ async def test_a_token_is_for_one_or_for_several(aud: Any, audience: tuple[str, 
 )
 async def test_what_is_not_three_parts_with_a_header_is_no_token(token: str) -> None:
     assert await Bench().refused(token) == "not a valid token"
+
+
+async def test_with_one_part_less_or_more_it_is_no_token() -> None:
+    bench = Bench()
+    head, content, signature = bench.signs.token().split(".")
+    for token in (f"{head}.{content}", f"{head}.{content}.{signature}.{signature}", f"{head}.{content}.{signature}."):
+        assert await bench.refused(token) == "not a valid token"
+
+
+async def test_a_signature_may_end_with_any_letter() -> None:
+    wide = ECKey.generate_key("P-384")
+    bench = Bench([public(wide, kid="w")])
+    content = f"{encoded({'alg': 'ES384', 'kid': 'w'})}.{encoded(bench.signs.claims())}"
+    signs = jws.JWSRegistry.algorithms["ES384"]
+    signatures = (encoded(signs.sign(content.encode(), wide)) for _ in range(100_000))
+    assert await bench.verify(f"{content}.{next(each for each in signatures if each.endswith('X'))}")
 
 
 async def test_each_part_has_one_spelling() -> None:
@@ -294,6 +320,7 @@ async def test_a_token_that_was_good_is_refused_when_its_time_is_over() -> None:
     bench.tokens.keep(await bench.verify(token))
     bench.clock.at = NOW + 89.9
     assert (await bench.verify(token)).subject == "dora"
+    assert bench.known.asked == ["e1"]  # once: it was not checked again
     bench.clock.at = NOW + 90
     assert await bench.refused(token) == "the token has expired"
     assert not bench.tokens.has_any

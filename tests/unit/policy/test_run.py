@@ -120,7 +120,12 @@ async def test_a_hook_that_a_policy_does_not_have_costs_nothing_and_is_not_misse
             told.append("after")
             return outcome
 
-    run = begun(call(), Says("neither", []), Ends("ends", []), Looks("looks", []))
+    policies = (Says("neither", []), Ends("ends", []), Looks("looks", []))
+    hooks = compiled(policies)
+    assert [bool(each.after) for each in hooks] == [False, False, True]
+    assert [bool(each.ended) for each in hooks] == [False, True, False]
+    assert [bool(each.applies) for each in hooks] == [False, False, False]
+    run = begun(call(), *policies)
     await run.before(_never)
     run.after(DONE)
     assert told == ["after", "ended"]
