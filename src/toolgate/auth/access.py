@@ -52,9 +52,9 @@ class Access:
     """What every client may do by the configuration that is served now."""
 
     def __init__(self, config: Config) -> None:
-        self.is_open = True
-        self.add_servers: Verdict = "ask"
-        self.clients: Mapping[str, Rules] = {}
+        self.is_open: bool
+        self.add_servers: Verdict
+        self.clients: Mapping[str, Rules]
         self._nobody = Rules(_NOBODY)
         self.prepared(config)()
 

@@ -346,6 +346,8 @@ def test_a_completion_is_judged_by_its_template_and_by_what_its_arguments_make_o
     closed = of(permissions=Permissions(resources={"s+f:///a/key": "off"}))
     assert closed.judge(completion(argument=key, context=DIR)) == "off"
     assert closed.judge(completion(argument=key)) == "allow"
+    made = {"s+f:///a/{name}": "allow", "s+f:///a/key": "allow"}
+    assert of(permissions=Permissions("ask", resources=made)).judge(completion(argument=key, context=DIR)) == "ask"
     of_a_prompt = msgspec.structs.replace(completion(argument=key, context=DIR), reference="ref/prompt", target="p")
     assert closed.judge(of_a_prompt) == "allow"
 

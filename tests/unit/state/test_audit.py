@@ -6,7 +6,6 @@ import asyncio
 import errno
 import hashlib
 import json
-import logging
 import os
 import pwd
 import stat
@@ -22,6 +21,7 @@ import pytest
 from virtualtime import FakeClock
 
 from toolgate.config import Audit, Auth, Config, KnownClient
+from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
 from toolgate.core.redaction import Redactor
 from toolgate.state import audit
@@ -46,6 +46,10 @@ async def noted(file: Path, *events: str, store: MemoryStore | None = None) -> N
 
 
 async def until(is_so: Callable[[], bool]) -> None:
+    until_now(is_so)
+
+
+def until_now(is_so: Callable[[], bool]) -> None:
     """What a thread does, it does in real time: at most a minute."""
     for _ in range(6000):
         if is_so():
@@ -198,8 +202,10 @@ async def test_a_full_disk_is_said_once_and_what_waited_is_written_when_there_is
     await until(lambda: not there.problem)
     await there.close()
     assert [line["event"] for line in lines(file)] == ["one", "two"]
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(said) == 2 and "cannot write the audit log" in said[0] and "can be written again" in said[1]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", f"cannot write the audit log: {file}: No space left on device"),
+        ("WARNING", f"the audit log can be written again: {file}"),
+    ]
 
 
 async def test_a_batch_that_fills_the_disk_leaves_nothing_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -526,6 +532,78 @@ async def test_a_failure_is_told_in_the_words_of_the_system_or_in_those_of_whoev
         assert there.problem == f"cannot write the audit log: {file}: {why}"
         assert [record.getMessage() for record in caplog.records] == [there.problem]
     assert not file.exists()
+
+
+# The thread that writes.
+
+
+class Waits(threading.Event):
+    """How long it was waited for, each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.told.append(timeout)
+        return super().wait(timeout)
+
+
+def waiting(there: Trail) -> tuple[Waits, Waits]:
+    there._is_some, there._hurry = some, hurry = Waits(), Waits()
+    return some, hurry
+
+
+async def test_the_thread_sleeps_until_something_is_noted_and_gathers_what_follows(tmp_path: Path) -> None:
+    there = trail(tmp_path / "audit.jsonl")
+    some, hurry = waiting(there)
+    there.note("one")
+    thread = there._thread
+    assert thread and thread.daemon and thread.name == "toolgate audit"  # it keeps no process from ending
+    there.note("two")
+    assert there._thread is thread
+    await there.close()
+    assert not thread.is_alive()
+    assert (some.told, hurry.told) == ([None], [audit.GATHER])
+
+
+async def test_while_something_could_not_be_written_the_thread_wakes_every_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "write", _full)
+    there = trail(tmp_path / "audit.jsonl")
+    some, _ = waiting(there)
+    there.note("one")
+    await until(lambda: len(some.told) == 2)
+    monkeypatch.undo()
+    await there.close()
+    assert some.told == [None, audit.RETRY]
+    assert [line["event"] for line in lines(tmp_path / "audit.jsonl")] == ["one"]
+
+
+async def test_without_a_store_a_trail_writes_all_the_same(tmp_path: Path) -> None:
+    there = Trail(tmp_path / "audit.jsonl", FakeClock(), None, Redactor())
+    there.note("one")
+    await there.close()
+    assert [line["seq"] for line in lines(tmp_path / "audit.jsonl")] == [1]
+
+
+def test_what_was_noted_is_written_where_the_loop_has_ended_since(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    made: list[Trail] = []
+
+    async def noted() -> None:
+        made.append(Trail(file, SystemClock(), MemoryStore(SystemClock()), Redactor()))
+        made[0].note("one")
+
+    asyncio.run(noted())
+    until_now(lambda: file.exists() and bool(file.read_bytes()))
+    made[0]._put_line({"event": "two"})
+    made[0]._hurry.set()
+    thread = made[0]._thread
+    assert thread
+    thread.join(60)
+    assert [line["event"] for line in lines(file)] == ["one", "two"]
 
 
 # The last line, in the store.

@@ -244,9 +244,9 @@ def test_a_file_that_may_be_anothers_is_not_written(tmp_path: Path, monkeypatch:
     file = tmp_path / "file"
     file.touch(0o600)
     os.link(file, tmp_path / "other")
-    with pytest.raises(ownership.NotOurs, match="has another hard link: remove one of them") as raised:
+    with pytest.raises(ownership.NotOurs) as raised:
         Chain(file).append([ONE])
-    assert raised.value.filename == str(file)
+    assert (raised.value.why, raised.value.filename) == ("has another hard link: remove one of them", str(file))
     (tmp_path / "other").unlink()
     link = tmp_path / "link"
     link.symlink_to(file)
@@ -293,6 +293,23 @@ def test_a_disk_that_fails_altogether_says_why(tmp_path: Path, monkeypatch: pyte
         chain.append([TWO])
     monkeypatch.undo()
     assert chain.append([TWO]) == head(ONE, TWO)
+
+
+def test_a_pipe_takes_no_lines_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(OSError, match="Illegal seek"):
+        Chain(tmp_path / "pipe").append([ONE])
+
+
+def test_it_is_open_to_others_at_no_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fchmod", None)
+    before = os.umask(0)
+    try:
+        Chain(tmp_path / "file").append([ONE])
+        Chain(tmp_path / "file").rotate(tmp_path / "aside", ROTATED)
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("file", "aside")] == [0o600, 0o600]
 
 
 # Turns.
@@ -353,6 +370,15 @@ def test_a_file_is_not_moved_over_another_and_nothing_is_left_of_the_attempt(tmp
     assert aside.read_bytes() == b"theirs" and file.read_bytes() == lines(ONE)[0]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["aside", "file"]
     assert chain.append([TWO]) == head(ONE, TWO)
+
+
+def test_what_has_the_name_of_the_next_file_is_not_taken_for_it(tmp_path: Path) -> None:
+    file, theirs = tmp_path / "file", tmp_path / f".file.{os.getpid()}"
+    Chain(file).append([ONE])
+    theirs.write_bytes(b"theirs")
+    with pytest.raises(FileExistsError):
+        Chain(file).rotate(tmp_path / "aside", ROTATED)
+    assert theirs.read_bytes() == b"theirs" and file.read_bytes() == lines(ONE)[0]
 
 
 # Before anything is made.
