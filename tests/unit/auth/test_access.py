@@ -88,7 +88,7 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"resources": {"d+file:///p/../q": "allow", "d+file:///q": "off"}}, "d", "resources", "file:///p/../q", "allow"),
     # A name that some take for another, who mind neither case nor width.
     ({"prompts": {"github__get": "off"}}, "github", "prompts", "GET", "off"),
-    ({"tools": {"github__get": "ask"}}, "github", "tools", "ｇet", "ask"),
+    *(({"tools": {"github__get": "ask"}}, "github", "tools", name, "ask") for name in ("ｇet", " g et", "ge\u200bt")),
     ({"tools": {"github__get": "ask"}, "servers": {"github": "off"}}, "github", "tools", "GET", "off"),
     ({"resources": {"docs+file:///private": "off"}}, "docs", "resources", "file:///PRIVATE", "off"),
     ({"resources": {"docs+file:///private": "off"}, "servers": {"docs": "ask"}}, "docs", "resources", "x:y", "ask"),
@@ -183,7 +183,7 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"everything": "ask"}, "toolgate", "tools", "status", "allow"),  # it shows what is permitted anyhow
     ({"tools": {"*": "ask"}, "servers": {"*": "off"}}, "toolgate", "tools", "status", "allow"),
     ({"everything": "off"}, "toolgate", "resources", "mcp://server_summary", "off"),
-    ({"tools": {"*__mcp_call": "allow", "toolgate__m*": "off"}}, "toolgate", "tools", "mcp_call", "off"),
+    ({"tools": {"*__longer_than_that": "allow", "toolgate__m*": "off"}}, "toolgate", "tools", "mcp_call", "off"),
     ({"resources": {"*": "off"}}, "toolgate", "resources", "mcp://server_summary", "allow"),
     ({"resources": {"toolgate+mcp:*": "off"}}, "toolgate", "resources", "mcp://server_summary", "off"),
     ({"everything": "off"}, "toolgate", "resources", "mcp://results/abc", "allow"),  # only its owner has it
