@@ -117,6 +117,7 @@ class Lists:
         self.looked.append((list(wanted), patience, anew))
         found = {each: self.now[each] for each in wanted if each in self.now}
         self.lists |= {each: list for each, list in found.items() if isinstance(list, ServerList)}
+        self.live |= self.lists.keys() & found.keys()
         faults = {each: fault for each, fault in found.items() if isinstance(fault, Fault)}
 
         def server_list(server: str, kind: str) -> ServerList | None:
@@ -248,6 +249,16 @@ async def test_no_plan_is_kept_of_what_may_be_something_else_next_time() -> None
     assert gateway.plan and gateway.plan.server == "there"
 
 
+async def test_a_plan_is_of_the_rules_of_its_client() -> None:
+    gateway = Gateway(Permissions(tools={"there__b": "off"}), there=there("a", "b"))
+    await gateway.enter("there__a")
+    assert gateway.plan
+    assert gateway.route.plans.find(None, "there__a", ANN, gateway.lists.version) is None
+    gateway.lists.asked_for.clear()
+    await gateway.enter("there__a")
+    assert gateway.lists.asked_for == []
+
+
 async def test_a_plan_of_a_connection_of_its_own_says_whose_it_is() -> None:
     gateway = Gateway(there=there("a"), other=there("c"))
     gateway.servers["there"].of_ann = "ann"
@@ -303,6 +314,23 @@ async def test_what_is_missing_in_an_old_list_is_looked_for_in_a_new_one() -> No
     assert gateway.plan is None
 
 
+async def test_what_a_client_may_not_use_is_no_other_name_for_it_in_a_new_list_either() -> None:
+    gateway = Gateway(Permissions(tools={"there__a": "off"}), there=there("x"), other=there("y"))
+    gateway.lists.live_or_stopped.clear()
+    gateway.lists.now = {("there", "tools"): listed("a"), ("other", "tools"): listed("a")}
+    assert (await gateway.enter("a")).server == "other"
+    fetched = Gateway(Permissions(tools={"there__a": "off"}), there={}, other={})
+    fetched.lists.now = gateway.lists.now
+    assert (await fetched.enter("a")).server == "other"
+
+
+async def test_what_is_off_in_a_new_list_is_resolved_for_the_policy_that_refuses_it() -> None:
+    gateway = Gateway(Permissions(tools={"there__a": "off"}), there=there("x"))
+    gateway.lists.live.clear()
+    gateway.lists.now["there", "tools"] = listed("a")
+    assert (await gateway.enter("there__a")).target == "a"
+
+
 async def test_what_is_missing_in_a_list_of_now_is_not_there() -> None:
     gateway = Gateway(there=there("a"))
     fault = await gateway.fault("there__b")
@@ -345,7 +373,8 @@ async def test_a_fault_that_no_list_is_to_blame_for_is_not_looked_into(code: Any
         gateway = Gateway(there=there("a"))
         gateway.route = Route("/mcp", Refuses(), gateway.servers)  # type: ignore[arg-type]
         gateway.lists.live.clear()
-        assert (await gateway.fault("there__a")).code == refusal.code
+        fault = await gateway.fault("there__a")
+        assert (fault.code, fault.server, fault.tool) == (refusal.code, "", "there__a")
         assert gateway.lists.looked == []
 
 
@@ -400,6 +429,20 @@ async def test_what_is_off_is_not_looked_at_whatever_policies_would_say() -> Non
     gateway.lists.live.clear()
     assert (await gateway.enter("there__a")).target == "a"
     assert gateway.lists.looked == []
+
+
+async def test_a_task_of_a_tool_that_is_not_listed_is_looked_at_anew() -> None:
+    class Knows(Shown):
+        def enter(self, call: Call, view: Any) -> Call:
+            return call.at("there", "a")
+
+    gateway = Gateway(there=there("other"))
+    gateway.route = Route("/mcp", Knows(), gateway.servers)  # type: ignore[arg-type]
+    gateway.lists.live.clear()
+    await gateway.enter("there__a")
+    assert gateway.lists.looked == []
+    await gateway.enter("there__a", task=Raw(b"{}"))
+    assert gateway.lists.looked == [([("there", "tools")], None, True)]
 
 
 async def test_a_server_whose_changes_are_held_back_is_looked_at_in_any_case() -> None:
@@ -479,6 +522,16 @@ async def test_what_is_off_is_resolved_for_the_policy_that_refuses_it() -> None:
     prompts = {"prompts": listed("p", "q", kind="prompts")}
     closed = Gateway(Permissions(prompts={"there__p": "off"}), there=prompts)
     assert (await closed.enter("there__p", "prompts/get")).target == "p"
+    prompts["tools"] = overlaid(listed("a"), a=Overlay(name="p"))
+    closed = Gateway(Permissions(prompts={"there__p": "off"}), there=prompts)
+    assert (await closed.enter("there__p", "prompts/get")).target == "p"  # no tool of that name
+
+
+async def test_nobody_is_told_that_they_mean_what_they_may_not_use() -> None:
+    gateway = Gateway(Permissions(tools={"there__secret": "off"}), there=there("secret", "b"))
+    fault = await gateway.fault("there__secreet")
+    assert fault.code == "TOOL_NOT_FOUND" and "mean there__secret" not in fault.message + fault.hint
+    assert "did you mean there__secret" in (await Gateway(there=there("secret")).fault("there__secreet")).message
 
 
 async def test_of_a_server_that_is_out_of_reach_any_name_is_refused_alike_and_it_is_not_asked() -> None:
@@ -583,3 +636,6 @@ async def test_what_was_kept_of_a_result_is_judged_by_the_call_whose_result_it_w
     )
     assert entered.about.client == ANN and entered.about.tool_info == info(gateway, "a")
     assert (entered.server, entered.target) == (names.OWN, KEPT)
+    gateway.kept["ann", "status"] = gateway.kept["ann", KEPT]
+    assert (await gateway.enter("status")).about is None
+    assert (await gateway.enter(f"there+{KEPT}", "resources/read")).about is None  # a server's own, by that name
