@@ -327,7 +327,7 @@ async def test_a_very_long_line_breaks_no_chain_that_several_gateways_write(tmp_
 
 async def test_who_is_noted_with_what_is_known_of_them_and_nothing_that_is_empty(tmp_path: Path) -> None:
     there = trail(tmp_path / "audit.jsonl")
-    there.note("one", Principal("bob"), reason="", number=0, list=["x" * 3000], flag=False)
+    there.note("one", Principal("bob", client="ci"), reason="", number=0, list=["x" * 3000], flag=False)
     there.note("two", reason="x" * audit.LONGEST)
     there.note("three", "cli:ann", reason="x" * (audit.LONGEST + 1))
     await there.close()
@@ -335,7 +335,7 @@ async def test_who_is_noted_with_what_is_known_of_them_and_nothing_that_is_empty
         {name: value for name, value in line.items() if name not in ("seq", "prev", "hash", "time")}
         for line in lines(tmp_path / "audit.jsonl")
     )
-    assert one == {"event": "one", "who": "bob", "number": 0, "list": ["x" * 3000], "flag": False}
+    assert one == {"event": "one", "who": "bob", "client": "ci", "number": 0, "list": ["x" * 3000], "flag": False}
     assert two == {"event": "two", "reason": "x" * audit.LONGEST}
     assert three == {"event": "three", "who": "cli:ann", "reason": "x" * audit.LONGEST}
 
@@ -367,16 +367,19 @@ async def test_changes_are_noted_where_calls_are_not_unless_nothing_is_to_be(tmp
         there.note("call")
         there.note_change("change", "cli:ann", client="ci")
         there.put({"event": "put"})
+        if there.is_on:
+            there.note_change("nobody's")
         await there.close()
         noted[name] = [line["event"] for line in lines(file)] if file.exists() else []
     assert noted == {
-        "calls, changes": ["call", "change", "put"],
+        "calls, changes": ["call", "change", "put", "nobody's"],
         "changes": ["change"],
-        "all of it": ["call", "change", "put"],
+        "all of it": ["call", "change", "put", "nobody's"],
         "": [],
     }
     (change,) = lines(tmp_path / "changes")
     assert (change["who"], change["client"]) == ("cli:ann", "ci")
+    assert "who" not in lines(tmp_path / "all of it")[-1]
 
 
 async def test_where_there_is_no_file_nothing_is_noted() -> None:
@@ -449,6 +452,18 @@ async def test_beyond_so_many_strangers_all_others_are_one_and_servers_are_not_c
         ("stderr", "t", None),
     ]
     assert lines(there.file or Path())[3]["line"] == "x"
+
+
+async def test_strangers_of_whom_nothing_is_known_are_one_with_all_that_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "MOST_OF_STRANGERS", 1)
+    monkeypatch.setattr(audit, "MOST_STRANGERS", 1)
+    there = trail(tmp_path / "audit.jsonl")
+    there.note_of_strangers("unknown")
+    there.note_of_strangers("one too many", by="b")
+    await there.close()
+    assert [line["event"] for line in lines(tmp_path / "audit.jsonl")] == ["unknown"]
 
 
 async def test_of_a_line_that_is_too_long_long_members_are_noted_by_their_hashes(
@@ -624,11 +639,11 @@ async def test_last_lines_are_anchored_together_and_not_more_often_than_every_se
     for number in (1, 3, 2):
         anchors.note(Head(number, f"{number}" * 64))
         await asyncio.sleep(0.3)
-    await asyncio.sleep(1)
+    await asyncio.sleep(0.2)
     assert anchors.known() == Head(3, "3" * 64)
     anchors.note(Head(4, "4" * 64))
     await asyncio.sleep(1.1)
-    assert written == pytest.approx([1.0, 2.9])
+    assert written == pytest.approx([1.0, 2.1])
     anchors.note(Head(4, "x" * 64))  # nothing new
     await asyncio.sleep(1.1)
     await anchors.close(Head(4, "4" * 64))
@@ -645,6 +660,11 @@ async def test_at_the_end_the_last_line_is_anchored_at_once_and_none_after_it() 
     anchors.note(Head(3, "3" * 64))
     await asyncio.sleep(5)
     assert anchors.known() == Head(2, "2" * 64)
+    silent = audit.Anchors(store, "silent", FakeClock())
+    await silent.close(Head(2, "2" * 64))
+    silent.note(Head(3, "3" * 64))
+    await asyncio.sleep(5)
+    assert silent.known() == Head(2, "2" * 64)
     older = audit.Anchors(store, "other", FakeClock())
     older.note(Head(2, "2" * 64))
     await older.close(Head(1, "1" * 64))
@@ -706,8 +726,10 @@ async def test_a_trail_goes_on_after_what_is_anchored(tmp_path: Path) -> None:
 def test_the_file_stands_beside_the_configuration_or_in_the_state(tmp_path: Path) -> None:
     source, state = str(tmp_path / "conf" / "toolgate.toml"), str(tmp_path / "state")
     assert audit.place(Config(source=source, state=state), {}) == tmp_path / "state" / "audit.jsonl"
-    beside = Config(source=source, state=state, audit=Audit(path="../logs/a.jsonl"))
-    assert audit.place(beside, {}) == tmp_path / "logs" / "a.jsonl"
+    beside = Config(source=source, state=state, audit=Audit(path="../conf/logs/a.jsonl"))
+    assert audit.place(beside, {}) == tmp_path / "conf" / "logs" / "a.jsonl"
+    near = Config(source=source, state=state, audit=Audit(path="a.jsonl"))
+    assert audit.place(near, {}) == tmp_path / "conf" / "a.jsonl"
     assert audit.place(Config(source=source, audit=Audit(path="/var/log/a.jsonl")), {}) == Path("/var/log/a.jsonl")
 
 
