@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -399,17 +400,24 @@ async def test_where_there_is_no_file_nothing_is_noted() -> None:
     [
         (1_800_000_000.0, "2027-01-15T08:00:00.000000Z"),
         (1_800_000_000.25, "2027-01-15T08:00:00.250000Z"),
+        (1_800_000_000.999999, "2027-01-15T08:00:00.999999Z"),
         (1_800_000_001.000015, "2027-01-15T08:00:01.000015Z"),
         (0.0, "1970-01-01T00:00:00.000000Z"),
     ],
 )
-def test_the_time_is_told_to_the_microsecond(wall: float, shown: str) -> None:
+def test_the_time_is_told_to_the_microsecond_wherever_it_is(
+    wall: float, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class At(FakeClock):
         def wall(self) -> float:
             return wall
 
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
     there = audit.nowhere(At())
     assert there.time() == there.time() == shown
+    monkeypatch.undo()
+    time.tzset()
 
 
 async def test_each_stranger_has_a_measure_of_its_own_and_each_minute_a_new_one(
@@ -515,6 +523,17 @@ async def test_what_comes_after_the_end_is_lost(tmp_path: Path) -> None:
     await there.close()
     assert [line["event"] for line in lines(tmp_path / "audit.jsonl")] == ["one"]
     assert there.problem
+
+
+async def test_what_is_written_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MOST_WAITING", 100)
+    monkeypatch.setattr(audit, "GATHER", 0.0)
+    there = trail(tmp_path / "audit.jsonl")
+    for number in range(1, 6):
+        there.put({"event": "x" * 50})
+        assert there.problem == ""
+        await until(lambda number=number: there._written == 62 * number)
+    await there.close()
 
 
 async def test_what_was_lost_before_is_not_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

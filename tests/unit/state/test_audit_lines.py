@@ -193,6 +193,12 @@ def test_what_others_have_appended_is_gone_on_from(tmp_path: Path) -> None:
     assert one.append([ONE]) == head(ONE, TWO, THREE, ONE)
 
 
+def test_a_line_may_hold_any_white_space(tmp_path: Path) -> None:
+    odd = b'{"event":"a b\x0b\x85"}'
+    Chain(tmp_path / "file").append([odd])
+    assert Chain(tmp_path / "file").append([ONE]) == head(odd, ONE)
+
+
 def test_a_file_that_nobody_else_has_written_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chain = Chain(tmp_path / "file")
     chain.append([ONE])
@@ -223,6 +229,10 @@ def test_nothing_goes_before_what_is_known_to_have_been_written(tmp_path: Path) 
     file.write_bytes(b"".join(lines(ONE)))
     assert Chain(file, Head(5, "a" * 64)).append([TWO]).seq == 6
     assert Chain(file, head(ONE)).append([TWO]).seq == 7
+    other = tmp_path / "other"
+    other.write_bytes(b"".join(lines(ONE)))
+    known = Head(1, "f" * 64)
+    assert Chain(other, known).append([TWO]) == head(TWO, after=known)  # it is seen that line 1 was another
 
 
 def test_it_is_kept_for_its_owner_alone_and_reopened_where_it_was_moved(tmp_path: Path) -> None:
