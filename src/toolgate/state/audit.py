@@ -354,7 +354,7 @@ class Chain:
         self.head = head  # the last line that is known to have been written, here or by whoever anchored it
         self._file = file
         self._open = -1
-        self._size: int = -1  # of the file after our own last line
+        self._size: int  # of the file after our own last line; -1: it has none since it was opened
 
     def append(self, lines: Iterable[bytes]) -> Head:
         """All of them, or none: then it raises `OSError`."""

@@ -403,6 +403,7 @@ async def test_where_there_is_no_file_nothing_is_noted() -> None:
         (1_800_000_000.999999, "2027-01-15T08:00:00.999999Z"),
         (1_800_000_001.000015, "2027-01-15T08:00:01.000015Z"),
         (0.0, "1970-01-01T00:00:00.000000Z"),
+        (1.5, "1970-01-01T00:00:01.500000Z"),
     ],
 )
 def test_the_time_is_told_to_the_microsecond_wherever_it_is(

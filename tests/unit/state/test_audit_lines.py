@@ -224,6 +224,13 @@ def test_a_line_is_looked_for_in_the_end_of_a_long_file(tmp_path: Path, monkeypa
     assert file.read_bytes().endswith(b"torn\n" + lines(ONE, TWO, THREE)[2])
 
 
+@pytest.mark.parametrize("torn", [b"x", b"xx", b"x\n"])
+def test_what_was_torn_at_the_very_beginning_stays_for_all_to_see(tmp_path: Path, torn: bytes) -> None:
+    (tmp_path / "file").write_bytes(torn)
+    Chain(tmp_path / "file").append([ONE])
+    assert (tmp_path / "file").read_bytes() == torn.removesuffix(b"\n") + b"\n" + lines(ONE)[0]
+
+
 def test_nothing_goes_before_what_is_known_to_have_been_written(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"".join(lines(ONE)))
