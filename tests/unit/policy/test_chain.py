@@ -357,6 +357,7 @@ async def test_where_one_server_alone_has_a_limit_results_are_looked_at(own: Any
         (Limits(result_tokens=5_000), 20_000),
         (Limits(result_tokens=50_000), 64 * 1024),
         (Limits(result_limit=19_000, result_tokens=5_000), 19_000),
+        (Limits(result_limit=100_000, result_tokens=50_000), 64 * 1024),
     ],
 )
 async def test_as_much_is_read_at_once_of_what_was_cut_as_a_result_may_have(limits: Limits, most: int) -> None:
