@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "mutants"
 KEPT = Path(__file__).with_name("mutants.toml")
 NOBODY_NOTICED = {0, 5, 33}  # exit codes of mutmut: survived; no test runs what was changed
+TOO_SLOW = {36, 24, -24, 152, 255, -9}  # was ended, since its tests did not
 
 
 class Change(NamedTuple):
@@ -43,8 +44,11 @@ class Change(NamedTuple):
 
 
 class Found(NamedTuple):
+    """`slow` are noticed, as far as anybody can tell: on a busy machine they may be survivors whose time was over."""
+
     mutants: int
     survivors: Counter[Change]
+    slow: Counter[Change]
     seconds: int
 
 
@@ -85,6 +89,7 @@ def run(module: str, tests: list[str]) -> None:
     }
     written = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
     (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + "\n[tool.mutmut]\n" + written)
+    print(f"{module} ... ({place.relative_to(ROOT)}/log)", flush=True)
     started = time.monotonic()
     with (place / "log").open("w") as log:
         command = [Path(sys.executable).with_name("mutmut"), "run", "--max-children", "1"]
@@ -102,8 +107,11 @@ def found(module: str) -> Found:
     if None in codes.values():
         raise SystemExit(f"the run over {module} did not end")
     with contextlib.chdir(place):
-        survivors = Counter(_change(name, source) for name, code in codes.items() if code in NOBODY_NOTICED)
-    return Found(len(codes), survivors, int((place / "seconds").read_text()))
+        survivors, slow = (
+            Counter(_change(name, source) for name, code in codes.items() if code in several)
+            for several in (NOBODY_NOTICED, TOO_SLOW)
+        )
+    return Found(len(codes), survivors, slow, int((place / "seconds").read_text()))
 
 
 def judged(module: str, found: Found, kept: dict[str, Any]) -> bool:
@@ -115,7 +123,7 @@ def judged(module: str, found: Found, kept: dict[str, Any]) -> bool:
     )
     alive = found.survivors.total()
     percent = 100 * (found.mutants - alive) / found.mutants
-    new, gone = found.survivors - listed, listed - found.survivors
+    new, gone = found.survivors - listed, listed - found.survivors - found.slow
     print(f"{module}: {found.mutants - alive} of {found.mutants} noticed ({percent:.1f} %), {found.seconds} s")
     for title, changes in (("survives, and has no reason", new), ("is listed, and does not survive", gone)):
         for change in sorted(changes.elements()):
