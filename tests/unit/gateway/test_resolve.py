@@ -118,6 +118,7 @@ class Lists:
         found = {each: self.now[each] for each in wanted if each in self.now}
         self.lists |= {each: list for each, list in found.items() if isinstance(list, ServerList)}
         self.live |= self.lists.keys() & found.keys()
+        self.live_or_stopped |= self.live
         faults = {each: fault for each, fault in found.items() if isinstance(fault, Fault)}
 
         def server_list(server: str, kind: str) -> ServerList | None:
