@@ -3,9 +3,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
+MUTMUT = .venv/bin/mutmut
 
 .PHONY: demo test attack check format install interop faults conformance behaviour docs tools keys grid fuzz soak bench \
-	retrieval constraints clean
+	retrieval mutants constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -86,9 +87,18 @@ bench: $(INSTALLED)
 retrieval: $(INSTALLED)
 	.venv/bin/python bench/retrieval.py $(DATA)
 
+# Small mistakes in what decides, one at a time: does a test notice each? About half an hour; MODULES names some of them,
+# such as auth/keys.py.
+mutants: $(MUTMUT)
+	.venv/bin/python tests/architecture/mutants.py $(MODULES)
+
+$(MUTMUT): $(INSTALLED)
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[mutants]"
+	@touch $(MUTMUT)
+
 constraints:
 	rm -rf .venv && $(PYTHON) -m venv .venv
-	$(RUN) pip install --quiet -e ".[test]"
+	$(RUN) pip install --quiet -e ".[test,mutants]"
 	{ echo "# Versions that the tests ran with; made by 'make constraints'."; \
 	  $(RUN) pip freeze --exclude-editable --exclude toolgate; } > constraints.txt
 

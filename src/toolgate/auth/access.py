@@ -53,9 +53,9 @@ class Access:
     """What every client may do by the configuration that is served now."""
 
     def __init__(self, config: Config) -> None:
-        self.is_open = True
-        self.add_servers: Verdict = "ask"
-        self.clients: Mapping[str, Rules] = {}
+        self.is_open: bool
+        self.add_servers: Verdict
+        self.clients: Mapping[str, Rules]
         self._nobody = Rules(_NOBODY)
         self.prepared(config)()
 
@@ -89,7 +89,7 @@ class Access:
             # It was approved, if need be, when it was made.
             return "off" if self.judge(call.about) == "off" else "allow"
         found = rules.verdict(call.server, call.kind, call.target, call.tool_info.hints if call.tool_info else _SILENT)
-        if call.asked and found != "off":
+        if call.asked:
             return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
         return rules.of_completion(call, found) if call.reference else found
 
@@ -184,13 +184,13 @@ class Rules:
             return self._whole(server)
         if kind == "tasks":  # who has it was let call what made it, and is judged by that: see `judge`
             return "allow" if self.sees(server) else "off"
-        return self._thing(server, kind, name) or self._base(server, hints)
+        return self._thing(server, kind, name) or self._base(server)
 
     def of_completion(self, call: Call, found: Verdict) -> Verdict:
         """The verdict on a completion whose reference has the verdict `found`: a template is judged by what its
         arguments make of it, too, as far as they are known."""
         completing = _completing(call)
-        made = completing.made(call.target) if completing and found != "off" else ()
+        made = completing.made(call.target) if completing else ()
         return strictest((found, *(self.verdict(call.server, call.kind, uri) for uri in made)))
 
     def completed(self, call: Call, values: Sequence[str]) -> Sequence[str]:
@@ -215,7 +215,7 @@ class Rules:
     def _whole(self, server: str) -> Verdict:
         """What a method that MCP does not define may do: whatever its server can. It is for those who may use
         all of that; where less is said of anything there, nobody knows whether the method keeps to it."""
-        base = self._base(server, _SILENT)
+        base = self._base(server)
         is_narrowed = self.read_only or any(table.narrows(server) for table in (*self._things.values(), self._meant))
         return "off" if is_narrowed else base
 
@@ -260,7 +260,7 @@ class Rules:
             if len(name) > _LONGEST_NAME:
                 return "off" if table.narrows(server) else found
             loosely = self._loosely[kind].find(_spellings(server, as_a_lenient_reader(name)))
-            return found if loosely in (None, "allow") else strictest((found or self._base(server, _SILENT), loosely))
+            return strictest((found or self._base(server), loosely or "allow"))
         found = table.find(_uris(server, name), is_own)
         if is_own or table.exact(_uris(server, name)):
             return found
@@ -274,23 +274,20 @@ class Rules:
             as_a_lenient_reader(each) for form in found_forms for each in uri_readings.as_a_file(form)
         )
         for file in files:
-            loosely = self._meant_loosely.find(_uris(server, file))
-            if loosely and loosely != "allow":
+            if loosely := self._meant_loosely.find(_uris(server, file)):
                 meant.append(loosely)
-        if not found and not any(meant):
-            return None
-        base = self._base(server, _SILENT)
+        base = self._base(server)
         whole: list[Verdict] = [each or base for each in (found, *meant)]
         return strictest(whole)
 
-    def _base(self, server: str, hints: Hints) -> Verdict:
+    def _base(self, server: str, hints: Hints = _SILENT) -> Verdict:
         """What is said of a server, or of everything. A control tool that only tells, or calls, shows and does what is
         permitted anyhow: it is off where somebody says so, and nobody is asked about it."""
         found = self._servers.find((server,), is_own=server == names.OWN)
         if found is None:
             found = self._everything
-            if server == names.OWN and found != "off" and (hints.readOnlyHint or self._gate is not None):
-                return "allow" if hints.readOnlyHint else found or "allow"
+            if server == names.OWN and found != "off" and hints.readOnlyHint:
+                return "allow"
         return found or self._otherwise
 
     def _sees(self, server: str) -> bool:
@@ -298,13 +295,13 @@ class Rules:
             return True
         if self._gate is not None and server not in self._gate:
             return False
-        is_open = self._base(server, _SILENT) != "off"
+        is_open = self._base(server) != "off"
         return any(table.opens(_prefixes(server, kind), is_open) for kind, table in self._things.items())
 
 
 def _completing(call: Call) -> templates.Completing | None:
     """The arguments of a completion that are of a URI; None of a prompt's."""
-    if call.kind not in ("resources", "resourceTemplates"):
+    if call.kind != "resourceTemplates":
         return None
     return templates.completing(call.extra.get("argument", jsonrpc.NOTHING), call.extra.get("context", jsonrpc.NOTHING))
 
@@ -322,7 +319,7 @@ def _as_lenient_readers(permissions: Mapping[str, Verdict]) -> dict[str, Verdict
     found: dict[str, Verdict] = {}
     for name, verdict in permissions.items():
         loosely = as_a_lenient_reader(permission_names.named(name))
-        found[loosely] = strictest((found.get(loosely, "allow"), verdict))
+        found[loosely] = strictest((verdict, found.get(loosely, verdict)))
     return found
 
 
@@ -381,8 +378,7 @@ class _Table:
         """Whether anything of a server may be less than allowed."""
         named = [name for name, verdict in self._exact.items() if verdict != "allow"]
         named += [pattern.parts[0] for pattern in self._patterns if pattern.verdict != "allow"]
-        prefixes = {*_prefixes(server, "tools"), *_prefixes(server, "resources")}
-        return any(_may_begin(name, prefix) for name in named for prefix in prefixes)
+        return any(_may_begin(name, prefix) for name in named for prefix in _prefixes(server, "resources"))
 
     def opens(self, prefixes: tuple[str, ...], otherwise: bool) -> bool:
         """Whether anything may be used whose name begins with one of these; `otherwise`: of which nothing is said."""
@@ -411,8 +407,7 @@ def _gate(client: KnownClient) -> frozenset[str] | None:
 
 
 def _spellings(server: str, name: str) -> tuple[str, ...]:
-    whole = server + names.SEPARATOR + name
-    return (whole,) if len(whole) <= names.LONGEST else (whole, names.join_name(server, name))
+    return server + names.SEPARATOR + name, names.join_name(server, name)
 
 
 def _prefixes(server: str, kind: str) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ class Resolver:
     def as_known(self, about: Call) -> Call:
         server_list = self._catalog.known(about.server, "tools", about.client)
         found = tool_info.of(server_list, about.target) if about.method == mcp.CALL else None
-        return msgspec.structs.replace(about, tool_info=found) if found else about
+        return msgspec.structs.replace(about, tool_info=found)
 
     def _tried(
         self, call: Call, route: Route, view: CatalogView, rules: Rules | None
@@ -138,8 +138,8 @@ class Resolver:
             plan = self._planned(entered, view)
             return (plan.enter(entered) if plan else entered), plan
         except Fault as fault:
-            is_hidden = rules is not None and fault.code in NOT_FOUND
-            return (rules and is_hidden and self._denied(call, route, rules)) or fault.with_traceback(None), None
+            denied = self._denied(call, route, rules) if rules and fault.code in NOT_FOUND else None
+            return denied or fault.with_traceback(None), None
 
     def _doubtful(self, entered: Call | Fault, needs: Sequence[Wanted], call: Call, route: Route) -> Sequence[Wanted]:
         """The lists to be looked at before a call goes by them. A server may be another program each time that it is

@@ -354,7 +354,7 @@ class Chain:
         self.head = head  # the last line that is known to have been written, here or by whoever anchored it
         self._file = file
         self._open = -1
-        self._size: int = -1  # of the file after our own last line
+        self._size: int  # of the file after our own last line; -1: it has none since it was opened
 
     def append(self, lines: Iterable[bytes]) -> Head:
         """All of them, or none: then it raises `OSError`."""
@@ -378,10 +378,11 @@ class Chain:
             beginning = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 _written(beginning, data, 0)
+                os.link(self._file, aside)
+                fresh.replace(self._file)
             finally:
                 os.close(beginning)
-            os.link(self._file, aside)
-            fresh.replace(self._file)
+                fresh.unlink(missing_ok=True)  # it is there where it could not take the name
         return head
 
     def close(self) -> None:

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
 
 from toolgate.auth.access import Access, Rules
 from toolgate.auth.uri_readings import forms
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions, Verdict
-from toolgate.core import names
-from toolgate.core.model import Call, Client, Hints, Principal
+from toolgate.core import jsonrpc, names
+from toolgate.core.model import Call, Client, Hints, Principal, ToolInfo
 
 READS, WRITES = Hints(readOnlyHint=True), Hints(readOnlyHint=False)
 
 
 def rules(reach: Any = "all", admin: bool = False, **permissions: Any) -> Rules:
     return Rules(KnownClient(id="ci", name="ci", servers=reach, admin=admin, permissions=Permissions(**permissions)))
+
+
+ANN = Client(Principal(client="ann"))
+
+
+def of(at_the_root: Verdict = "ask", **client: Any) -> Access:
+    """A gateway whose one client is ann."""
+    return Access(
+        Config(clients=(KnownClient(id="ann", name="ann", servers="all", **client),), add_servers=at_the_root)
+    )
 
 
 # (permissions, server, kind, name, what is decided)
@@ -70,6 +84,17 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"resources": {"s1x+file:///a": "off"}}, "1x", "resources", "file:///a", "off"),
     ({"resources": {"1x+file:///a": "off"}}, "1x", "resources", "file:///a", "off"),
     ({"resources": {"docs+file:///p/*": "off"}}, "docs", "resources", "file:///q/x", "allow"),
+    ({"resources": {"*+ui://page": "off"}}, "docs", "resources", "ui://page", "off"),
+    ({"resources": {"d+file:///p/../q": "allow", "d+file:///q": "off"}}, "d", "resources", "file:///p/../q", "allow"),
+    # A name that some take for another, who mind neither case nor width.
+    ({"prompts": {"github__get": "off"}}, "github", "prompts", "GET", "off"),
+    *(({"tools": {"github__get": "ask"}}, "github", "tools", name, "ask") for name in ("ｇet", " g et", "ge\u200bt")),
+    ({"tools": {"github__get": "ask"}, "servers": {"github": "off"}}, "github", "tools", "GET", "off"),
+    ({"resources": {"docs+file:///private": "off"}}, "docs", "resources", "file:///PRIVATE", "off"),
+    ({"resources": {"docs+file:///private": "off"}, "servers": {"docs": "ask"}}, "docs", "resources", "x:y", "ask"),
+    ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///P/x", "off"),
+    ({"tools": {"github__GET": "off", "github__Get": "ask"}}, "github", "tools", "get", "off"),
+    ({"resources": {"docs+f:{a}": "off", "docs+f:*": "allow"}}, "docs", "resources", "f:x", "off"),
     # A URI that URL parsers take for another.
     *(
         ({"resources": {"docs+file:///p/*": "off"}}, "docs", "resources", uri, "off")
@@ -133,6 +158,23 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///p/%2e%2e/q", "off"),
     ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file://p/x", "off"),
     ({"everything": "off", "resources": {"d+file:///p/{x}": "allow"}}, "d", "resources", "file:///p/x", "allow"),
+    # Methods that MCP does not define are for those who may use all of their server.
+    ({}, "a", "methods", "x/y", "allow"),
+    ({"servers": {"a": "ask"}}, "a", "methods", "x/y", "ask"),
+    ({"everything": "off"}, "a", "methods", "x/y", "off"),
+    ({"tools": {"a__x": "allow", "b__x": "off"}}, "a", "methods", "x/y", "allow"),
+    ({"tools": {"a__x": "ask"}}, "a", "methods", "x/y", "off"),
+    ({"tools": {"a__x*": "off"}}, "a", "methods", "x/y", "off"),
+    ({"tools": {"*x": "off"}}, "a", "methods", "x/y", "off"),
+    ({"prompts": {"a__x": "off"}}, "a", "methods", "x/y", "off"),
+    ({"resources": {"a__x": "off"}}, "a", "methods", "x/y", "off"),
+    ({"resources": {"a+file:///x": "off"}}, "a", "methods", "x/y", "off"),
+    ({"resources": {"ui://a+x": "off"}}, "a", "methods", "x/y", "off"),
+    ({"read_only": "ask"}, "a", "methods", "x/y", "off"),
+    # A task is judged by what made it, and is there for whoever sees its server.
+    ({"servers": {"a": "ask"}}, "a", "tasks", "1", "allow"),
+    ({"servers": {"a": "off"}}, "a", "tasks", "1", "off"),
+    ({"servers": {"a": "off"}, "tools": {"a__x": "ask"}}, "a", "tasks", "1", "allow"),
     # Control tools are the server `toolgate`.
     ({"tools": {"toolgate__mcp_call": "off"}}, "toolgate", "tools", "mcp_call", "off"),
     ({"servers": {"toolgate": "off"}}, "toolgate", "tools", "status", "off"),
@@ -141,6 +183,9 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"everything": "ask"}, "toolgate", "tools", "status", "allow"),  # it shows what is permitted anyhow
     ({"tools": {"*": "ask"}, "servers": {"*": "off"}}, "toolgate", "tools", "status", "allow"),
     ({"everything": "off"}, "toolgate", "resources", "mcp://server_summary", "off"),
+    ({"tools": {"*__longer_than_that": "allow", "toolgate__m*": "off"}}, "toolgate", "tools", "mcp_call", "off"),
+    ({"resources": {"*": "off"}}, "toolgate", "resources", "mcp://server_summary", "allow"),
+    ({"resources": {"toolgate+mcp:*": "off"}}, "toolgate", "resources", "mcp://server_summary", "off"),
     ({"everything": "off"}, "toolgate", "resources", "mcp://results/abc", "allow"),  # only its owner has it
 ]
 
@@ -178,7 +223,16 @@ def test_no_permission_opens_a_server_that_is_not_reached() -> None:
     found = rules(reach=("docs",), tools={"*": "allow"})
     assert found.verdict("github", "tools", "x") == "off"
     assert not found.sees("github")
-    assert rules(reach="none", tools={"github__x": "allow"}).verdict("github", "tools", "x") == "off"
+    none = rules(reach="none", tools={"github__x": "allow", "n__x": "allow"})
+    assert none.verdict("github", "tools", "x") == none.verdict("n", "tools", "x") == "off"
+
+
+def test_of_the_gateways_own_tools_those_that_do_something_are_as_all_else_is() -> None:
+    own = ("toolgate", "tools", "close_child_session", WRITES)
+    assert [rules(reach=reach).verdict(*own) for reach in ("all", "none", ("docs",))] == ["allow"] * 3
+    assert rules(reach=None).verdict(*own) == "off"
+    assert [rules(reach, everything="ask").verdict(*own) for reach in ("all", ("docs",), None)] == ["ask"] * 3
+    assert rules().verdict("toolgate", "tools", "add_mcp_server", WRITES) == "ask"  # whatever else is allowed
 
 
 def test_permissions_alone_allow_what_they_name_and_nothing_else() -> None:
@@ -193,6 +247,11 @@ def test_permissions_alone_allow_what_they_name_and_nothing_else() -> None:
 def test_a_server_is_seen_where_anything_of_it_may_be_permitted() -> None:
     found = rules(everything="off", tools={"git*__x": "allow"}, resources={"docs+file:///a": "ask", "no+x:": "off"})
     assert [id for id in ("github", "docs", "no", "other") if found.sees(id)] == ["github", "docs"]
+
+
+def test_no_name_of_a_tool_or_a_prompt_is_written_like_that_of_a_resource() -> None:
+    found = rules(everything="off", tools={"a+x": "allow", "ui://a+x": "allow"}, prompts={"b+x": "ask"})
+    assert not found.sees("a") and not found.sees("b")
 
 
 def test_a_server_is_not_seen_where_all_of_it_is_off() -> None:
@@ -240,6 +299,144 @@ def test_a_call_through_a_control_tool_needs_that_one_too() -> None:
     assert access.judge(Call("tools/call", "x", caller, server="s", asked=asked)) == "ask"
 
 
+def test_a_control_tool_that_only_calls_needs_no_approval_of_its_own() -> None:
+    access = of(permissions=Permissions(everything="ask", tools={"s__x": "allow"}))
+    asked = Call("tools/call", "mcp_call", ANN)
+    assert access.judge(Call("tools/call", "x", ANN, server="s", asked=asked)) == "allow"
+    assert access.judge(Call("tools/call", "y", ANN, server="s", asked=asked)) == "ask"
+
+
+def test_a_tool_is_judged_by_what_it_says_of_itself() -> None:
+    access = of(permissions=Permissions(read_only="off"))
+    assert access.judge(Call("tools/call", "x", ANN, server="s", tool_info=ToolInfo(hints=READS))) == "allow"
+    assert access.judge(Call("tools/call", "x", ANN, server="s", tool_info=ToolInfo(hints=WRITES))) == "off"
+    assert access.judge(Call("tools/call", "x", ANN, server="s")) == "off"
+    assert access.verdict(ANN.principal, "s", "tools", "x", READS) == "allow"
+    assert access.verdict(ANN.principal, "s", "tools", "x") == "off"
+    assert not rules(read_only="off").is_off("s", "tools", "x")  # what it says of itself does not count there
+
+
+@pytest.mark.parametrize(("said", "found"), [("off", "off"), ("ask", "allow"), ("allow", "allow")])
+def test_a_task_that_was_approved_when_it_was_made_needs_no_second_approval(said: Verdict, found: Verdict) -> None:
+    access = of(permissions=Permissions(tools={"s__x": said}))
+    made = Call("tools/call", "x", ANN, server="s")
+    assert access.judge(Call("tasks/get", "1", ANN, server="s", about=made)) == found
+    assert access.judge(Call("tasks/cancel", "1", ANN, server="s", about=made)) == "allow"
+    assert access.judge(Call("tasks/get", "1", ANN, server="s")) == "allow"
+    about_a_result = Call("resources/read", "x:y", ANN, server="s", about=made)
+    closed = of(permissions=Permissions(resources={"s+x:y": "off"}))
+    assert (access.judge(about_a_result), closed.judge(about_a_result)) == ("allow", "off")
+
+
+# Completions.
+
+
+def completion(**params: Any) -> Call:
+    extra = {name: Raw(json.dumps(value).encode()) for name, value in params.items()}
+    return Call("completion/complete", "f:///{dir}/{name}", ANN, server="s", reference="ref/resource", extra=extra)
+
+
+DIR = {"arguments": {"dir": "a"}}
+
+
+def test_a_completion_is_judged_by_its_template_and_by_what_its_arguments_make_of_it() -> None:
+    key = {"name": "name", "value": "key"}
+    asks = of(permissions=Permissions(resources={"s+f:///{dir}/{name}": "ask"}))
+    assert asks.judge(completion(argument=key, context=DIR)) == "ask"
+    closed = of(permissions=Permissions(resources={"s+f:///a/key": "off"}))
+    assert closed.judge(completion(argument=key, context=DIR)) == "off"
+    assert closed.judge(completion(argument=key)) == "allow"
+    made = {"s+f:///a/{name}": "allow", "s+f:///a/key": "allow"}
+    assert of(permissions=Permissions("ask", resources=made)).judge(completion(argument=key, context=DIR)) == "ask"
+    of_a_prompt = msgspec.structs.replace(completion(argument=key, context=DIR), reference="ref/prompt", target="p")
+    assert closed.judge(of_a_prompt) == "allow"
+
+
+def test_a_completion_without_an_argument_cannot_be_read() -> None:
+    for call in (completion(), completion(context=DIR), completion(argument={"name": "name"})):
+        with pytest.raises(jsonrpc.UNREADABLE):
+            of().judge(call)
+
+
+def test_values_are_left_out_that_make_something_closed_and_those_behind_what_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = completion(argument={"name": "name", "value": ""}, context=DIR)
+    found = rules(resources={"s+f:///a/key": "off"})
+    values = ["b", "key", "c", "d"]
+    assert found.completed(call, values) == ["b", "c", "d"]
+    each_costs = len("f:///{dir}/{name}") + len("dir") + 1 + len("f:///a/b")
+    monkeypatch.setattr("toolgate.auth.access._MOST_COMPLETED", 3 * each_costs + 4)  # as much as three of them
+    assert found.completed(call, values) == ["b", "c"]
+    monkeypatch.setattr("toolgate.auth.access._MOST_COMPLETED", 3 * each_costs + 3)
+    assert found.completed(call, values) == ["b"]
+    assert found.completed(call, ["x" * 1000, "b"]) == []
+
+
+def test_values_of_a_prompts_argument_are_no_part_of_a_uri() -> None:
+    call = msgspec.structs.replace(completion(), reference="ref/prompt", target="p")
+    assert rules(resources={"s+*": "off"}).completed(call, ["a"]) == ["a"]
+
+
+# Who changes which servers there are, and who sees what they say.
+
+
+@pytest.mark.parametrize("tool", ["add_mcp_server", "remove_mcp_server"])
+@pytest.mark.parametrize(
+    ("at_the_root", "of_client", "said", "found"),
+    [
+        ("allow", None, None, "allow"),
+        ("off", None, None, "off"),
+        ("ask", None, None, "ask"),
+        ("off", "allow", None, "allow"),
+        ("allow", "off", None, "off"),
+        ("allow", None, "ask", "ask"),
+        ("ask", None, "off", "off"),
+        ("off", None, "allow", "off"),
+    ],
+)
+def test_of_all_that_is_said_of_changing_servers_the_strictest_holds(
+    tool: str, at_the_root: Verdict, of_client: Verdict | None, said: Verdict | None, found: Verdict
+) -> None:
+    permissions = Permissions(tools={f"toolgate__{tool}": said} if said else {})
+    access = of(add_servers=of_client, permissions=permissions, at_the_root=at_the_root)
+    change = Call("tools/call", tool, ANN, server=names.OWN)
+    assert access.judge(change) == found
+    by_admin = msgspec.structs.replace(change, is_by_admin=True)
+    assert access.judge(by_admin) == ("allow" if found == "ask" else found)
+
+
+def test_on_an_open_gateway_what_is_said_of_changing_servers_holds_for_all() -> None:
+    access = Access(Config(add_servers="off"))
+    assert access.judge(Call("tools/call", "add_mcp_server", ANN, server=names.OWN)) == "off"
+    assert access.judge(Call("prompts/get", "add_mcp_server", ANN, server=names.OWN)) == "allow"
+    assert access.judge(Call("tools/call", "add_mcp_server", ANN, server="s")) == "allow"
+    assert access.judge(Call("tools/call", "status", ANN, server=names.OWN)) == "allow"
+
+
+def test_a_server_that_has_a_tool_of_that_name_is_judged_as_any_other() -> None:
+    access = of(add_servers="off")
+    assert access.judge(Call("tools/call", "add_mcp_server", ANN, server="s")) == "allow"
+    assert access.judge(Call("tools/call", "status", ANN, server=names.OWN, is_by_admin=True)) == "allow"
+
+
+def test_a_server_is_wholly_theirs_who_may_use_all_of_it_unasked_or_administer() -> None:
+    admin = Principal(client="ann", is_admin=True)
+    narrowed = of(permissions=Permissions(tools={"s__x": "ask"}))
+    assert not narrowed.has_whole(ANN.principal, "s") and narrowed.has_whole(ANN.principal, "other")
+    assert not narrowed.has_whole(admin, "s")
+    assert of(permissions=Permissions(tools={"s__x": "ask"}), admin=True).has_whole(admin, "s")
+    assert Access(Config()).has_whole(Principal(), "s")
+
+
+def test_servers_are_changed_by_administrators_and_on_an_open_gateway_by_programs_of_this_machine() -> None:
+    here, admin = Principal(is_here=True), Principal(client="ann", is_admin=True)
+    assert Access(Config()).may_request_change(here) and not Access(Config()).may_request_change(Principal())
+    assert of(admin=True).may_request_change(admin)
+    assert not of().may_request_change(admin)
+    assert not of().may_request_change(Principal(is_here=True, client="ann"))
+
+
 def test_what_was_an_administrator_may_be_none_any_more() -> None:
     access = Access(Config(clients=(KnownClient(id="a", name="a", admin=True),)))
     ann = Principal(client="a", is_admin=True)
@@ -250,9 +447,31 @@ def test_what_was_an_administrator_may_be_none_any_more() -> None:
 
 def test_many_names_are_not_remembered_for_ever() -> None:
     found = rules(tools={"a__x": "off"})
-    for number in range(20_000):
+    for number in range(8192):
         found.verdict("a", "tools", str(number))
-    assert len(found._known) <= 8192
+    assert len(found._known) == 8192
+    found.verdict("a", "tools", "one more")
+    assert len(found._known) == 1
+
+
+def hashed(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()
+
+
+def test_clients_with_the_same_rules_have_one_print_and_every_difference_is_another() -> None:
+    def made(id: str, add_servers: Verdict = "ask", **more: Any) -> Rules:
+        return Rules(KnownClient(id=id, name=id, **more), add_servers)
+
+    assert made("a", servers=("x", "y")).print == made("b", servers=("y", "x")).print
+    off = Permissions(everything="off")
+    several = [made("a", servers=servers) for servers in (None, "all", "none", ("x",))]
+    several += [made("a", permissions=off), made("a", "off"), made("a", add_servers="allow")]
+    assert len({each.print for each in several}) == len(several)
+    assert repr(several[0]) == f"<Rules {several[0].print}>"
+
+
+def test_rules_say_what_their_client_is_shown() -> None:
+    assert Rules(KnownClient(id="a", name="a", surface="meta")).surface == "meta"
 
 
 def test_long_names_are_not_remembered() -> None:
@@ -261,6 +480,45 @@ def test_long_names_are_not_remembered() -> None:
         found.verdict("a", "resources", "file:///" + "x" * 10_000 + str(number))
         found.verdict("a", "tools", "x" * 10_000 + str(number))
     assert sum(len(name) for _, _, name in found._known) < 10_000
+    for name in ("x" * 512, "x" * 513):
+        found.verdict("b", "tools", name)
+    assert [name for server, _, name in found._known if server == "b"] == ["x" * 512, hashed("x" * 513)]
+
+
+def test_what_is_remembered_of_servers_has_an_end() -> None:
+    found = rules()
+    for number in range(9000):
+        assert found.sees(str(number))
+    assert len(found._seen) == 8192
+    routes = [{str(number): ""} for number in range(8193)]
+    for route in routes:
+        assert found.servers(route) is route
+    assert len(found._routes) == 1
+
+
+def test_a_server_is_looked_at_once_unless_its_name_is_very_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    sees = Rules._sees
+
+    def counted(rules: Rules, server: str) -> bool:
+        looked.append(server)
+        return sees(rules, server)
+
+    monkeypatch.setattr(Rules, "_sees", counted)
+    found = rules(reach=("a",))
+    for server in ("a", "b", "x" * 512, "x" * 513):
+        for _ in range(2):
+            assert found.sees(server) is (server == "a")
+    assert looked == ["a", "b", "x" * 512, "x" * 513, "x" * 513]
+    some, all_of_it = {"a": "A", "b": "B"}, {"a": "A"}
+    assert found.servers(some) == {"a": "A"} and found.servers(some) is found.servers(some)
+    assert found.servers(all_of_it) is all_of_it
+
+
+def test_a_long_name_may_hold_anything() -> None:
+    found = rules(tools={"a__x": "off"})
+    assert found.verdict("a", "tools", "\ud800" * 600) == "allow"
+    assert found.verdict("a", "tools", "\ud800" * 600) == "allow"
 
 
 @pytest.mark.parametrize("uri", ["", "/", "a", "..", "file:", "file:///", "%", "%zz", "a" * 10_000, "../" * 1000])

@@ -11,9 +11,10 @@ import pytest
 from virtualtime import FakeClock
 
 from toolgate.auth.access import Access
-from toolgate.config import Auth, Config, Guard, Limits
+from toolgate.config import Audit, Auth, Config, Guard, Limits, Server
 from toolgate.config.access import KnownClient, Permissions, Rate, Rates
 from toolgate.core import names
+from toolgate.core.excerpts import Ends
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, NeedInput, Outcome, Principal, ToolInfo
 from toolgate.core.redaction import Redactor
@@ -23,6 +24,7 @@ from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore, at_once
 from toolgate.policy.run import PolicyRun, compiled
+from toolgate.policy.truncate import Limit
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
 
@@ -196,3 +198,169 @@ async def test_a_policy_that_fails_behind_its_server_is_told_to_all_that_let_the
     with pytest.raises(ZeroDivisionError):
         run.after(Done(b"{}"))
     assert told == ["ZeroDivisionError"]
+
+
+# Which there are, and what each is made of.
+
+ANN = KnownClient(id="ann", name="ann")
+ASKED = msgspec.structs.replace(ANN, permissions=Permissions(everything="ask"))
+
+
+class Made:
+    """What a configuration's policies are made of."""
+
+    def __init__(self, config: Config, **more: Any) -> None:
+        clock = FakeClock()
+        self.deps = chain.PolicyDeps(
+            clock,
+            MemoryStore(clock),
+            chain.make_overflow(config, clock),
+            Redactor(),
+            Access(config),
+            Trail(None, clock, None, Redactor()),
+            Meters(clock),
+            lambda _request: None,
+        )
+        self.policies = chain.build(config, self.deps, **more)
+        self.names = [policy.name for policy in self.policies]
+
+    def __getitem__(self, name: str) -> Any:
+        """A policy's own attributes."""
+        return vars(self.policies[self.names.index(name)])
+
+
+USUAL = ["quarantine", "validate", "scrub"]
+
+
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        (Config(), USUAL),
+        (Config(validate_arguments=False), ["quarantine", "scrub"]),
+        (Config(audit=Audit(enabled=True)), ["audit", *USUAL]),
+        (Config(clients=(ANN,)), ["audit", "access", *USUAL]),
+        (Config(clients=(ANN,), audit=Audit(enabled=False)), ["access", *USUAL]),
+        (
+            Config(auth=Auth(step_up={"a__*": ("write",)}), audit=Audit(enabled=False)),
+            ["quarantine", "validate", "step-up", "scrub"],
+        ),
+        (
+            Config(limits=ONCE),
+            ["quarantine", "validate", "limits", "scrub"],
+        ),
+        (Config(limits=Limits(result_limit=1000)), ["quarantine", "validate", "truncate", "scrub"]),
+        (Config(clients=(ASKED,)), ["audit", "access", "quarantine", "validate", "approval", "scrub"]),
+    ],
+)
+async def test_a_policy_that_has_nothing_to_do_is_not_there(config: Config, names: list[str]) -> None:
+    assert Made(config).names == names
+
+
+async def test_a_route_that_leaves_arguments_to_its_server_does_not_look_at_them() -> None:
+    assert Made(Config(), is_transparent=True).names == ["quarantine", "scrub"]
+
+
+@pytest.mark.parametrize(
+    ("permissions", "is_asked"),
+    [
+        (Permissions(), False),
+        (Permissions(everything="off", tools={"a__x": "allow"}), False),
+        (Permissions(servers={"a": "ask"}), True),
+        (Permissions(tools={"a__x": "ask"}), True),
+        (Permissions(resources={"a+x:y": "ask"}), True),
+        (Permissions(prompts={"a__x": "ask"}), True),
+        (Permissions(read_only="ask"), True),
+    ],
+)
+async def test_somebody_is_asked_where_any_permission_says_so(permissions: Permissions, is_asked: bool) -> None:
+    made = Made(Config(clients=(ANN, KnownClient(id="bob", name="bob", permissions=permissions))))
+    assert ("approval" in made.names) is is_asked
+    assert made["access"]["_is_asked_behind"] is is_asked
+
+
+async def test_on_an_open_gateway_somebody_is_asked_only_about_changes_of_its_servers() -> None:
+    config = Config()
+    assert "approval" not in Made(config).names
+    assert "approval" in Made(config, changes=Changes(config, Access(config))).names
+
+
+async def test_an_approval_is_made_of_what_is_shared_by_all_routes() -> None:
+    servers = (
+        Server(id="a", name="a", type="stdio", command="x"),
+        Server(id="b", name="b", type="http", url="https://b"),
+    )
+    made = Made(Config(clients=(ASKED,), servers=servers))
+    approval, approvals = made["approval"], vars(made["approval"]["_approvals"])
+    assert approval["_audit"] is made.deps.audit and approval["_asking"] is made.deps.meters.asking
+    assert approval["_check"] == made.policies[made.names.index("validate")].check  # type: ignore[attr-defined]
+    assert approval["_redactor"] is made.deps.redactor and approval["_clock"] is made.deps.clock
+    assert {made.deps.store, made.deps.clock, made.deps.call_waits} <= {
+        each for each in approvals.values() if callable(getattr(each, "__hash__", None))
+    }
+    unchecked = Made(Config(clients=(ASKED,), validate_arguments=False))["approval"]
+    assert unchecked["_check"] is None
+
+
+async def test_a_server_is_another_when_it_is_reached_in_another_way_and_the_same_with_other_credentials() -> None:
+    def printed(**more: Any) -> str:
+        server = Server(**({"id": "a", "name": "a", "type": "stdio", "command": "x"} | more))
+        return Made(Config(clients=(ASKED,), servers=(server,)))["approval"]["_prints"]["a"]
+
+    same = [printed(), printed(name="b"), printed(env={"TOKEN": "t"})]
+    others = [
+        printed(command="y"),
+        printed(args=("z",)),
+        printed(cwd="/"),
+        printed(type="http"),
+        printed(url="https://a"),
+    ]
+    assert len(set(same)) == 1 and len({*same, *others}) == 6
+    assert len(same[0]) == 64
+
+
+async def test_a_server_that_judges_its_arguments_itself_is_trusted_with_them() -> None:
+    servers = (
+        Server(id="there", name="there", type="stdio", validate_arguments=False),
+        Server(id="b", name="b", type="stdio"),
+    )
+    made = Made(Config(servers=servers))
+    assert made["validate"]["_trusted"] == {"there"}
+    assert made["validate"]["_aside"] is made.deps.meters.large_arguments
+
+
+async def test_a_server_has_its_own_limits_where_it_says_so_and_the_common_ones_elsewhere() -> None:
+    limits = Limits(result_limit=1000, result_tokens=300, head=5, tail=7)
+    servers = (
+        Server(id="plain", name="plain", type="stdio"),
+        Server(id="large", name="large", type="stdio", result_limit=5000),
+        Server(id="many", name="many", type="stdio", result_tokens=900),
+    )
+    made = Made(Config(limits=limits, servers=servers))
+    ends = Ends(5, 7)
+    assert made["truncate"]["_limit"] == Limit(1000, 300, ends)
+    assert made["truncate"]["_limits"] == {"large": Limit(5000, 300, ends), "many": Limit(1000, 900, ends)}
+    assert made["truncate"]["_overflow"] is made.deps.overflow
+
+
+@pytest.mark.parametrize("own", [{"result_limit": 10}, {"result_tokens": 10}])
+async def test_where_one_server_alone_has_a_limit_results_are_looked_at(own: Any) -> None:
+    server = Server(id="a", name="a", type="stdio", **own)
+    assert "truncate" in Made(Config(servers=(server,))).names
+    assert "truncate" in Made(Config(limits=Limits(**own))).names
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        (Limits(), 64 * 1024),
+        (Limits(result_limit=30_000), 30_000),
+        (Limits(result_limit=100_000), 64 * 1024),
+        (Limits(result_tokens=5_000), 20_000),
+        (Limits(result_tokens=50_000), 64 * 1024),
+        (Limits(result_limit=19_000, result_tokens=5_000), 19_000),
+        (Limits(result_limit=100_000, result_tokens=50_000), 64 * 1024),
+    ],
+)
+async def test_as_much_is_read_at_once_of_what_was_cut_as_a_result_may_have(limits: Limits, most: int) -> None:
+    config = Config(limits=limits)
+    assert chain.at_once(config) == chain.make_overflow(config, FakeClock()).at_once == most

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import json
-import logging
 import os
+import pwd
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from virtualtime import FakeClock
 
 from toolgate.config import Audit, Auth, Config, KnownClient
+from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
 from toolgate.core.redaction import Redactor
 from toolgate.state import audit
@@ -43,6 +47,10 @@ async def noted(file: Path, *events: str, store: MemoryStore | None = None) -> N
 
 
 async def until(is_so: Callable[[], bool]) -> None:
+    until_now(is_so)
+
+
+def until_now(is_so: Callable[[], bool]) -> None:
     """What a thread does, it does in real time: at most a minute."""
     for _ in range(6000):
         if is_so():
@@ -195,8 +203,10 @@ async def test_a_full_disk_is_said_once_and_what_waited_is_written_when_there_is
     await until(lambda: not there.problem)
     await there.close()
     assert [line["event"] for line in lines(file)] == ["one", "two"]
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(said) == 2 and "cannot write the audit log" in said[0] and "can be written again" in said[1]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", f"cannot write the audit log: {file}: No space left on device"),
+        ("WARNING", f"the audit log can be written again: {file}"),
+    ]
 
 
 async def test_a_batch_that_fills_the_disk_leaves_nothing_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,3 +321,448 @@ async def test_a_very_long_line_breaks_no_chain_that_several_gateways_write(tmp_
     await one.close()
     await other.close()
     assert verify([file]).wrong == ()
+
+
+# What is noted.
+
+
+async def test_who_is_noted_with_what_is_known_of_them_and_nothing_that_is_empty(tmp_path: Path) -> None:
+    there = trail(tmp_path / "audit.jsonl")
+    there.note("one", Principal("bob", client="ci"), reason="", number=0, list=["x" * 3000], flag=False)
+    there.note("two", reason="x" * audit.LONGEST)
+    there.note("three", "cli:ann", reason="x" * (audit.LONGEST + 1))
+    await there.close()
+    one, two, three = (
+        {name: value for name, value in line.items() if name not in ("seq", "prev", "hash", "time")}
+        for line in lines(tmp_path / "audit.jsonl")
+    )
+    assert one == {"event": "one", "who": "bob", "client": "ci", "number": 0, "list": ["x" * 3000], "flag": False}
+    assert two == {"event": "two", "reason": "x" * audit.LONGEST}
+    assert three == {"event": "three", "who": "cli:ann", "reason": "x" * audit.LONGEST}
+
+
+async def test_secrets_are_taken_out_before_a_text_is_cut_and_out_of_what_is_deeper(tmp_path: Path) -> None:
+    secret = "canary-0123456789"
+    there = trail(tmp_path / "audit.jsonl", None, secret)
+    assert there.redactor.text(secret) == "[secret]"
+    there.note("one", reason="x" * (audit.LONGEST - 5) + " " + secret, deep={"er": secret})
+    await there.close()
+    (line,) = lines(tmp_path / "audit.jsonl")
+    assert line["deep"] == {"er": "[secret]"} and line["reason"].startswith("x") and "canary" not in line["reason"]
+
+
+async def test_changes_are_noted_where_calls_are_not_unless_nothing_is_to_be(tmp_path: Path) -> None:
+    ann = (KnownClient(id="ann", name="ann"),)
+    wanted = {
+        "calls, changes": Config(clients=ann),
+        "changes": Config(),
+        "all of it": Config(audit=Audit(enabled=True)),
+        "": Config(clients=ann, audit=Audit(enabled=False)),
+    }
+    noted: dict[str, list[str]] = {}
+    for name, config in wanted.items():
+        file = tmp_path / (name or "none")
+        there = trail(file)
+        assert there.is_on and there.notes_changes
+        there.use(config)
+        there.note("call")
+        there.note_change("change", "cli:ann", client="ci")
+        there.put({"event": "put"})
+        if there.is_on:
+            there.note_change("nobody's")
+        await there.close()
+        noted[name] = [line["event"] for line in lines(file)] if file.exists() else []
+    assert noted == {
+        "calls, changes": ["call", "change", "put", "nobody's"],
+        "changes": ["change"],
+        "all of it": ["call", "change", "put", "nobody's"],
+        "": [],
+    }
+    (change,) = lines(tmp_path / "changes")
+    assert (change["who"], change["client"]) == ("cli:ann", "ci")
+    assert "who" not in lines(tmp_path / "all of it")[-1]
+
+
+async def test_where_there_is_no_file_nothing_is_noted() -> None:
+    there = audit.nowhere(FakeClock())
+    assert not there.is_on and not there.notes_changes and there.file is None
+    there.use(Config(audit=Audit(enabled=True)))
+    there.note("one")
+    there.put({"event": "two"})
+    await there.close()
+    assert there.problem == ""
+    redactor = Redactor()
+    assert audit.nowhere(FakeClock(), redactor).redactor is redactor
+
+
+@pytest.mark.parametrize(
+    ("wall", "shown"),
+    [
+        (1_800_000_000.0, "2027-01-15T08:00:00.000000Z"),
+        (1_800_000_000.25, "2027-01-15T08:00:00.250000Z"),
+        (1_800_000_000.999999, "2027-01-15T08:00:00.999999Z"),
+        (1_800_000_001.000015, "2027-01-15T08:00:01.000015Z"),
+        (0.0, "1970-01-01T00:00:00.000000Z"),
+        (1.5, "1970-01-01T00:00:01.500000Z"),
+    ],
+)
+def test_the_time_is_told_to_the_microsecond_wherever_it_is(
+    wall: float, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class At(FakeClock):
+        def wall(self) -> float:
+            return wall
+
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    there = audit.nowhere(At())
+    assert there.time() == there.time() == shown
+    monkeypatch.undo()
+    time.tzset()
+
+
+async def test_each_stranger_has_a_measure_of_its_own_and_each_minute_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "MOST_OF_STRANGERS", 2)
+    there = trail(tmp_path / "audit.jsonl")
+    await asyncio.sleep(60 - FakeClock().now() % 60)
+    for _ in range(3):
+        there.note_of_strangers("login", "ann", by="a", decision="deny")
+    await asyncio.sleep(59)
+    there.note_of_strangers("login", by="a")
+    there.note_of_strangers("login", by="b")
+    there.note_of_strangers("login", by="b")
+    await asyncio.sleep(1)
+    there.note_of_strangers("login", by="a")
+    await there.close()
+    told = [(line.get("who"), line.get("decision"), line.get("not_noted")) for line in lines(there.file or Path())]
+    ann = ("ann", "deny", None)
+    assert told == [ann, ann, (None, None, 2), (None, None, None), (None, None, None)]
+
+
+async def test_beyond_so_many_strangers_all_others_are_one_and_servers_are_not_counted_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "MOST_OF_STRANGERS", 1)
+    monkeypatch.setattr(audit, "MOST_STRANGERS", 2)
+    there = trail(tmp_path / "audit.jsonl")
+    for by in ("a", "b", "c", "d", "a", "e"):
+        there.note_of_strangers(by, by=by)
+    for server in ("s", "t", "s"):
+        there.note_of_server("stderr", server=server, line="x")
+    await there.close()
+    told = [(line["event"], line.get("server"), line.get("not_noted")) for line in lines(there.file or Path())]
+    assert told == [
+        ("a", None, None),
+        ("b", None, None),
+        ("c", None, None),  # and d and e are c
+        ("stderr", "s", 3),
+        ("stderr", "t", None),
+    ]
+    assert lines(there.file or Path())[3]["line"] == "x"
+
+
+async def test_strangers_of_whom_nothing_is_known_are_one_with_all_that_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "MOST_OF_STRANGERS", 1)
+    monkeypatch.setattr(audit, "MOST_STRANGERS", 1)
+    there = trail(tmp_path / "audit.jsonl")
+    there.note_of_strangers("unknown")
+    there.note_of_strangers("one too many", by="b")
+    await there.close()
+    assert [line["event"] for line in lines(tmp_path / "audit.jsonl")] == ["unknown"]
+
+
+async def test_of_a_line_that_is_too_long_long_members_are_noted_by_their_hashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = trail(tmp_path / "audit.jsonl")
+    longest = audit.LONGEST_LINE - len('{"event":""}')
+    there.put({"event": "x" * longest})
+    there.put({"event": "x" * (longest + 1), "kept": "y" * 8190, "long": "y" * 8191, "n" * 101: 7, "deep": [1]})
+    await there.close()
+    whole, by_hash = lines(tmp_path / "audit.jsonl")
+    assert len(whole["event"]) == longest
+    text = json.dumps("x" * (longest + 1)).encode()
+    assert by_hash["event"] == {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+    assert len(by_hash["kept"]) == 8190 and by_hash["long"]["bytes"] == 8193
+    assert by_hash["n" * 100] == 7 and by_hash["deep"] == [1]
+
+
+# What waits, and what is lost.
+
+
+async def test_as_much_waits_as_may_and_what_is_lost_is_told_with_its_time_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = {"event": "12345"}
+    monkeypatch.setattr(audit, "MOST_WAITING", 2 * len(json.dumps(record, separators=(",", ":"))))
+    monkeypatch.setattr(audit, "GATHER", 60.0)
+    file = tmp_path / "audit.jsonl"
+    there = trail(file)
+    there.put(record)
+    there.put(record)
+    assert there.problem == ""
+    there.put(record)
+    assert there.problem == f"the audit log grows faster than it can be written: {file}"
+    await asyncio.sleep(5)
+    there.put(record)
+    when = there.time()
+    await there.close()
+    assert [line["event"] for line in lines(file)] == ["12345", "12345", "audit.lost"]
+    assert (lines(file)[2]["lines"], lines(file)[2]["time"]) == (2, when)
+    assert there.problem == ""
+
+
+async def test_what_comes_after_the_end_is_lost(tmp_path: Path) -> None:
+    there = trail(tmp_path / "audit.jsonl")
+    there.note("one")
+    await there.close()
+    there.note("two")
+    await there.close()
+    assert [line["event"] for line in lines(tmp_path / "audit.jsonl")] == ["one"]
+    assert there.problem
+
+
+async def test_what_is_written_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MOST_WAITING", 100)
+    monkeypatch.setattr(audit, "GATHER", 0.0)
+    there = trail(tmp_path / "audit.jsonl")
+    for number in range(1, 6):
+        there.put({"event": "x" * 50})
+        assert there.problem == ""
+        await until(lambda number=number: there._written == 62 * number)
+    await there.close()
+
+
+async def test_what_was_lost_before_is_not_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MOST_WAITING", 100)
+    file = tmp_path / "audit.jsonl"
+    there = trail(file)
+    for _ in range(2):
+        for _ in range(10):
+            there.put({"event": "x" * 50})
+        await until(lambda: not there._waiting and not there.problem)
+    await there.close()
+    lost = [line["lines"] for line in lines(file) if line["event"] == audit.LOST]
+    assert sum(lost) == 20 - sum(line["event"] != audit.LOST for line in lines(file))
+
+
+async def test_a_failure_is_told_in_the_words_of_the_system_or_in_those_of_whoever_refuses(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    for error, why in ((OSError(errno.EIO, "Input/output error", "x"), "Input/output error"), (OSError("odd"), "odd")):
+
+        def fails(*_: Any, error: OSError = error) -> Any:
+            raise error
+
+        caplog.clear()
+        monkeypatch.setattr(Chain, "append", fails)
+        there = trail(file)
+        there.note("one")
+        await there.close()
+        assert there.problem == f"cannot write the audit log: {file}: {why}"
+        assert [record.getMessage() for record in caplog.records] == [there.problem]
+    assert not file.exists()
+
+
+# The thread that writes.
+
+
+class Waits(threading.Event):
+    """How long it was waited for, each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.told.append(timeout)
+        return super().wait(timeout)
+
+
+def waiting(there: Trail) -> tuple[Waits, Waits]:
+    there._is_some, there._hurry = some, hurry = Waits(), Waits()
+    return some, hurry
+
+
+async def test_the_thread_sleeps_until_something_is_noted_and_gathers_what_follows(tmp_path: Path) -> None:
+    there = trail(tmp_path / "audit.jsonl")
+    some, hurry = waiting(there)
+    there.note("one")
+    thread = there._thread
+    assert thread and thread.daemon and thread.name == "toolgate audit"  # it keeps no process from ending
+    there.note("two")
+    assert there._thread is thread
+    await there.close()
+    assert not thread.is_alive()
+    assert (some.told, hurry.told) == ([None], [audit.GATHER])
+
+
+async def test_while_something_could_not_be_written_the_thread_wakes_every_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "write", _full)
+    there = trail(tmp_path / "audit.jsonl")
+    some, _ = waiting(there)
+    there.note("one")
+    await until(lambda: len(some.told) == 2)
+    monkeypatch.undo()
+    await there.close()
+    assert some.told == [None, audit.RETRY]
+    assert [line["event"] for line in lines(tmp_path / "audit.jsonl")] == ["one"]
+
+
+async def test_without_a_store_a_trail_writes_all_the_same(tmp_path: Path) -> None:
+    there = Trail(tmp_path / "audit.jsonl", FakeClock(), None, Redactor())
+    there.note("one")
+    await there.close()
+    assert [line["seq"] for line in lines(tmp_path / "audit.jsonl")] == [1]
+
+
+def test_what_was_noted_is_written_where_the_loop_has_ended_since(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    made: list[Trail] = []
+
+    async def noted() -> None:
+        made.append(Trail(file, SystemClock(), MemoryStore(SystemClock()), Redactor()))
+        made[0].note("one")
+
+    asyncio.run(noted())
+    until_now(lambda: file.exists() and bool(file.read_bytes()))
+    made[0]._put_line({"event": "two"})
+    made[0]._hurry.set()
+    thread = made[0]._thread
+    assert thread
+    thread.join(60)
+    assert [line["event"] for line in lines(file)] == ["one", "two"]
+
+
+# The last line, in the store.
+
+
+async def test_last_lines_are_anchored_together_and_not_more_often_than_every_second() -> None:
+    store, written = MemoryStore(FakeClock()), list[float]()
+    begun = FakeClock().now()
+
+    class Counted(MemoryStore):
+        def compare_and_set(self, *args: Any, **more: Any) -> Any:
+            written.append(FakeClock().now() - begun)
+            return super().compare_and_set(*args, **more)
+
+    store = Counted(FakeClock())
+    anchors = audit.Anchors(store, "file", FakeClock())
+    assert anchors.known() == audit.NOTHING
+    for number in (1, 3, 2):
+        anchors.note(Head(number, f"{number}" * 64))
+        await asyncio.sleep(0.3)
+    await asyncio.sleep(0.2)
+    assert anchors.known() == Head(3, "3" * 64)
+    anchors.note(Head(4, "4" * 64))
+    await asyncio.sleep(1.1)
+    assert written == pytest.approx([1.0, 2.1])
+    anchors.note(Head(4, "x" * 64))  # nothing new
+    await asyncio.sleep(1.1)
+    await anchors.close(Head(4, "4" * 64))
+    assert len(written) == 2
+    assert store.get("audit", "file") == msgspec.msgpack.encode(Head(4, "4" * 64))
+
+
+async def test_at_the_end_the_last_line_is_anchored_at_once_and_none_after_it() -> None:
+    store = MemoryStore(FakeClock())
+    anchors = audit.Anchors(store, "file", FakeClock())
+    anchors.note(Head(1, "1" * 64))
+    await anchors.close(Head(2, "2" * 64))
+    assert anchors.known() == Head(2, "2" * 64)
+    anchors.note(Head(3, "3" * 64))
+    await asyncio.sleep(5)
+    assert anchors.known() == Head(2, "2" * 64)
+    silent = audit.Anchors(store, "silent", FakeClock())
+    await silent.close(Head(2, "2" * 64))
+    silent.note(Head(3, "3" * 64))
+    await asyncio.sleep(5)
+    assert silent.known() == Head(2, "2" * 64)
+    older = audit.Anchors(store, "other", FakeClock())
+    older.note(Head(2, "2" * 64))
+    await older.close(Head(1, "1" * 64))
+    assert older.known() == Head(2, "2" * 64)
+
+
+async def test_an_anchor_is_written_again_where_another_gateway_came_first() -> None:
+    class Raced(MemoryStore):
+        """Another gateway is furthest in between, the first time."""
+
+        async def compare_and_set(self, space: str, key: str, old: Any, new: Any, ttl: Any = None) -> bool:  # type: ignore[override]
+            if old is None:
+                await self.put(space, key, msgspec.msgpack.encode(other))
+            return await MemoryStore.compare_and_set(self, space, key, old, new, ttl)
+
+    for other, last in ((Head(1, "1" * 64), Head(2, "2" * 64)), (Head(3, "3" * 64), Head(3, "3" * 64))):
+        anchors = audit.Anchors(Raced(FakeClock()), "file", FakeClock())
+        await anchors.close(Head(2, "2" * 64))
+        assert anchors.known() == last
+
+
+async def test_the_end_waits_for_an_anchor_that_is_being_written() -> None:
+    class Slow(MemoryStore):
+        async def compare_and_set(self, *args: Any, **more: Any) -> bool:  # type: ignore[override]
+            await asyncio.sleep(10)
+            return await MemoryStore.compare_and_set(self, *args, **more)
+
+    store = Slow(FakeClock())
+    anchors = audit.Anchors(store, "file", FakeClock())
+    anchors.note(Head(1, "1" * 64))
+    await asyncio.sleep(2)
+    anchors.note(Head(2, "2" * 64))
+    await asyncio.sleep(2)  # due again, while the first is under way
+    await anchors.close(Head(2, "2" * 64))
+    assert anchors.known() == Head(2, "2" * 64)
+
+
+async def test_a_store_that_keeps_nothing_or_something_else_ends_nothing() -> None:
+    store = MemoryStore(FakeClock())
+    anchors = audit.Anchors(store, "file", FakeClock())
+    for kept in (b"\xc1", b"", msgspec.msgpack.encode("x"), msgspec.msgpack.encode(["x"])):
+        await store.put("audit", "file", kept)
+        assert anchors.known() == audit.NOTHING
+    await store.close()
+    await anchors.close(Head(1, "1" * 64))
+
+
+async def test_a_trail_goes_on_after_what_is_anchored(tmp_path: Path) -> None:
+    file, store = tmp_path / "audit.jsonl", MemoryStore(FakeClock())
+    await store.put("audit", str(file), msgspec.msgpack.encode(Head(7, "7" * 64)))
+    await noted(file, "one", store=store)
+    assert [line["seq"] for line in lines(file)] == [8]
+    assert audit.Anchors(store, str(file), FakeClock()).known() == verify([file]).head
+
+
+# Where it is, and whose.
+
+
+def test_the_file_stands_beside_the_configuration_or_in_the_state(tmp_path: Path) -> None:
+    source, state = str(tmp_path / "conf" / "toolgate.toml"), str(tmp_path / "state")
+    assert audit.place(Config(source=source, state=state), {}) == tmp_path / "state" / "audit.jsonl"
+    beside = Config(source=source, state=state, audit=Audit(path="../conf/logs/a.jsonl"))
+    assert audit.place(beside, {}) == tmp_path / "conf" / "logs" / "a.jsonl"
+    near = Config(source=source, state=state, audit=Audit(path="a.jsonl"))
+    assert audit.place(near, {}) == tmp_path / "conf" / "a.jsonl"
+    assert audit.place(Config(source=source, audit=Audit(path="/var/log/a.jsonl")), {}) == Path("/var/log/a.jsonl")
+
+
+def test_at_home_the_file_stands_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert audit.place(Config(source="/etc/toolgate.toml", audit=Audit(path="~/a.jsonl")), {}) == tmp_path / "a.jsonl"
+
+
+def test_who_works_at_the_command_line_has_a_name_or_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert audit.operator() == f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
+
+    def unknown(_uid: int) -> Any:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert audit.operator() == f"cli:{os.getuid()}"
