@@ -308,8 +308,6 @@ def _completing(call: Call) -> templates.Completing | None:
 
 def as_a_lenient_reader(name: str) -> str:
     """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
-    if name.isascii() and name.isprintable():
-        return name.replace(" ", "").casefold()
     folded = normalized(normalized(name).casefold())
     visible = "".join(filter(str.isprintable, folded)).replace(" ", "")  # the one space that is printable
     return normalized(visible)

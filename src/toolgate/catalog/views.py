@@ -41,16 +41,12 @@ class CatalogView:
         self._faults = faults
 
     def server_list(self, server: str, kind: str) -> ServerList | None:
-        return self._held.get((server, kind)) or self._now(server, kind)
+        return self._held.get((server, kind)) or self._server_lists(server, kind)
 
     def hold(self, kind: str, servers: Collection[str]) -> Mapping[str, ServerList]:
         """These lists, which stay in the view as they are now, whatever changes; those that are there."""
-        found = {server: server_list for server in servers if (server_list := self.server_list(server, kind))}
-        self._held = {**self._held, **{(server, kind): server_list for server, server_list in found.items()}}
-        return found
-
-    def _now(self, server: str, kind: str) -> ServerList | None:
-        return self._server_lists(server, kind)
+        self._held = {(server, kind): each for server in servers if (each := self.server_list(server, kind))}
+        return {server: each for (server, _), each in self._held.items()}
 
     def fault(self, server: str, kind: str) -> Fault | None:
         found = self._faults.get((server, kind))
@@ -88,6 +84,12 @@ class PermittedView(CatalogView):
         self.servers = rules.servers(whole.servers)
         self.activated = whole.activated
         self.pending = whole.pending
+
+        def server_list(server: str, kind: str) -> ServerList | None:
+            found = whole.server_list(server, kind)
+            return found and permitted(found, server, kind, rules)
+
+        self._server_lists = server_list  # no method: what holds itself is let go of late
         self._view = whole
         self._rules = rules
 
@@ -96,10 +98,6 @@ class PermittedView(CatalogView):
 
     def permits(self, kind: str, name: str, hints: Hints) -> bool:
         return self._rules.verdict(names.OWN, kind, name, hints) != "off"
-
-    def _now(self, server: str, kind: str) -> ServerList | None:
-        whole = self._view.server_list(server, kind)
-        return whole and permitted(whole, server, kind, self._rules)
 
     def with_held(self) -> CatalogView:
         return self._view.with_held().for_whom(self._rules)

@@ -14,7 +14,13 @@ from typing import Literal
 
 MOST_MARKS = 30  # in a row
 
-_long_runs = re.compile(rf"[^\x00-\x7f]{{{MOST_MARKS + 1},}}")
+# Letters that are in most texts, none of which combines with what stands before it.
+LETTERS = (
+    r"\u0000-\u02ff\u0391-\u03ff\u0400-\u0482\u048a-\u052f\u0621-\u064a"
+    r"\u3041-\u3096\u30a1-\u30fa\u3400-\u9fff\uac00-\ud7a3"
+)
+
+_long_runs = re.compile(rf"[^{LETTERS}]{{{MOST_MARKS + 1},}}")
 
 
 def normalized(text: str, form: Literal["NFKC", "NFKD"] = "NFKC") -> str:

@@ -70,7 +70,7 @@ class McpUpstream:
         self._breakers = Breakers(server.name, link_deps.clock)
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
         self._unused = Status()  # where there is no session
-        self._rest: asyncio.Event | None = None  # set when a session comes to rest, once that is waited for
+        self._rest = asyncio.Event()  # set each time that a session comes to rest
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -194,7 +194,6 @@ class McpUpstream:
         try:
             async with self._clock.timeout(seconds):
                 while any(session.is_at_work for session in self._sessions.values()):
-                    self._rest = self._rest or asyncio.Event()
                     self._rest.clear()
                     await self._rest.wait()
         except TimeoutError:
@@ -297,8 +296,7 @@ class McpUpstream:
             self._forget(place)
 
     def _rested(self, session: UpstreamSession) -> None:
-        if self._rest:
-            self._rest.set()
+        self._rest.set()
         if not session.scope or session.beside or not session.is_blank:
             return
         if self._sessions.get(_place_of(session)) is session:
