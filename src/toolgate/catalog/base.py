@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server, masking
+from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.core.model import Hints
 
@@ -63,6 +64,27 @@ class ServerList(msgspec.Struct):
     def own(self) -> Mapping[str, Raw]:
         """The items as their server lists them, by its own names."""
         return self.items if self.listed is None else self.listed
+
+
+class _Everything(Mapping[str, Raw]):
+    """Whatever is asked for."""
+
+    def __getitem__(self, name: str) -> Raw:
+        return jsonrpc.EMPTY_OBJECT
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def anything() -> ServerList:
+    """A list that is not known, and must not be asked for: whatever is named may stand in it."""
+    return ServerList(_Everything())
 
 
 class View(Protocol):

@@ -7,14 +7,12 @@ all of it, it is that very list, so that nothing is kept twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-from msgspec import Raw
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from toolgate.auth.access import Rules
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.permitted import permitted
-from toolgate.core import jsonrpc, names
+from toolgate.core import names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Hints
 
@@ -101,24 +99,3 @@ class PermittedView(CatalogView):
 
     def with_held(self) -> CatalogView:
         return self._view.with_held().for_whom(self._rules)
-
-
-class _Everything(Mapping[str, Raw]):
-    """Whatever is asked for."""
-
-    def __getitem__(self, name: str) -> Raw:
-        return jsonrpc.EMPTY_OBJECT
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-def anything() -> ServerList:
-    """A list that is not known, and must not be asked for: whatever is named may stand in it."""
-    return ServerList(_Everything())

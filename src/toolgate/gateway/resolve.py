@@ -17,10 +17,10 @@ import msgspec
 
 from toolgate.auth.access import HARMLESS, KEPT, Access, Rules
 from toolgate.catalog import tool_info
-from toolgate.catalog.base import ServerList
+from toolgate.catalog.base import ServerList, anything
 from toolgate.catalog.catalog import unlisted
 from toolgate.catalog.overlays import hides
-from toolgate.catalog.views import CatalogView, Wanted, anything
+from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal, ToolInfo
