@@ -8,14 +8,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from peers import LATEST, MODERN, ModernServer, Rig, Scene, gateway
 from virtualtime import FakeClock
 
 from toolgate.cli.approvals import described
 from toolgate.config import access
+from toolgate.core.model import Call, Client, Principal
 from toolgate.core.redaction import Redactor
+from toolgate.policy import approval_requests
 from toolgate.policy.approval import Approval
-from toolgate.policy.approvals import Approvals
+from toolgate.policy.approvals import Approvals, Place
 from toolgate.state.memory import MemoryStore
 
 REVISIONS = pytest.mark.parametrize("revision", [LATEST, MODERN])
@@ -101,3 +104,33 @@ async def test_a_form_shows_what_is_sent_beside_the_arguments_without_secrets(re
     assert "Sent beside the arguments" in message and '"com.example/force": true' in message
     assert "canary" not in message
     assert asking.there.calls[0]["params"]["_meta"]["com.example/token"] == "canary-0123456789"
+
+
+def asked(headers: dict[str, str], **extra: Any) -> approval_requests.ApprovalRequest:
+    params = {name: Raw(json.dumps(value).encode()) for name, value in extra.items()}
+    ann = Client(Principal("ann"))
+    call = Call("tools/call", "danger", ann, Raw(b"{}"), server="there", extra=params, passed_on=headers)
+    return approval_requests.of(call, Place("ann", "there", "", "tools", "danger"), Redactor([]))
+
+
+def test_headers_that_go_to_the_server_are_shown_and_allowed_with_the_call() -> None:
+    plain, one, other = asked({}), asked({"x-tenant": "a"}), asked({"x-tenant": "b"})
+    assert len({each.digest for each in (plain, one, other)}) == 3
+    assert one.beside == {"HTTP headers": {"x-tenant": "a"}}
+
+
+@pytest.mark.parametrize("name", ["x-request-id", "traceparent", "X-Correlation-Id"])
+def test_headers_that_only_name_a_request_make_no_other_call_of_it(name: str) -> None:
+    assert asked({name: "1"}).digest == asked({name: "2"}).digest == asked({}).digest
+
+
+def test_no_member_of_a_call_hides_a_header_of_it() -> None:
+    hidden = asked({"x-tenant": "b"}, **{"HTTP headers": {"x-tenant": "a"}})
+    assert hidden.beside == {"HTTP headers": {"x-tenant": "a"}, "HTTP headers'": {"x-tenant": "b"}}
+    assert hidden.digest != asked({"x-tenant": "a"}).digest
+
+
+def test_a_header_that_is_a_secret_is_allowed_and_not_shown() -> None:
+    one, other = asked({"x-api-key": "a"}), asked({"x-api-key": "b"})
+    assert one.beside == other.beside == {"HTTP headers": {"x-api-key": "(not shown)"}}
+    assert one.digest != other.digest

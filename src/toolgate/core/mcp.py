@@ -58,6 +58,21 @@ LABELS: Final = frozenset(  # members of `_meta` by which clients name a call to
     }
 )
 
+LABELLING_HEADERS: Final = frozenset(  # of HTTP, by which clients and proxies name a request: another in each
+    {
+        *("traceparent", "tracestate", "baggage", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-sampled", "uber-trace-id"),
+        *(
+            "x-request-id",
+            "request-id",
+            "x-correlation-id",
+            "correlation-id",
+            "x-amzn-trace-id",
+            "x-cloud-trace-context",
+        ),
+        *("x-cloud-trace-context", "x-datadog-trace-id", "x-datadog-parent-id", "user-agent", "date"),
+    }
+)
+
 UI_EXTENSION: Final = PREFIX + "ui"  # MCP Apps
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

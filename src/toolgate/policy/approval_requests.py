@@ -80,12 +80,19 @@ def of(call: Call, place: Place, redactor: Redactor) -> ApprovalRequest:
     except Ambiguous as why:
         message = f"Invalid arguments for {call.shown}: they cannot be shown for approval: {why}"
         raise Fault("INVALID_ARGS", message, reach="not_sent") from None
+    if headers := _headers(call):
+        place_of_headers = "HTTP headers"
+        while place_of_headers in beside:  # a caller may call anything so
+            place_of_headers += "'"
+        beside[place_of_headers] = headers
     given = safe_text.canonical(arguments)
     if beside:
         given += b"\0" + safe_text.canonical(beside)
     digest = hashlib.sha256(given).hexdigest()
     shown = masked(arguments, redactor)
     shown = _without_credentials(shown) if is_change(place) else shown
+    for name in headers:
+        headers[name] = "(not shown)" if masking.is_secret_name(name) else headers[name]
     return ApprovalRequest(call, place, digest, arguments, shown, masked(beside, redactor))
 
 
@@ -97,6 +104,11 @@ def _beside(call: Call) -> dict[str, bytes]:
     if call.volunteered:
         found["inputResponses"] = bytes(call.volunteered)
     return found
+
+
+def _headers(call: Call) -> dict[str, Tree]:
+    """Those that servers get as the client has sent them (`forward_headers`), save for what only names the call."""
+    return {name: value for name, value in call.passed_on.items() if name.lower() not in mcp.LABELLING_HEADERS}
 
 
 def session_of(call: Call) -> str:
