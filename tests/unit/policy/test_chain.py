@@ -214,7 +214,7 @@ class Made:
         self.deps = chain.PolicyDeps(
             clock,
             MemoryStore(clock),
-            chain.make_overflow(config, clock),
+            OverflowStore(clock, at_once(config)),
             Redactor(),
             Access(config),
             Trail(None, clock, None, Redactor()),
@@ -363,4 +363,4 @@ async def test_where_one_server_alone_has_a_limit_results_are_looked_at(own: Any
 )
 async def test_as_much_is_read_at_once_of_what_was_cut_as_a_result_may_have(limits: Limits, most: int) -> None:
     config = Config(limits=limits)
-    assert chain.at_once(config) == chain.make_overflow(config, FakeClock()).at_once == most
+    assert at_once(config) == OverflowStore(FakeClock(), at_once(config)).at_once == most
