@@ -19,6 +19,7 @@ from toolgate.eras import revisions
 from toolgate.eras.calls import LONGEST_NAME
 from toolgate.gateway import lists
 from toolgate.surfaces import aggregate
+from toolgate.upstreams.bounds import at_once
 from toolgate.upstreams.mcp import paging
 
 
@@ -130,7 +131,7 @@ async def test_an_item_with_a_longer_name_than_a_request_can_have_is_left_out(
 
 @pytest.mark.parametrize("item", [{"name": "x" * LONGEST_NAME}, {"name": "\ud800" * LONGEST_NAME}])
 def test_a_name_that_a_request_can_have_is_kept_however_it_is_written(item: Any) -> None:
-    kept = paging._kept([Raw(json.dumps(item).encode())], False)  # pyright: ignore[reportPrivateUsage]
+    kept = at_once(paging._kept([Raw(json.dumps(item).encode())], False))  # pyright: ignore[reportPrivateUsage]
     assert len(kept.items) == 1 and not any(kept.left_out.values())
 
 

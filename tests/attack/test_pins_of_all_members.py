@@ -14,6 +14,7 @@ from toolgate.catalog.prints import PRINT, told_of
 from toolgate.config import Config, Server
 from toolgate.config.access import Guard
 from toolgate.state.memory import MemoryStore
+from toolgate.upstreams.bounds import at_once
 
 TOOL: dict[str, Any] = {"name": "t", "description": "harmless", "inputSchema": {"type": "object"}}
 CONFIG = Config(servers=(Server(id="s", name="s", type="stdio"),), guard=Guard(pinning="quarantine"))
@@ -44,7 +45,7 @@ async def test_a_pin_of_version_0_holds_is_made_anew_and_then_holds_all() -> Non
     store = MemoryStore(FakeClock())
     records = StoredPins(store, "")
     odd = listed(annotations={}, summary="as ever")
-    older = pins_in(store).read("s", odd)
+    older = at_once(pins_in(store).read("s", odd))
     assert older
     old = Pin(older["t"][1].older, 1.0, True, "")
     await records.first("s", {"t": old})

@@ -3,6 +3,7 @@ loop where it is more than little."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import sys
@@ -21,7 +22,8 @@ from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.mcp import REVISIONS
 from toolgate.eras import header_arguments, revisions
-from toolgate.upstreams.bounds import LITTLE
+from toolgate.upstreams import bounds
+from toolgate.upstreams.bounds import LITTLE, Bounds, at_once
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.mcp import paging
 
@@ -78,7 +80,7 @@ LOOKS: dict[str, Callable[[Raw], object]] = {
     "mirrored arguments": lambda raw: paging._why_useless(raw),
     "an older client's": lambda raw: revisions.write_item("tools", Raw(bytes(raw)), REVISIONS["2025-03-26"]),
     "a component's": lambda raw: _refused(lambda: metadata.read(b"[" + bytes(raw) + b"]")),
-    "a list": lambda raw: paging._kept([raw], True),
+    "a list": lambda raw: at_once(paging._kept([raw], True)),
 }
 
 
@@ -227,7 +229,7 @@ async def test_a_list_that_is_more_than_little_is_looked_at_in_a_thread(
 
     noted(poisoning, "of")
     noted(header_arguments, "of_tool")
-    noted(paging, "_kept")
+    noted(paging, "_has_long_name")
     noted(permitted, "_filtered")
     some = tools(*(f"t{number}" for number in range(200)))
     assert len(json.dumps(some)) > LITTLE
@@ -241,5 +243,24 @@ async def test_a_list_that_is_more_than_little_is_looked_at_in_a_thread(
         listed = (await visitor.ask_modern("tools/list")).last["result"]["tools"]
     assert len(listed) == 199
     looks = {name for name, _ in where}
-    assert {"of", "_kept", "_filtered"} <= looks
+    assert {"of", "_has_long_name", "_filtered"} <= looks
     assert all(is_aside for name, is_aside in where if name != "of_tool")
+
+
+async def test_a_list_that_takes_long_keeps_those_of_other_servers_waiting_for_a_slice_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "SLICE", 0.0)
+    looks: list[str] = []
+
+    def items(server: str, count: int) -> Any:
+        for _ in range(count):
+            looks.append(server)
+            yield
+        return server
+
+    there = Bounds()
+    both = [there.looked_through(name, LITTLE + 1, items(name, count)) for name, count in (("wild", 100), ("calm", 3))]
+    assert await asyncio.gather(*both) == ["wild", "calm"]
+    assert looks.count("wild") == 100 and "calm" in looks[:4]
+    assert "calm" not in looks[12:], "it is done long before the other one"

@@ -49,7 +49,7 @@ from toolgate.core.model import Client, Event, EventSink
 from toolgate.core.redaction import excerpt
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About, Items, Upstream
-from toolgate.upstreams.bounds import LITTLE, Bounds
+from toolgate.upstreams.bounds import LITTLE, Bounds, InSteps
 
 log = logging.getLogger(__name__)
 
@@ -348,7 +348,7 @@ class Catalog:
     async def _looked_at(self, place: Place, slot: Slot, kept: ServerList) -> ServerList:
         assert self._pins
         server = place[0]
-        read = await self._bounds.looked_at(server, kept.size, partial(self._pins.read, server, kept.own))
+        read = await self._bounds.looked_through(server, kept.size, self._pins.read(server, kept.own))
         if read:
             self._pins.was_read(server, read)
         self.version += 1
@@ -498,8 +498,8 @@ class Catalog:
             items = await upstream.list(kind, client)
             size = sum(len(memoryview(raw)) for raw in items.raw)
             slot.rested = self._clock.now() + max(size, items.size) / PACE
-            look = partial(self._taken, items, kind, server)
-            items, own, nameless, read = await self._bounds.looked_at(server, size, look)
+            steps = self._taken(items, kind, server)
+            items, own, nameless, read = await self._bounds.looked_through(server, size, steps)
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'
@@ -520,12 +520,16 @@ class Catalog:
             self._keep(place, slot, server_list)
         return server_list
 
-    def _taken(self, items: Items, kind: str, server: str) -> tuple[Items, dict[str, Raw], list[Raw], ReadTools | None]:
-        """A list without secrets, its items by name, those without one, and what pins want to know of tools. It may be
-        called in any thread. No item holds the message that it came in."""
+    def _taken(
+        self, items: Items, kind: str, server: str
+    ) -> InSteps[tuple[Items, dict[str, Raw], list[Raw], ReadTools | None]]:
+        """A list without secrets, its items by name, those without one, and what pins want to know of tools. It may go
+        on in any thread. No item holds the message that it came in."""
         items = self._scrubbed(server, msgspec.structs.replace(items, raw=tuple(Raw(bytes(raw)) for raw in items.raw)))
         own, nameless = _keyed(items.raw, kind)
-        return items, own, nameless, self._pins.read(server, own) if self._pins and kind == "tools" else None
+        yield
+        read = (yield from self._pins.read(server, own)) if self._pins and kind == "tools" else None
+        return items, own, nameless, read
 
     def _keep(self, place: Place, slot: Slot, server_list: ServerList) -> None:
         if slot.fault:

@@ -39,6 +39,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.services import Swap
 from toolgate.state.base import NotKept, Store
+from toolgate.upstreams.bounds import InSteps, at_once
 
 log = logging.getLogger(__name__)
 
@@ -262,16 +263,18 @@ class Pins:
             return None
         return {name: str(each) for name, each in pending.items() if each.is_held}
 
-    def read(self, server: str, tools: Mapping[str, Raw]) -> ReadTools | None:
-        """What is to be known of tools as they are listed, which may take long; None where nothing is. It may be called
-        in any thread. What is as it was in the last list is not read again."""
+    def read(self, server: str, tools: Mapping[str, Raw]) -> InSteps[ReadTools | None]:
+        """What is to be known of tools as they are listed, which may take long; None where nothing is. It may go on in
+        any thread. What is as it was in the last list is not read again."""
         if self._modes.get(server, _OFF) == _OFF:
             return None
         before = self._read.get(server, {})
-        return {
-            name: before[name] if name in before and before[name][0] == raw else (raw, _Listed(raw))
-            for name, raw in tools.items()
-        }
+        found: ReadTools = {}
+        for name, raw in tools.items():
+            is_known = name in before and before[name][0] == raw
+            found[name] = before[name] if is_known else (raw, _Listed(raw))
+            yield
+        return found
 
     def was_read(self, server: str, read: ReadTools) -> None:
         """So the next look at these tools is short."""
@@ -279,7 +282,7 @@ class Pins:
             self._read[server] = read
 
     def _listed(self, server: str, tools: Mapping[str, Raw]) -> dict[str, _Listed]:
-        found = self._read[server] = self.read(server, tools) or {}
+        found = self._read[server] = at_once(self.read(server, tools)) or {}
         return {name: each for name, (_, each) in found.items()}
 
     def _compared(self, server: str, listed: Mapping[str, _Listed], rules: Modes) -> dict[str, Pending]:

@@ -6,17 +6,21 @@ is more than little is looked at in a thread, one at a time, in turns of servers
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+import time
+from collections.abc import Callable, Generator
+from typing import TypeAlias, TypeVar
 
 from toolgate.config import CatalogLimits, Config
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairLimit, Unfinished
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
 
 LITTLE = 4 * 1024  # bytes
+SLICE = 0.02  # seconds of one list, where lists of other servers wait
 
 Result = TypeVar("Result")
+InSteps: TypeAlias = Generator[None, None, Result]
+"""Work that others may come between."""
 
 
 class Bounds:
@@ -30,6 +34,30 @@ class Bounds:
     async def looked_at(self, server: str, size: int, look: Callable[[], Result]) -> Result:
         """What `look` finds in so many bytes of a server. Raises what it raises."""
         return look() if size <= LITTLE else await self._turns.in_thread(server, look)
+
+    async def looked_through(self, server: str, size: int, steps: InSteps[Result]) -> Result:
+        """The same of what may take long: one item is looked at in each step."""
+
+        def go_on() -> Result | Unfinished:
+            until = time.perf_counter() + SLICE
+            try:
+                while True:
+                    next(steps)
+                    if time.perf_counter() > until:
+                        return Unfinished.MORE
+            except StopIteration as end:
+                return end.value
+
+        return at_once(steps) if size <= LITTLE else await self._turns.in_thread(server, go_on)
+
+
+def at_once(steps: InSteps[Result]) -> Result:
+    """All of it, here."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def too_long(server: str, kind: str, most: str) -> Fault:

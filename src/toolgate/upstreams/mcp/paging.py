@@ -21,7 +21,7 @@ from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, header_arguments
 from toolgate.upstreams.base import Items
-from toolgate.upstreams.bounds import Bounds, too_long
+from toolgate.upstreams.bounds import Bounds, InSteps, too_long
 from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
             break
     found = msgspec.structs.replace(_joined(pages), size=size)
     has_headers = method == "tools/list" and requests.server.type == "http" and requests.dialect.has_header_arguments
-    kept = await bounds.looked_at(server, size, partial(_kept, found.raw, has_headers))
+    kept = await bounds.looked_through(server, size, _kept(found.raw, has_headers))
     for most, less in kept.left_out.items():
         if less and requests.complaints.takes(server):
             log.warning("%s: ignored %d of its items: more than %s in one", requests.server.name, less, most)
@@ -130,17 +130,23 @@ class _Kept(msgspec.Struct, frozen=True):
     useless: list[tuple[str, Raw]]
 
 
-def _kept(items: Sequence[Raw], has_headers: bool) -> _Kept:
+def _kept(items: Sequence[Raw], has_headers: bool) -> InSteps[_Kept]:
     """Without items that have so many values, or so long a name, that whoever reads them holds up everybody else; and
     without tools whose annotations break the rules (streamable-http, "Schema Extension")."""
-    few = [item for item in items if not counting.has_more_values(bytes(item), MOST_VALUES)]
-    kept = [item for item in few if not _has_long_name(item)]
-    why = [_why_useless(item) if has_headers else "" for item in kept]
-    return _Kept(
-        tuple(item for item, each in zip(kept, why, strict=True) if not each),
-        {_VALUES: len(items) - len(few), _NAME: len(few) - len(kept)},
-        [(each, item) for item, each in zip(kept, why, strict=True) if each],
-    )
+    kept: list[Raw] = []
+    useless: list[tuple[str, Raw]] = []
+    left_out = {_VALUES: 0, _NAME: 0}
+    for item in items:
+        if counting.has_more_values(bytes(item), MOST_VALUES):
+            left_out[_VALUES] += 1
+        elif _has_long_name(item):
+            left_out[_NAME] += 1
+        elif has_headers and (why := _why_useless(item)):
+            useless.append((why, item))
+        else:
+            kept.append(item)
+        yield
+    return _Kept(tuple(kept), left_out, useless)
 
 
 def _has_long_name(item: Raw) -> bool:
