@@ -110,7 +110,7 @@ def asked(headers: dict[str, str], **extra: Any) -> approval_requests.ApprovalRe
     params = {name: Raw(json.dumps(value).encode()) for name, value in extra.items()}
     ann = Client(Principal("ann"))
     call = Call("tools/call", "danger", ann, Raw(b"{}"), server="there", extra=params, passed_on=headers)
-    return approval_requests.of(call, Place("ann", "there", "", "tools", "danger"), Redactor([]))
+    return approval_requests.of(call, Place("ann", "there", "", "tools", "danger"), Redactor([]), headers)
 
 
 def test_headers_that_go_to_the_server_are_shown_and_allowed_with_the_call() -> None:
@@ -119,9 +119,16 @@ def test_headers_that_go_to_the_server_are_shown_and_allowed_with_the_call() -> 
     assert one.beside == {"HTTP headers": {"x-tenant": "a"}}
 
 
-@pytest.mark.parametrize("name", ["x-request-id", "traceparent", "X-Correlation-Id"])
+@pytest.mark.parametrize("name", ["x-request-id", "traceparent", "x-correlation-id"])
 def test_headers_that_only_name_a_request_make_no_other_call_of_it(name: str) -> None:
     assert asked({name: "1"}).digest == asked({name: "2"}).digest == asked({}).digest
+
+
+def test_headers_that_only_other_servers_get_make_no_other_call_of_it() -> None:
+    ann = Client(Principal("ann"))
+    call = Call("tools/call", "danger", ann, Raw(b"{}"), server="there", passed_on={"x-tenant": "a", "x-team": "b"})
+    place = Place("ann", "there", "", "tools", "danger")
+    assert approval_requests.of(call, place, Redactor([]), ["x-team"]).beside == {"HTTP headers": {"x-team": "b"}}
 
 
 def test_no_member_of_a_call_hides_a_header_of_it() -> None:

@@ -441,6 +441,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         """Of its tools, on surface `components`."""
         return self.type in types.TYPES and types.TYPES[self.type].has_bare_names
 
+    @property
+    def passed_headers(self) -> list[str]:
+        """The client's headers that it gets, in small letters; what its configuration sends itself is sent once."""
+        own = {name.lower() for name in self.headers}
+        return [name for name in self.forward_headers if name not in own]
+
     def runs_as(self, other: "Server") -> bool:
         """Whether nothing differs but what holds without a restart."""
         live = {name: default for name, default in fields.defaults(Server).items() if name in _LIVE}

@@ -109,7 +109,7 @@ class FairLimit:
         self._next()
 
     def _next(self) -> None:
-        while self.limit is not None and self._running < self.limit:  # without a limit, nobody waits
+        while self._queue.size and self.limit is not None and self._running < self.limit:
             waiting = self._queue.pop(self._may)
             if not waiting:
                 return

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias, cast
 
 import msgspec
@@ -57,7 +57,8 @@ Decided: TypeAlias = "tuple[ApprovalRequest, Raw | None] | Fault"  # a call goes
 
 class Approval(Policy):
     """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `check` raises
-    `Fault` for arguments that people wrote; `asking` is the limit of what is written out, on all routes."""
+    `Fault` for arguments that people wrote; `asking` is the limit of what is written out, on all routes; `passed` says
+    by id which headers of a client its servers get."""
 
     name = "approval"
 
@@ -72,6 +73,7 @@ class Approval(Policy):
         check: Callable[[Call], None] | None = None,
         audit: Trail | None = None,
         asking: FairLimit | None = None,
+        passed: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._verdict = verdict
         self._approvals = approvals
@@ -82,6 +84,7 @@ class Approval(Policy):
         self._check = check
         self._audit = audit
         self._asking = asking or FairLimit(1)
+        self._passed = passed or {}
 
     def applies(self, call: Call) -> bool:
         return self._verdict(call) != "allow"
@@ -98,15 +101,14 @@ class Approval(Policy):
         if resumed and resumed.live:
             return call  # it was sent long ago: what comes now only answers what its server asked
         if resumed and resumed.asker == Asker("policy", self.name):
-            return self._answered(approval_requests.of(call, place, self._redactor))
+            return self._answered(self._request(call, place))
         is_let = verdict == "allow" or self._is_granted(call, place)
         if is_let and not was_passed:
             return call
-        return (
-            self._as_it_went(call, place, is_let)
-            if was_passed
-            else self._ask(approval_requests.of(call, place, self._redactor))
-        )
+        return self._as_it_went(call, place, is_let) if was_passed else self._ask(self._request(call, place))
+
+    def _request(self, call: Call, place: Place) -> ApprovalRequest:
+        return approval_requests.of(call, place, self._redactor, self._passed.get(call.server, ()))
 
     def _is_granted(self, call: Call, place: Place) -> bool:
         return not is_change(place) and self._approvals.is_granted(place, approval_requests.session_of(call))
@@ -115,7 +117,7 @@ class Approval(Policy):
         """The next round of a call, with the arguments that it was let go on with. Where that is not known, it is asked
         for anew."""
         try:
-            approval_request = approval_requests.of(call, place, self._redactor)
+            approval_request = self._request(call, place)
         except Fault:
             if is_let:
                 return call  # nobody could have approved it

@@ -7,7 +7,7 @@ what the caller could have given, and nothing else."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -68,8 +68,9 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
         return f"{self.call.shown} of {self.call.server}"
 
 
-def of(call: Call, place: Place, redactor: Redactor) -> ApprovalRequest:
-    """Raises `Fault` for arguments that one reader takes for something else than another, or that are too long."""
+def of(call: Call, place: Place, redactor: Redactor, passed: Collection[str] = ()) -> ApprovalRequest:
+    """`passed` are the headers of its client that its server gets. Raises `Fault` for arguments that one reader takes
+    for something else than another, or that are too long."""
     more = _beside(call)
     if len(memoryview(call.arguments)) + sum(map(len, more.values())) > LARGEST:
         message = f"Invalid arguments for {call.shown}: more than {LARGEST:,} bytes cannot be approved"
@@ -80,7 +81,7 @@ def of(call: Call, place: Place, redactor: Redactor) -> ApprovalRequest:
     except Ambiguous as why:
         message = f"Invalid arguments for {call.shown}: they cannot be shown for approval: {why}"
         raise Fault("INVALID_ARGS", message, reach="not_sent") from None
-    if headers := _headers(call):
+    if headers := _headers(call, passed):
         place_of_headers = "HTTP headers"
         while place_of_headers in beside:  # a caller may call anything so
             place_of_headers += "'"
@@ -106,9 +107,10 @@ def _beside(call: Call) -> dict[str, bytes]:
     return found
 
 
-def _headers(call: Call) -> dict[str, Tree]:
-    """Those that servers get as the client has sent them (`forward_headers`), save for what only names the call."""
-    return {name: value for name, value in call.passed_on.items() if name.lower() not in mcp.LABELLING_HEADERS}
+def _headers(call: Call, passed: Collection[str]) -> dict[str, Tree]:
+    """Those that go to the server as the client has sent them, save for what only names the call."""
+    sent = call.passed_on.items()
+    return {name: value for name, value in sent if name in passed and name not in mcp.LABELLING_HEADERS}
 
 
 def session_of(call: Call) -> str:

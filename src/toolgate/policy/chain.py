@@ -92,12 +92,12 @@ def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None
         policy_deps.access.judge,
         Approvals(policy_deps.store, policy_deps.clock, policy_deps.call_waits),
         config.approvals,
-        policy_deps.redactor,
-        policy_deps.clock,
+        *(policy_deps.redactor, policy_deps.clock),
         {server.id: _print(server) for server in config.servers},
         validate.check if validate else None,
         policy_deps.audit,
         policy_deps.meters.asking,
+        {server.id: server.passed_headers for server in config.servers},
     )
 
 

@@ -256,11 +256,9 @@ class ComponentUpstream:
             self._state = "starting"
         try:
             line, answer = await self._metadata()
-            if self._line is not line:  # its process has ended in the same moment
-                raise Fault("SERVER_FAILED", f"{self.name} has ended", server=self.id, reach="not_sent")
             look = partial(answers.tools, answer, line, self._server)
             tools = await self._link_deps.bounds.looked_at(self.id, len(answer.body), look)
-            if self._line is not line:  # meanwhile
+            if self._line is not line:  # its process has ended meanwhile
                 raise Fault("SERVER_FAILED", f"{self.name} has ended", server=self.id, reach="not_sent")
         except Fault as fault:
             if not self._is_over:

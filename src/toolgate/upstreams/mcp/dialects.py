@@ -190,7 +190,6 @@ def _cursor(cursor: str | None) -> Members:
 
 
 def passed_on(server: Server, call: Call) -> Headers:
-    """Of the client's headers those that this server is to get; what its configuration sends itself is sent once."""
-    own = {name.lower() for name in server.headers}
-    names = [name for name in server.forward_headers if name in call.passed_on and name not in own]
+    """Of the client's headers those that this server is to get."""
+    names = [name for name in server.passed_headers if name in call.passed_on]
     return [(name.encode(), call.passed_on[name].encode("latin-1", "replace")) for name in names]
