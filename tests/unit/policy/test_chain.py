@@ -318,6 +318,15 @@ async def test_a_server_is_another_when_it_is_reached_in_another_way_and_the_sam
     assert len(same[0]) == 64
 
 
+async def test_an_approval_is_for_the_headers_that_its_server_gets_and_that_it_is_not_sent_anyhow() -> None:
+    one = Server(id="one", name="one", type="http", url="http://h", forward_headers=("x-team", "x-tenant"))
+    two = Server(
+        id="two", name="two", type="http", url="http://h", headers={"X-Team": "ours"}, forward_headers=("x-team",)
+    )
+    made = Made(Config(clients=(ASKED,), servers=(one, two)))
+    assert made["approval"]["_passed"] == {"one": ["x-team", "x-tenant"], "two": []}
+
+
 async def test_a_server_that_judges_its_arguments_itself_is_trusted_with_them() -> None:
     servers = (
         Server(id="there", name="there", type="stdio", validate_arguments=False),
