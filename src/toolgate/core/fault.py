@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -14,12 +14,14 @@ Reach: TypeAlias = Literal["not_sent", "sent_unknown", "executed"]
 
 
 class Reached(msgspec.Struct):
-    """How far a round of a call has got, where somebody wants to know: whether all policies have let it go on, or by
-    which it still waits; and whether anything of it was, or may have been, sent to its server."""
+    """How far a round of a call has got: whether all policies have let it go on, or by which it still waits; and
+    whether anything of it was, or may have been, sent to its server. `recheck` is asked for the call as it may be sent
+    now, where it has waited since it was let go on."""
 
     waits_for: str = ""
     is_let: bool = False
     is_sent: bool = False
+    recheck: Callable[[Any], Awaitable[Any]] | None = None
 
 
 # String code → JSON-RPC code (behaviour.md section 5).

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp, surrogates, templates
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, Reached
 from toolgate.core.jsonrpc import Members, Message, Params
 from toolgate.core.model import Call, Client, Notes
 
@@ -143,6 +143,7 @@ def read_call(
         passed_on=passed_on or {},
         wants_logs=wants_logs,
         log_level=log_level,
+        reached=Reached(),
     )
 
 
@@ -255,6 +256,7 @@ def read_undefined(
         meta=meta.passed_on,
         notes=notes,
         asked_in=era,
+        reached=Reached(),
         wants_progress=bool(meta.progress_token),
         **more,
     )

@@ -17,7 +17,12 @@ from typing import Any, cast
 
 import uvicorn
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import SystemClock
@@ -29,6 +34,7 @@ from toolgate.frontends.connections import STATE, Connection, Connections
 from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Callers, Scheduler, Turn
+from toolgate.frontends.streams import WHOLE
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
@@ -48,6 +54,32 @@ class _Nothing(list[tuple[bytes, bytes]]):
 
 
 _TRAILERS = _Nothing()
+
+
+class _Cycle(RequestResponseCycle):
+    """One request and its response, which may come in one piece: with one write, and not looked at twice."""
+
+    async def send(self, message: Any) -> None:
+        if message["type"] != WHOLE:
+            await super().send(message)
+            return
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        lines = [STATUS_LINE[message["status"]]]
+        for name, value in (*self.default_headers, *message["headers"]):
+            if HEADER_VALUE_RE.search(value):
+                raise ValueError(f"the value of the header {name.decode()} has characters that would end it")
+            lines += name, b": ", value, b"\r\n"
+        lines += () if self.keep_alive else (b"connection: close\r\n",)
+        lines += b"\r\n", (b"" if self.scope["method"] == "HEAD" else message["body"])
+        self.response_started = self.response_complete = True
+        self.transport.write(b"".join(lines))
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 class _Protocol(HttpToolsProtocol):
@@ -173,6 +205,7 @@ class _Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """No answer is made while the one before is not read."""
+        cycle.__class__ = _Cycle  # uvicorn makes its own
         if self.flow.write_paused:
             self._unstarted = cycle, app
             return

@@ -24,6 +24,7 @@ HeaderList = Sequence[tuple[bytes, bytes]]
 QUIET = 15.0  # seconds until a stream shows that it lives
 QUICK = 0.02  # seconds in which a client that goes away is not looked for; well below the window in `modern`
 
+WHOLE = "toolgate.response"  # an ASGI message of ours to a server of ours: status, headers and all of the body
 _HTTP = "http.response"
 _SSE: HeaderList = (
     (b"content-type", b"text/event-stream"),
@@ -84,7 +85,7 @@ class Outbox:
 
 class Response:
     """One ASGI response. `kind` is what its messages are called: another for what refuses a WebSocket. `backlog` is
-    that of its connection, where there is one."""
+    that of its connection, where a server of ours serves it."""
 
     is_streaming = False
     has_begun = False
@@ -104,9 +105,8 @@ class Response:
         typed = [(b"content-type", kind)] if body else []
         self.has_begun = True
         start = {"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]}
-        if len(body) <= FREE:  # without a context for nothing: each answer passes this
-            await self._send(start)
-            await self._send({"type": self._body, "body": body})
+        if self.backlog and len(body) <= FREE:
+            await self._send({**start, "type": WHOLE, "body": body})
             return
         with self._waiting(body):
             await self._send(start)

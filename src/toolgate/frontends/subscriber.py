@@ -49,11 +49,11 @@ class Subscriber:
             raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} subscriptions; unsubscribe from some")
         self._coming += 1
         try:
-            call = await self._gateway.watch(name, self._gateway.route(self._path), self.client, method)
+            call = await self._gateway.subscriptions.watch(name, self._gateway.route(self._path), self.client, method)
         finally:
             self._coming -= 1
         if what in self._watched:  # the same was asked twice at once
-            self._gateway.unwatch(call)
+            self._gateway.subscriptions.unwatch(call)
         self._watched.setdefault(what, call)
 
     async def watch_all(self, names: Iterable[str], method: str) -> list[str]:
@@ -88,7 +88,7 @@ class Subscriber:
     def _end(self, what: tuple[str, str]) -> None:
         call = self._watched.pop(what, None)
         if call:
-            self._gateway.unwatch(call)
+            self._gateway.subscriptions.unwatch(call)
 
     def _hear(self, event: Event) -> None:
         route = self._gateway.snapshot.routes.get(self._path)  # as it is now: another configuration has another

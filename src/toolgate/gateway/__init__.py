@@ -2,16 +2,17 @@
 
 May import `policy`, `surfaces` and the rooms below them.
 
-    gateway        the story itself, of a call and of a subscription
+    gateway        the story itself
     resolve        a client's name for something → the true server and its own name
     plan           what was resolved once, kept for the next call of that name
+    recheck        what a call is by now that has waited
     lists          what a client is told of what there is: lists, instructions, its tasks
     send           when a call is sent to its server a second time
     snapshot       everything that is built from one configuration: `build`, `build_routes`
     changes        judges changes of the servers that a tool call wants, before a person is asked: a policy
     finder         searches what a client may see; indexes the lists that have changed, in a thread of its own
     reload         another configuration, from what is written to what is served
-    subscriptions  what clients watch, and asking for it anew when its server has changed
+    subscriptions  the story of what clients watch, and asking for it anew when its server has changed
     audience       which events concern which client
     route_view     what one client may see and steer on its route; `toolgate` itself as a server of tools
     notices        who is told that a call waits for an operator

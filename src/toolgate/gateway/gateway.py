@@ -11,32 +11,35 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from toolgate.auth.access import Access
-from toolgate.core import jsonrpc, mcp, names
+from toolgate.core import names
 from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
-from toolgate.core.model import Call, Client, Done, Event, NeedInput, Outcome, Principal
+from toolgate.core.model import Call, Client, Event, NeedInput, Outcome, Principal
 from toolgate.core.redaction import Redactor
 from toolgate.core.services import Swap
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
 from toolgate.gateway.lists import Lists
+from toolgate.gateway.recheck import Rechecks
 from toolgate.gateway.reload import Reloading
-from toolgate.gateway.resolve import NOT_FOUND, Resolver
+from toolgate.gateway.resolve import Resolver, missed
 from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
-from toolgate.policy import schemas, scrub
+from toolgate.policy import scrub
 from toolgate.policy.access import looked_through
+from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
 from toolgate.policy.overflow import OverflowStore
-from toolgate.policy.run import Hooks, PolicyRun, missed
+from toolgate.policy.run import Hooks, PolicyRun
 from toolgate.policy.scrub import is_large
-from toolgate.surfaces import controls
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
@@ -75,7 +78,8 @@ class Gateway:
             access, clock, redactor, handles, self._views.activated, self._resolver.as_known, self._current
         )
         self._audience = Audience(access, events)
-        self._subscriptions = Subscriptions()
+        self._rechecks = Rechecks(self._resolver, self._current)
+        self.subscriptions = Subscriptions(self._resolver, clock, redactor, self._current)
         self.in_turns = FairLimit(1)  # what is done in a thread: large lists and results, completions
 
     def _current(self) -> Snapshot:
@@ -92,7 +96,7 @@ class Gateway:
         def refused(fault: Fault) -> Outcome:
             if fault.words and fault.server and self.access.has_whole(call.client.principal, fault.server):
                 fault = fault.told()
-            shown = scrub.fault(_with_schema(entered, fault), self.redactor)
+            shown = scrub.fault(with_schema(fault, entered), self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
                 raise shown  # its client's frontend answers, whatever tool it came through: another token may help
             known = self._resolver.known(route, call.client, self.access.rules(call.client.principal))
@@ -102,9 +106,9 @@ class Gateway:
             try:  # here, and in no function of its own: each call passes this
                 entered, hooks = await self._resolver.enter(call, route)
             except Fault as fault:
-                raise _missed(call, fault, route) from None
+                raise missed(call, fault, route) from None
             try:
-                outcome = await self._through(entered, hooks, route)
+                outcome = await self._through(call, entered, hooks, route)
             except Fault as fault:
                 raise self._resolver.placed(fault, entered, call.target) from None
             if not isinstance(outcome, NeedInput):
@@ -113,11 +117,14 @@ class Gateway:
             return refused(fault)
         return then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
 
-    async def _through(self, call: Call, hooks: Sequence[Hooks], route: Route) -> Outcome:
-        """A round through the policies and back."""
-        policy_run = PolicyRun(call, hooks, self._clock)
+    async def _through(self, made: Call, entered: Call, hooks: Sequence[Hooks], route: Route) -> Outcome:
+        """A round through the policies and back, of a call as its client has made it, and as it was entered."""
+        snapshot, version = self.snapshot, self.snapshot.catalog.version
+        policy_run = PolicyRun(
+            entered, hooks, self._clock, lambda: self._rechecks.anew(made, entered, route, snapshot, version)
+        )
         try:
-            decision = await policy_run.before(lambda next: self._through(next, route.judged_by(next), route))
+            decision = await policy_run.before(lambda next: self._again(made, next, route))
             outcome = await self._invoke(decision, route) if isinstance(decision, Call) else decision
         except BaseException as error:
             policy_run.ended(error)
@@ -127,6 +134,15 @@ class Gateway:
             if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
                 return outcome  # its next round goes through all of this itself
         return then(outcome, policy_run.after, policy_run.failed, policy_run.ended)
+
+    async def _again(self, made: Call, next: Call, route: Route) -> Outcome:
+        """The next round of a call whose client was asked something by a policy: of what its name means by then."""
+        made, route = msgspec.structs.replace(made, resumption=next.resumption), self.route(route.path)
+        try:
+            entered, hooks = await self._resolver.enter(made, route)
+        except Fault as fault:
+            raise missed(made, fault, route) from None
+        return await self._through(made, entered, hooks, route)
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
         resumption = call.resumption
@@ -152,43 +168,6 @@ class Gateway:
         return await aside(call, outcome, self.snapshot.scrubber(call.server), self.snapshot.truncate, self.in_turns)
 
     # What is told without a call.
-
-    async def watch(self, uri: str, route: Route, client: Client, method: str) -> Call:
-        """Have a server tell when what is watched by this method (`mcp.WATCH_FILTERS`) changes; the call by which it is
-        known further on. Raises `Fault`."""
-        try:
-            return await self._watched(Call(method, uri, client), route)
-        except Fault as fault:
-            raise scrub.fault(fault, self.redactor) from None
-
-    async def _watched(self, call: Call, route: Route) -> Call:
-        try:
-            entered, _ = await self._resolver.enter(call, route)
-        except Fault as fault:
-            raise _missed(call, fault, route) from None
-        try:
-            return await self._let_watch(entered, route)
-        except Fault as fault:
-            raise self._resolver.placed(fault, entered, call.target) from None
-
-    async def _let_watch(self, call: Call, route: Route) -> Call:
-        policy_run = PolicyRun(call, route.hooks, self._clock)
-        try:
-            decision = await policy_run.before(lambda next: self._through(next, route.hooks, route))
-            if not isinstance(decision, Call):
-                raise Fault("ACCESS_DENIED", "A subscription cannot ask the user, so it was refused")
-            if decision.server == names.OWN:
-                raise Fault("METHOD_NOT_FOUND", "The gateway does not report changes of its own resources")
-            await self._subscriptions.begin(decision, route.upstream(decision.server))
-        except BaseException as error:
-            policy_run.ended(error)
-            raise
-        policy_run.ended(Done(b"{}"))
-        return decision
-
-    def unwatch(self, call: Call) -> None:
-        """End what `watch` began, by what it returned."""
-        self._subscriptions.end(call, self.snapshot.upstreams.get(call.server))
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether a client is to hear of an event."""
@@ -242,7 +221,7 @@ class Gateway:
         takes over next, tells of servers that came or are others: who hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
         self._audience.adopt(before, snapshot, use_access)
-        self._subscriptions.renew(before, snapshot)
+        self.subscriptions.renew(before, snapshot)
 
     def given_up(self) -> Fault | None:
         """What is told to whoever's call was cancelled, where that is because the gateway ends."""
@@ -250,26 +229,10 @@ class Gateway:
 
     async def close(self) -> None:
         self._views.close()
-        await self._subscriptions.close()
+        await self.subscriptions.close()
 
 
 def shutting_down(reach: Reach) -> Fault:
     """What is told to whoever calls while the gateway ends, and to whoever's call does not end in time."""
     hint = "call again after the restart" if reach == "not_sent" else "it may have run: check before you call again"
     return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)
-
-
-def _missed(call: Call, fault: Fault, route: Route) -> Fault:
-    """What is not found is counted and noted as any other call: by what is said of it somebody may guess names."""
-    return missed(controls.aimed(call, fault), fault, route.hooks) if fault.code in NOT_FOUND else fault
-
-
-def _with_schema(call: Call, fault: Fault) -> Fault:
-    """A server's own refusal of its arguments, with what they should be: its client may see no list of tools."""
-    if not fault.upstream or fault.rpc != jsonrpc.INVALID_PARAMS or not call.tool_info or call.method != mcp.CALL:
-        return fault
-    if not (schema := schemas.in_error(call.tool_info)):
-        return fault
-    known = fault.at("", "")
-    known.extra = {**schema, **fault.extra}
-    return known

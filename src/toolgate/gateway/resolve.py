@@ -26,8 +26,10 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal, ToolInfo
 from toolgate.gateway.plan import Plan, of_tool
 from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.policy import faults
 from toolgate.policy.overflow import Source
 from toolgate.policy.run import Hooks, applying
+from toolgate.surfaces import controls
 from toolgate.surfaces.handles import Handles, about_made
 
 ServerLists = Callable[[str, str], ServerList | None]
@@ -236,6 +238,12 @@ class Resolver:
         if isinstance(found, Fault):
             found = _found(call, route, known if found.code in NOT_FOUND else seen_or_anything)
         return found if isinstance(found, Call) and self._access.judge(found) == "off" else None
+
+
+def missed(call: Call, fault: Fault, route: Route) -> Fault:
+    """What is not found is counted and noted as any other call: by what is said of it somebody may guess names. The
+    fault that its client gets."""
+    return faults.missed(controls.aimed(call, fault), fault, route.hooks) if fault.code in NOT_FOUND else fault
 
 
 def _entered(route: Route, call: Call, view: CatalogView) -> Call:

@@ -18,7 +18,7 @@ from toolgate.core.model import Call, Outcome
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy.quarantine import quarantined
 from toolgate.surfaces import controls
-from toolgate.upstreams.base import Upstream
+from toolgate.upstreams.base import Upstream, rechecked
 from toolgate.upstreams.links.refusals import HTTP_STATUS
 from toolgate.upstreams.stopping import was_stopped
 
@@ -34,7 +34,7 @@ async def send_again(call: Call, upstream: Upstream, before: Fault, current: Cal
     elif not _may_be_sent_again(call, before, current()):
         raise before
     try:
-        return await upstream.invoke(call)
+        return await upstream.invoke(await rechecked(call))
     except Fault as fault:
         if fault.reach == "not_sent" and before.reach != "not_sent":
             raise before from None

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 
+from toolgate.core import names
 from toolgate.core.background import BackgroundTasks
+from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call
-from toolgate.gateway.snapshot import Snapshot
+from toolgate.core.model import Call, Client, Done, Outcome
+from toolgate.core.redaction import Redactor
+from toolgate.gateway.resolve import Resolver, missed
+from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.policy import scrub
+from toolgate.policy.run import PolicyRun
 from toolgate.upstreams.base import Upstream
 
 MOST_OF_ONE = 4096  # subscriptions of one principal
@@ -23,17 +30,53 @@ log = logging.getLogger(__name__)
 
 
 class Subscriptions:
-    """Each is known by its call, which has its true target."""
+    """Each is known by its call, which has its true target. `current` is the snapshot that is served now."""
 
-    def __init__(self) -> None:
+    def __init__(self, resolver: Resolver, clock: Clock, redactor: Redactor, current: Callable[[], Snapshot]) -> None:
+        self._resolver = resolver
+        self._clock = clock
+        self._redactor = redactor
+        self._current = current
         self._calls: dict[int, Call] = {}
         self._unheld: dict[int, Upstream] = {}  # of these calls, servers that were not asked anew yet, or in vain
         self._renewing = BackgroundTasks()
         self._counted: Counter[str] = Counter()  # by principal (`Principal.counted_as`)
         self._bytes: Counter[str] = Counter()
 
-    async def begin(self, call: Call, upstream: Upstream) -> None:
-        """Raises `Fault`."""
+    async def watch(self, uri: str, route: Route, client: Client, method: str) -> Call:
+        """Have a server tell when what is watched by this method (`mcp.WATCH_FILTERS`) changes; the call by which it is
+        known further on. Raises `Fault`."""
+        try:
+            return await self._watched(Call(method, uri, client), route)
+        except Fault as fault:
+            raise scrub.fault(fault, self._redactor) from None
+
+    async def _watched(self, call: Call, route: Route) -> Call:
+        try:
+            entered, _ = await self._resolver.enter(call, route)
+        except Fault as fault:
+            raise missed(call, fault, route) from None
+        try:
+            return await self._let_watch(entered, route)
+        except Fault as fault:
+            raise self._resolver.placed(fault, entered, call.target) from None
+
+    async def _let_watch(self, call: Call, route: Route) -> Call:
+        policy_run = PolicyRun(call, route.hooks, self._clock)
+        try:
+            decision = await policy_run.before(_never)
+            if not isinstance(decision, Call):
+                raise Fault("ACCESS_DENIED", "A subscription cannot ask the user, so it was refused")
+            if decision.server == names.OWN:
+                raise Fault("METHOD_NOT_FOUND", "The gateway does not report changes of its own resources")
+            await self._begin(decision, route.upstream(decision.server))
+        except BaseException as error:
+            policy_run.ended(error)
+            raise
+        policy_run.ended(Done(b"{}"))
+        return decision
+
+    async def _begin(self, call: Call, upstream: Upstream) -> None:
         self._count(call)
         if call.reached:
             call.reached.is_sent = True  # or may be, with those of others
@@ -44,8 +87,9 @@ class Subscriptions:
             raise
         self._calls[id(call)] = call
 
-    def end(self, call: Call, upstream: Upstream | None) -> None:
-        """`upstream` is that of its server now."""
+    def unwatch(self, call: Call) -> None:
+        """End what `watch` began, by what it returned."""
+        upstream = self._current().upstreams.get(call.server)
         if self._calls.pop(id(call), None):
             self._discount(call)
         unheld = self._unheld.pop(id(call), None)
@@ -93,6 +137,10 @@ class Subscriptions:
 
     async def close(self) -> None:
         await self._renewing.close()
+
+
+async def _never(_call: Call) -> Outcome:
+    raise AssertionError("a subscription asks nothing")
 
 
 def _bytes(uri: str) -> int:

@@ -3,9 +3,10 @@
 May import `catalog`, `search` and the rooms below them.
 
 The frame
-    base               `Policy`: `before`, `after`, `ended`; `Wait`: to be asked again later
+    base               `Policy`: `before`, `recheck`, `after`, `ended`; `Wait`: to be asked again later
     chain              the order of the policies, with the reason for each place; `build` makes a route's
-    run                one round through the policies and back
+    run                one round through the policies and back, and once more before what has waited is sent
+    faults             counts and notes what is not found; tells of wrong arguments what they should be
 The policies, in their order
     audit              notes what became of each call
     access             refuses what the client may not do

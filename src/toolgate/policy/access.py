@@ -43,6 +43,9 @@ class Permit(Policy):
             raise Fault("APPROVAL_REQUIRED", message, reach="not_sent")
         return call
 
+    def recheck(self, call: Call, ticket: Any) -> None:
+        self.before(call, was_passed=True)
+
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         """A completion without the values that would make a URI which its client may not use."""
         rules = _rules(self._access, call, outcome)

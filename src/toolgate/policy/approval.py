@@ -52,7 +52,8 @@ PASSES = 24 * 3600.0  # seconds in which a call that its server asks something o
 
 _ASKABLE = frozenset(("tools/call", "prompts/get", "resources/read"))
 
-Decided: TypeAlias = "tuple[ApprovalRequest, Raw | None] | Fault"  # a call goes on, with other arguments or its own
+Ticket: TypeAlias = "tuple[ApprovalRequest, Raw | None]"  # a call goes on, with other arguments or its own
+Decided: TypeAlias = "Ticket | Fault"
 
 
 class Approval(Policy):
@@ -107,6 +108,20 @@ class Approval(Policy):
             return call
         return self._as_it_went(call, place, is_let) if was_passed else self._ask(self._request(call, place))
 
+    def recheck(self, call: Call, ticket: Ticket | None) -> None:
+        verdict = self._verdict(call)
+        if verdict != "ask" or call.kind == "tasks" or (call.resumption and call.resumption.live):
+            return
+        place = self._place(call)
+        if (ticket and ticket[0].place == place) or self._is_granted(call, place):
+            return
+        raise Fault(
+            "APPROVAL_REQUIRED",
+            f"{call.shown} of {call.server} needs approval, and has changed since the call was let go on",
+            reach="not_sent",
+            hint="make the same call again",
+        )
+
     def _request(self, call: Call, place: Place) -> ApprovalRequest:
         return approval_requests.of(call, place, self._redactor, self._passed.get(call.server, ()))
 
@@ -129,9 +144,7 @@ class Approval(Policy):
             )
         return call if is_let else self._ask(approval_request)
 
-    def ended(
-        self, call: Call, ending: Outcome | BaseException, ticket: tuple[ApprovalRequest, Raw | None] | None
-    ) -> None:
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: Ticket | None) -> None:
         """A call that its server asks something of comes back, perhaps to another process, with its caller's own
         arguments: what it went on with is kept."""
         if ticket and (comes_back := _comes_back(call, ending)):

@@ -58,6 +58,11 @@ class Policy:
         """
         return call
 
+    def recheck(self, call: Call, ticket: Any) -> None:
+        """A call that was let go on has waited, and is about to be sent: what holds of it may be something else now,
+        and what it needs (`call.tool_info` is of now). `ticket` is None also where the policy did not see the call,
+        because it had nothing to do with it then. Refuse by raising `Fault`."""
+
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         """Look at the outcome, or change it. Called in reverse order, and not while the call still asks."""
         return outcome

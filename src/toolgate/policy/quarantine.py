@@ -23,6 +23,9 @@ class Quarantine(Policy):
             raise quarantined(judged, judged.tool_info.held)
         return call
 
+    def recheck(self, call: Call, ticket: Any) -> None:
+        self.before(call, was_passed=True)
+
 
 def quarantined(call: Call, why: str) -> Fault:
     """Its words are the gateway's: a tool that changes must not speak to the model through its refusal."""

@@ -1,13 +1,16 @@
 """How a round of a call is judged: through a route's policies, in their order, and back through them in reverse.
 
 The rules this file keeps: every round goes through the same policies, a retry too, which finds those that it has passed
-already told so; and each policy that let a round go on is told how it ended, whatever became of it.
+already told so; a call that has waited is looked at once more before it is sent; and each policy that let a round go on
+is told how it ended, whatever became of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from toolgate.core import asks, mcp
 from toolgate.core.clock import Clock
@@ -23,6 +26,7 @@ class Hooks(NamedTuple):
     name: str
     asker: Asker
     before: Callable[..., Decision]
+    recheck: Callable[[Call, Any], None] | None
     after: Callable[[Call, Outcome, Any], Outcome] | None
     ended: Callable[[Call, Outcome | BaseException, Any], None] | None
     applies: Callable[[Call], bool] | None
@@ -36,6 +40,7 @@ def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
             each.name,
             Asker("policy", each.name),
             each.before,
+            None if type(each).recheck is Policy.recheck else each.recheck,
             None if type(each).after is Policy.after else each.after,
             None if type(each).ended is Policy.ended else each.ended,
             None if type(each).applies is Policy.applies else each.applies,
@@ -50,11 +55,20 @@ def applying(hooks: Iterable[Hooks], call: Call) -> tuple[Hooks, ...]:
     return tuple(each for each in hooks if not each.applies or each.applies(call))
 
 
+Anew: TypeAlias = "Callable[[], Awaitable[tuple[Call, Sequence[Hooks]] | None]]"
+"""What a call is now, with the policies that judge it; None: what it was. Raises `Fault`."""
+
+
+async def _as_it_was() -> None:
+    """Nothing changes."""
+
+
 class PolicyRun:
     """One round. `call` is as far as it has got: as it came, until all policies have let it go on."""
 
-    def __init__(self, call: Call, policies: Sequence[Hooks], clock: Clock) -> None:
-        self.call = call
+    def __init__(self, call: Call, policies: Sequence[Hooks], clock: Clock, anew: Anew = _as_it_was) -> None:
+        self.call = self._came = call
+        self._anew = anew
         self._policies = policies
         self._clock = clock
         self._passed: list[tuple[Hooks, Any]] = []  # those with something to do when the call comes back; its ticket
@@ -62,7 +76,7 @@ class PolicyRun:
     async def before(self, again: Callable[[Call], Awaitable[Outcome]]) -> Call | Outcome:
         """The call as its policies let it go on, or what one of them says instead. `again` is its next round, where one
         asks something."""
-        call = self.call
+        call, has_waited = self.call, False
         depth = _depth(call.resumption, self._policies) if call.resumption else 0
         for index, policy in enumerate(self._policies):
             decision, ticket = policy.before(call, index < depth), None
@@ -72,7 +86,7 @@ class PolicyRun:
                 elif isinstance(decision, Wait):
                     if call.reached:
                         call.reached.waits_for = policy.name
-                    decision = policy.before(call, index < depth, await decision.until())
+                    decision, has_waited = policy.before(call, index < depth, await decision.until()), True
                 elif isinstance(decision, Required):
                     _refuse_if_unanswerable(call, decision)
                     return NeedInput(decision.asks, Retry(policy.asker, call, decision, again, self._clock))
@@ -81,9 +95,31 @@ class PolicyRun:
             call = decision
             if policy.after or policy.ended:
                 self._passed.append((policy, ticket))
+        if has_waited:
+            call = await self.recheck(call)
         if call.reached:
-            call.reached.is_let = True
+            call.reached.is_let, call.reached.recheck = True, self.recheck
         self.call = call
+        return call
+
+    async def recheck(self, call: Call) -> Call:
+        """The call as it may be sent now, that was let go on and has waited. Raises `Fault`, not sent."""
+        try:
+            found = await self._anew()
+        except Fault as fault:
+            fault.reach = "not_sent"
+            raise
+        if not found:
+            return call
+        now, policies = found
+        if _what(now) != _what(self._came):
+            message = f"{call.shown} was changed while the call waited"
+            raise Fault("INVALID_STATE", message, reach="not_sent", hint="make the same call again")
+        call = msgspec.structs.replace(call, tool_info=now.tool_info)
+        tickets = {policy.name: ticket for policy, ticket in self._passed}
+        for policy in policies:
+            if policy.recheck:
+                policy.recheck(call, tickets.get(policy.name))
         return call
 
     def after(self, outcome: Outcome) -> Outcome:
@@ -109,24 +145,12 @@ class PolicyRun:
         for policy, ticket in reversed(self._passed):
             if policy.ended:
                 policy.ended(self.call, ending, ticket)
+        if self.call.reached and not isinstance(ending, NeedInput):
+            self.call.reached.recheck = None  # else it and this would hold each other, and the request with them
 
 
-def missed(call: Call, fault: Fault, policies: Sequence[Hooks]) -> Fault:
-    """Have a call whose target is not found (`server` is empty) counted and noted. Returns the fault that its client
-    gets: this one, or what a policy says instead."""
-    passed: list[tuple[Hooks, Any]] = []
-    for policy in policies:
-        if policy.sees_misses:
-            try:
-                decision = policy.before(call, bool(call.resumption))
-            except Fault as refusal:
-                fault = refusal
-                break
-            passed.append((policy, decision.ticket if isinstance(decision, Passed) else None))
-    for policy, ticket in reversed(passed):
-        if policy.ended:
-            policy.ended(call, fault, ticket)
-    return fault
+def _what(call: Call) -> tuple[str, str, bytes]:
+    return call.server, call.target, bytes(call.arguments)
 
 
 def _depth(resumption: Resumption, policies: Sequence[Hooks]) -> int:

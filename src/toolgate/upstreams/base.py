@@ -63,6 +63,11 @@ class Status(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, error=error, hint=hint, words=None)
 
 
+async def rechecked(call: Call) -> Call:
+    """A call that has waited (for its turn, or its server), as it may be sent now. Raises `Fault`, not sent."""
+    return await call.reached.recheck(call) if call.reached and call.reached.recheck else call
+
+
 class Upstream(Protocol):
     """One configured thing that has tools. It starts by itself when it is first needed."""
 

@@ -13,7 +13,8 @@ from toolgate.core.exchange import Retry
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Answer, Ask, Asker, Call, Client, Done, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Decision, Passed, Policy, Wait
-from toolgate.policy.run import PolicyRun, applying, compiled, missed
+from toolgate.policy.faults import missed
+from toolgate.policy.run import PolicyRun, applying, compiled
 
 FORMS = Client(capabilities={"elicitation": {"form": {}}})
 QUESTION = Ask("sure", "elicitation/create", msgspec.Raw(b'{"message":"Sure?","requestedSchema":{"type":"object"}}'))

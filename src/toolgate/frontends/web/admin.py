@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
@@ -209,7 +209,7 @@ class Admin:
     async def call(self, asked: Asked) -> Answer:
         """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
         wanted = _read(asked.body, _Called)
-        call = Call("tools/call", wanted.tool, Client(asked.by), wanted.arguments, is_by_admin=True)
+        call = Call("tools/call", wanted.tool, Client(asked.by), wanted.arguments, reached=Reached(), is_by_admin=True)
         outcome = await self._gateway.handle(call, self._gateway.route("/mcp"))
         if isinstance(outcome, NeedInput):
             outcome.resume.cancel()

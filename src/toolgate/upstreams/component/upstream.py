@@ -20,7 +20,7 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Code, Fault, Reach, Words
 from toolgate.core.model import Call, Client, Done, Event, EventSink, Made, Outcome
 from toolgate.eras import tasks
-from toolgate.upstreams.base import About, Items, State, Status
+from toolgate.upstreams.base import About, Items, State, Status, rechecked
 from toolgate.upstreams.component import answers
 from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
 from toolgate.upstreams.component.metadata import Tools
@@ -175,6 +175,7 @@ class ComponentUpstream:
     async def _posted_or_again(self, call: Call) -> ComponentResponse:
         """A process that does not listen any more is ending: what it was not sent is for another one."""
         line = await self._line_for(call.target)
+        call = await rechecked(call)
         program = self._program
         try:
             return await self._posted(line, call)
@@ -188,7 +189,8 @@ class ComponentUpstream:
                 raise
             if self._line is line:
                 await self._let_go(str(lost))
-        return await self._posted(await self._line_for(call.target), call)
+        line = await self._line_for(call.target)
+        return await self._posted(line, await rechecked(call))
 
     async def _line_for(self, tool: str) -> ComponentClient:
         """The line that this tool is reached by. It is asked again what it has where that is not known of it."""

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import httptools  # pyright: ignore[reportMissingTypeStubs]
+import msgspec
 
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
@@ -33,6 +34,8 @@ _CHALLENGE = b"www-authenticate"
 PIECE = 2 * 1024  # bytes of an answer that are taken in one go, in chunks of one byte, or in events of nothing
 MOST_BESIDE = 256 * 1024  # bytes in a row that bring no body: of status and headers, or chunk lines, or trailers
 MOST_UNNEEDED = 32  # connections that a server keeps open behind the answers it owed
+MOST_HEADS, LONGEST_HEAD = 16, 512  # that are known again, of one server, and bytes of each
+_END = b"\r\n\r\n"
 
 # A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
 _ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -83,8 +86,18 @@ class Target:
         return "\r\n".join(lines).encode("latin-1", "replace")
 
 
+class KnownHead(msgspec.Struct, frozen=True):
+    """What the head of an answer means that came whole before: the very same bytes mean it again."""
+
+    headers: dict[bytes, bytes]
+    keep: float
+    length: int  # bytes of the body
+
+
 class Wire(asyncio.Protocol, Tenant):
     """One connection."""
+
+    _is_at_head = False  # nothing has come of the answer yet
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -115,6 +128,7 @@ class Wire(asyncio.Protocol, Tenant):
         assert self._transport
         self._reply = reply
         self._beside = 0
+        self._is_at_head = True
         self._transport.writelines((head, body))
 
     def close(self) -> None:
@@ -166,6 +180,34 @@ class Wire(asyncio.Protocol, Tenant):
         if not self._reply:
             self.close()  # nobody asked: whatever it says, the next request must not take it for its answer
             return
+        end = 0
+        if self._is_at_head:
+            self._is_at_head = False
+            end = data.find(_END, 0, LONGEST_HEAD) + len(_END)
+            known = self._pool.known_heads.get(data[:end])
+            if known and known.length == len(data) - end:
+                self._take_known(known, data[end:])
+                return
+        self._feed(data)
+        if end >= len(_END) and not self._reply and self.usable:
+            self._remember(data[:end], len(data) - end)
+
+    def _take_known(self, head: KnownHead, body: bytes) -> None:
+        """A whole answer, of which the parser is told nothing."""
+        self._headers, self.keep = head.headers, head.keep
+        assert self._reply
+        self._reply.head(200, head.headers)
+        self.on_body(body)
+        self._whole(may_stay=True)
+
+    def _remember(self, head: bytes, length: int) -> None:
+        """The answer with this head came whole, and the connection stays. Where the length says how long a body is,
+        the next with these bytes is read as this one was."""
+        said = self._headers.get(b"content-length")
+        if self._parser.get_status_code() == 200 and said == b"%d" % length and length:
+            self._pool.remember(head, KnownHead(self._headers, self.keep, length))
+
+    def _feed(self, data: bytes) -> None:
         self._beside += len(data)
         try:
             self._parser.feed_data(data)
@@ -223,17 +265,20 @@ class Wire(asyncio.Protocol, Tenant):
                 self.abort()
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() < 200:
-            return
+        if self._parser.get_status_code() >= 200:
+            self._whole(may_stay=not self._until_close and self._parser.should_keep_alive())
+
+    def _whole(self, may_stay: bool) -> None:
+        """All of the answer is here."""
         reply, self._reply = self._reply, None
         if self._held_for:
             self._let_go(self._held_for)  # all of it is here, and the next answer may be another client's
         if not reply:
             return
-        if self._until_close or not self._parser.should_keep_alive():
-            self.abort()  # whether or not all was read of what it was sent
-        else:
+        if may_stay:
             self._pool.give_back(self)
+        else:
+            self.abort()  # whether or not all was read of what it was sent
         reply.complete()
 
 
@@ -278,6 +323,7 @@ class ConnectionPool:
         self._server = server
         self._dial = dial
         self._clock = clock
+        self.known_heads: dict[bytes, KnownHead] = {}
         self._idle: list[Wire] = []
         self._all: set[Wire] = set()
         self._next_look = 2 * MOST_UNNEEDED  # at what is open; with so many connections
@@ -369,6 +415,11 @@ class ConnectionPool:
         self._places.rests(wire)
         if not self._timer:
             self._timer = self._clock.call_later(IDLE, self._prune)
+
+    def remember(self, head: bytes, meaning: KnownHead) -> None:
+        if len(self.known_heads) >= MOST_HEADS:
+            self.known_heads.clear()
+        self.known_heads[head] = meaning
 
     def forget(self, wire: Wire) -> None:
         self._all.discard(wire)

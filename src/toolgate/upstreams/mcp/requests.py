@@ -27,6 +27,7 @@ from toolgate.core.jsonrpc import Members, Message, Params, RpcError
 from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy
+from toolgate.upstreams.base import rechecked
 from toolgate.upstreams.concurrency import ConcurrencyLimit, busy
 from toolgate.upstreams.links.base import Link
 from toolgate.upstreams.mcp.attribution import OpenRequest
@@ -150,13 +151,16 @@ class Requests:
                 reached.is_sent = True
                 self.remark(jsonrpc.notification(call.method, jsonrpc.encode(calls.write_params(call, {}))))
                 return Done(b"{}")
-        id = next(self._ids)
+        id, has_waited = next(self._ids), False
         if (self._turns or self._concurrency) and call.method not in mcp.TASKS:
             await self._turn(id, call)
+            has_waited = True
         self.used = self.clock.now()
         timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
         request, was_sent = self._expect(id, call, timeout, whole=whole), reached.is_sent
         try:
+            if has_waited:
+                request.call = call = await rechecked(call)
             params, headers = self.dialect.call(call, id)
             if call.passed_on:
                 headers = [*headers, *passed_on(self.server, call)]

@@ -10,7 +10,7 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -21,7 +21,7 @@ from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Made, Outcome
-from toolgate.upstreams.base import About, Items, State, Status
+from toolgate.upstreams.base import About, Items, State, Status, rechecked
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.mcp.era_choice import EraChoice
@@ -60,7 +60,7 @@ class McpUpstream:
             self._eras,
             link_deps,
             make_link,
-            self.invoke,
+            self._invoke_again,
             on_event,
             self._found_out,
             self._opened,
@@ -139,7 +139,11 @@ class McpUpstream:
         return await self._use(client, read)
 
     async def invoke(self, call: Call) -> Outcome:
-        return await self._use(call.client, partial(_round, call), is_call=True)
+        return await self._use(call.client, partial(_round, call), call)
+
+    async def _invoke_again(self, call: Call) -> Outcome:
+        """With what its client has answered, which may have taken long."""
+        return await self.invoke(await rechecked(call))
 
     async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         session = self._found(client)
@@ -208,10 +212,11 @@ class McpUpstream:
     # Sessions.
 
     async def _use(
-        self, client: Client, work: Work[Found], is_call: bool = False, at: UpstreamSession | None = None
+        self, client: Client, work: Work[Found], call: Call | None = None, at: UpstreamSession | None = None
     ) -> Found:
         """Do something with the connection that is for this client, or (`at`) with that of one session; it is opened
-        where it must be. Raises `Fault`.
+        where it must be. Raises `Fault`. `call` is what the work is, where it is one: what the server is by then may be
+        another program than the one that the call was judged by.
 
         A call that is answered, be it by an error, shows that the server is well.
         """
@@ -222,16 +227,19 @@ class McpUpstream:
         session.leases += 1
         try:
             if session.breaker.failures:
-                number = await session.breaker.admit(is_call, self._server.timeout, client.blamed_as)
-            connection = session.live or await session.open(client)
+                number = await session.breaker.admit(call is not None, self._server.timeout, client.blamed_as)
+            connection = session.live
+            if not connection:
+                connection = await session.open(client)
+                work = cast("Work[Found]", partial(_round, await rechecked(call))) if call else work
             if at or not is_new or self._eras.suits(client, session.era):
                 found = await work(connection)
-                if is_call and session.breaker.failures:
+                if call and session.breaker.failures:
                     session.breaker.answered()
                 return found
         except Fault as fault:
             if connection:
-                session.judge(connection, fault, is_call, client.blamed_as)
+                session.judge(connection, fault, call is not None, client.blamed_as)
             if at or not session.is_refused:
                 raise
         finally:
@@ -239,7 +247,7 @@ class McpUpstream:
             if number:
                 session.breaker.withdraw(number)
             session.rest()
-        return await self._use(client, work, is_call)  # in the session of its era
+        return await self._use(client, work, call)  # in the session of its era
 
     def _place(self, client: Client) -> UpstreamSession:
         """Where this client's connection is, or will be, as far as is known of the server. Raises `Fault` where all is

@@ -1,0 +1,39 @@
+"""A call that has waited is looked at once more before it is sent: anything may have changed.
+
+It has waited for a person, for its turn at a server, or until the server was up; meanwhile the configuration, a list or
+what its server is may have become another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from toolgate.core.model import Call
+from toolgate.gateway.resolve import Resolver
+from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.policy.run import Hooks
+
+
+class Rechecks:
+    """`current` is the snapshot that is served now."""
+
+    def __init__(self, resolver: Resolver, current: Callable[[], Snapshot]) -> None:
+        self._resolver = resolver
+        self._current = current
+
+    async def anew(
+        self, made: Call, entered: Call, route: Route, snapshot: Snapshot, version: int
+    ) -> tuple[Call, Sequence[Hooks]] | None:
+        """What a call of a client (`made`) is now, and the policies that judge it; None where that is as it was
+        `entered`, by this snapshot and this version of the catalog. Raises `Fault`."""
+        now = self._current()
+        if snapshot is now and version == now.catalog.version and not self._is_another_program(entered, now):
+            return None
+        route = now.route(route.path)
+        found, _ = await self._resolver.enter(made, route)
+        return found, route.judged_by(found)
+
+    def _is_another_program(self, entered: Call, now: Snapshot) -> bool:
+        """Whether a server whose changes are held back may have become another, and was not listed since."""
+        is_held = entered.kind == "tools" and now.catalog.is_held(entered.server)
+        return is_held and not now.catalog.is_live(entered.server, "tools", entered.client)
