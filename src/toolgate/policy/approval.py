@@ -119,7 +119,7 @@ class Approval(Policy):
             "APPROVAL_REQUIRED",
             f"{call.shown} of {call.server} needs approval, and has changed since the call was let go on",
             reach="not_sent",
-            hint="make the same call again",
+            hint=_AGAIN,
         )
 
     def _request(self, call: Call, place: Place) -> ApprovalRequest:
@@ -199,7 +199,8 @@ class Approval(Policy):
         assert resumed
         about, asked = (resumed.state or "").split(" ")
         if about != approval_request.key:
-            raise Fault("INVALID_STATE", "requestState belongs to another call", reach="not_sent")
+            message = f"{approval_request.named} has changed since its user was asked"
+            raise Fault("INVALID_STATE", message, reach="not_sent", hint=_AGAIN)
         answer = resumed.answers.get(approval_requests.KEY)
         if answer is None or self._clock.wall() - float(asked) >= self._settings.ttl:
             return self._ask(approval_request)
@@ -329,6 +330,7 @@ def _approval_pass(approval_request: ApprovalRequest, asker: Asker, state: str |
     return hashlib.sha256(jsonrpc.encode([approval_request.key, asker, state])).hexdigest()
 
 
+_AGAIN = "make the same call again"
 _NOBODY = (
     "its client does not support forms (elicitation), or the arguments are too long for one; "
     "approvals.by can let operators approve too"

@@ -330,3 +330,62 @@ def test_a_miss_of_a_later_round_was_counted_before() -> None:
     resumed = call("a", resumption=Resumption(Asker("upstream", "x"), {}))
     missed(resumed, Fault("TOOL_NOT_FOUND", "gone"), compiled((Silent("counts", told),)))
     assert told == [("counts", "a", True, None)]
+
+
+# What has waited.
+
+
+class Rechecks(Follows):
+    def recheck(self, call: Call, ticket: Any) -> None:
+        self.told.append((self.name, "recheck", call.target, ticket))
+        if self.decisions:
+            raise self.decisions.pop(0)
+
+
+def rechecked(made: Call, now: Call | None, *policies: Policy) -> PolicyRun:
+    """A run of a call that is `now` what it was `made` as; None: nothing has changed."""
+
+    async def anew() -> Any:
+        return None if now is None else (now, compiled(policies))
+
+    return PolicyRun(made, compiled(policies), FakeClock(), anew)
+
+
+async def test_a_call_that_has_waited_is_judged_once_more_with_the_tickets_of_who_let_it_go_on() -> None:
+    told: list[Any] = []
+
+    async def until() -> str:
+        return "decided"
+
+    first, last = Rechecks("first", told, Passed(call("a"), 7)), Rechecks("last", told, Wait(until))
+    assert await rechecked(call("a"), call("a"), first, last).before(_never) == call("a")
+    assert told[-2:] == [("first", "recheck", "a", 7), ("last", "recheck", "a", None)]
+
+
+async def test_nothing_is_judged_once_more_where_nothing_has_waited_or_changed() -> None:
+    told: list[Any] = []
+
+    async def until() -> str:
+        return "decided"
+
+    await rechecked(call("a"), call("a"), Rechecks("plain", told)).before(_never)
+    await rechecked(call("a"), None, Rechecks("same", told, Wait(until))).before(_never)
+    assert not [each for each in told if each[1] == "recheck"]
+
+
+@pytest.mark.parametrize("now", [call("b"), call("a", arguments=msgspec.Raw(b'{"x":1}'))])
+async def test_a_call_that_has_become_another_while_it_waited_is_not_sent(now: Call) -> None:
+    told: list[Any] = []
+    run = rechecked(call("a"), now, Rechecks("last", told))
+    with pytest.raises(Fault, match="a was changed while the call waited") as raised:
+        await run.recheck(call("a"))
+    assert raised.value.reach == "not_sent" and not told
+
+
+async def test_whoever_sends_a_call_asks_until_its_round_is_over() -> None:
+    made = call("a", reached=Reached())
+    run = rechecked(made, None, Says("plain", []))
+    await run.before(_never)
+    assert made.reached and made.reached.is_let and made.reached.recheck == run.recheck
+    run.after(DONE)
+    assert made.reached.recheck is None
