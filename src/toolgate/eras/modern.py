@@ -358,7 +358,8 @@ def write_answers(params: Params, answers: Mapping[str, Answer], state: str | No
 def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     """What a modern server's result means. Raises `Fault` for one that breaks the protocol."""
     try:
-        peek = _type_peek.decode(body) if counting.is_too_much(body) else _result_peek.decode(body)
+        is_too_much = len(body) > counting.LARGE and counting.is_too_much(body)
+        peek = _type_peek.decode(body) if is_too_much else _result_peek.decode(body)
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The server's result is malformed: {error}", reach="executed") from None
     is_of_task = peek.inputRequests and call.kind == "tasks"  # which goes to the client as it is

@@ -64,7 +64,7 @@ class HttpFrontend(Application):
             return
         if scope["type"] != "http":
             raise NotImplementedError(f"the HTTP frontend does not serve {scope['type']}")
-        connection = connections.of(scope)
+        connection = scope["state"].get(connections.STATE) if "state" in scope else None
         response = Response(send, backlog=connection.backlog if connection else None)
         try:
             if scope["path"].startswith(self.web.prefixes):

@@ -108,7 +108,7 @@ class Response:
         if self.backlog and len(body) <= FREE:
             await self._send({**start, "type": WHOLE, "body": body})
             return
-        with self._waiting(body):
+        with self._waiting(body) if self.backlog else _NOTHING:
             await self._send(start)
             await self._send({"type": self._body, "body": body})
 

@@ -99,9 +99,7 @@ class Scrub(Policy):
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         if call.notes:
-            scrubber = self._scrubbers.get(call.server) or self._of(call.server)
-            if scrubber.has_work:
-                call.notes.change = scrubber.note
+            call.notes.change = (self._scrubbers.get(call.server) or self._of(call.server)).note
         return call
 
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:

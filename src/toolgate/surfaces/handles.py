@@ -58,7 +58,13 @@ class Handles:
         if isinstance(outcome, Accepted):
             id = self.write(call.server, tasks.read_id(outcome.body), call.made, path, call.client)
             return Accepted(tasks.with_id(outcome.body, id, lambda raw: raw))
-        if call.method == mcp.CALL and not call.asked and _is_plain(outcome):
+        is_tools_own = call.method == mcp.CALL and not call.asked
+        if (
+            is_tools_own
+            and isinstance(outcome, Done)
+            and not outcome.is_foreign
+            and b'"resource' not in bytes(outcome.body)
+        ):
             return outcome
         if not call.about or call.method not in mcp.TASKS or not isinstance(outcome, Done):
             return surface.leave(call, outcome)
@@ -71,11 +77,6 @@ class Handles:
         """The parameters of a notification on a task, for a client whose it is."""
         id = self.write(event.server, event.uri, made, path, client)
         return bytes(tasks.with_id(event.params, id, lambda raw: _as_of_tool(surface, event.server, raw)))
-
-
-def _is_plain(outcome: Outcome) -> bool:
-    """Whether a tool's own result names nothing that its client knows by another name."""
-    return isinstance(outcome, Done) and not outcome.is_foreign and b'"resource' not in bytes(outcome.body)
 
 
 def _as_of_tool(surface: Surface, server: str, body: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
