@@ -4,6 +4,9 @@ May import `policy`, `surfaces` and the rooms below them.
 
     gateway        the story itself
     resolve        a client's name for something → the true server and its own name
+    closed         finds what a client may not call, so that policies refuse it; has counted what is not found
+    doubts         when a list is looked at anew before a call goes by it
+    makers         a call for a task or a kept result, and for what made that
     plan           what was resolved once, kept for the next call of that name
     recheck        what a call is by now that has waited
     lists          what a client is told of what there is: lists, instructions, its tasks

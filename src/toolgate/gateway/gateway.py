@@ -25,10 +25,11 @@ from toolgate.core.redaction import Redactor
 from toolgate.core.services import Swap
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
+from toolgate.gateway.closed import missed
 from toolgate.gateway.lists import Lists
 from toolgate.gateway.recheck import Rechecks
 from toolgate.gateway.reload import Reloading
-from toolgate.gateway.resolve import Resolver, missed
+from toolgate.gateway.resolve import Resolver
 from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot
@@ -75,11 +76,11 @@ class Gateway:
         self._views = RouteViews(gateway_info, editor, overflow, access, self._current, events.tell)
         self._resolver = Resolver(access, handles, overflow.source, self._current)
         self.lists = Lists(
-            access, clock, redactor, handles, self._views.activated, self._resolver.as_known, self._current
+            access, clock, redactor, handles, self._views.activated, self._resolver.makers.as_known, self._current
         )
         self._audience = Audience(access, events)
-        self._rechecks = Rechecks(self._resolver, self._current)
-        self.subscriptions = Subscriptions(self._resolver, clock, redactor, self._current)
+        self._rechecks = Rechecks(self._resolver.enter, self._current)
+        self.subscriptions = Subscriptions(self._resolver.enter, self._resolver.placed, clock, redactor, self._current)
         self.in_turns = FairLimit(1)  # what is done in a thread: large lists and results, completions
 
     def _current(self) -> Snapshot:

@@ -6,19 +6,21 @@ what its server is may have become another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 from toolgate.core.model import Call
-from toolgate.gateway.resolve import Resolver
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.run import Hooks
 
+Enter: TypeAlias = Callable[[Call, Route], Awaitable[tuple[Call, Sequence[Hooks]]]]
+
 
 class Rechecks:
-    """`current` is the snapshot that is served now."""
+    """`enter` resolves a call on a route; `current` is the snapshot that is served now."""
 
-    def __init__(self, resolver: Resolver, current: Callable[[], Snapshot]) -> None:
-        self._resolver = resolver
+    def __init__(self, enter: Enter, current: Callable[[], Snapshot]) -> None:
+        self._enter = enter
         self._current = current
 
     async def anew(
@@ -30,7 +32,7 @@ class Rechecks:
         if snapshot is now and version == now.catalog.version and not self._is_another_program(entered, now):
             return None
         route = now.route(route.path)
-        found, _ = await self._resolver.enter(made, route)
+        found, _ = await self._enter(made, route)
         return found, route.judged_by(found)
 
     def _is_another_program(self, entered: Call, now: Snapshot) -> bool:

@@ -17,7 +17,8 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Outcome
 from toolgate.core.redaction import Redactor
-from toolgate.gateway.resolve import Resolver, missed
+from toolgate.gateway.closed import missed
+from toolgate.gateway.recheck import Enter
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy import scrub
 from toolgate.policy.run import PolicyRun
@@ -30,10 +31,19 @@ log = logging.getLogger(__name__)
 
 
 class Subscriptions:
-    """Each is known by its call, which has its true target. `current` is the snapshot that is served now."""
+    """Each is known by its call, which has its true target. `enter` resolves a call on a route, `placed` names the
+    place of a fault; `current` is the snapshot that is served now."""
 
-    def __init__(self, resolver: Resolver, clock: Clock, redactor: Redactor, current: Callable[[], Snapshot]) -> None:
-        self._resolver = resolver
+    def __init__(
+        self,
+        enter: Enter,
+        placed: Callable[[Fault, Call, str], Fault],
+        clock: Clock,
+        redactor: Redactor,
+        current: Callable[[], Snapshot],
+    ) -> None:
+        self._enter = enter
+        self._placed = placed
         self._clock = clock
         self._redactor = redactor
         self._current = current
@@ -53,13 +63,13 @@ class Subscriptions:
 
     async def _watched(self, call: Call, route: Route) -> Call:
         try:
-            entered, _ = await self._resolver.enter(call, route)
+            entered, _ = await self._enter(call, route)
         except Fault as fault:
             raise missed(call, fault, route) from None
         try:
             return await self._let_watch(entered, route)
         except Fault as fault:
-            raise self._resolver.placed(fault, entered, call.target) from None
+            raise self._placed(fault, entered, call.target) from None
 
     async def _let_watch(self, call: Call, route: Route) -> Call:
         policy_run = PolicyRun(call, route.hooks, self._clock)

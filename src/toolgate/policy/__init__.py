@@ -13,9 +13,9 @@ The policies, in their order
     quarantine         refuses tools that are held back
     validate           checks arguments against their schema
     scopes             asks for the scopes of a token that some tools need
-    limits             calls in a while and at once, size of arguments
+    limits             calls in a while, calls at once, arguments (`limits.rates`, `.concurrency`, `.argument_limit`)
     approval           asks a person
-    truncate           cuts results that are too large
+    truncate           cuts results that are too large (`limits.result_limit`, `.result_tokens`, `.truncate`)
     scrub              takes secrets out of what servers say
 What they use
     schemas            JSON schemas, compiled; what is wrong with a value, without quoting it

@@ -12,6 +12,8 @@ from toolgate.policy import schemas
 from toolgate.policy.base import Passed
 from toolgate.policy.run import Hooks
 
+NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
+
 
 def missed(call: Call, fault: Fault, policies: Sequence[Hooks]) -> Fault:
     """Have a call whose target is not found (`server` is empty) counted and noted. Returns the fault that its client
