@@ -23,6 +23,7 @@ Connections that go both ways
     peers            which user is at the other end of a Unix socket
 Clients
     modern           a request of 2026-07-28: checked, handled, answered; here alone a call is parked and sealed
+    request_states   what its client brings back with a retry, sealed
     session          a legacy client's connection
     sessions         all sessions, and when each ends
     batches          batches of messages (2025-03-26 only)

@@ -1,8 +1,7 @@
 """A modern client's request, whatever carried it: checked, handled, and answered with a result that may ask.
 
 Only here is anything coalesced, parked or sealed (architecture.md, "The one idea"). The rules this file keeps: a state
-is verified before anything is used up; it binds principal, path, method, target, arguments, asker, round and expiry;
-what a lost client left behind is cancelled.
+is verified before anything is used up; what a lost client left behind is cancelled.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from toolgate.auth.seal import Broken, Seal
+from toolgate.auth.seal import Seal
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Retry
@@ -39,6 +38,7 @@ from toolgate.core.model import (
 from toolgate.eras import calls, headers, legacy, modern, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.pages import Pages
+from toolgate.frontends.request_states import RequestStates
 from toolgate.frontends.responses import SendMessage
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
@@ -48,21 +48,6 @@ from toolgate.state.parking import ParkedCall, Parking
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
-
-
-class State(msgspec.Struct, frozen=True, array_like=True):
-    """What a sealed `requestState` holds. `parked_call` names parked work; else `inner` is what the asker wants
-    back."""
-
-    principal: str
-    path: str
-    digest: bytes
-    asker: Asker
-    expires: float
-    node: str
-    round: int
-    parked_call: str | None
-    inner: str | None
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -105,9 +90,8 @@ class ModernResponses:
         self._pages = pages
         self._closing = asyncio.Event()
         self._parking = parking
-        self._seal = seal
         self._clock = clock
-        self._node = node
+        self._states = RequestStates(seal, clock, parking.ttl, node)
 
     async def answer(
         self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: SendMessage
@@ -204,7 +188,7 @@ class ModernResponses:
             if "inputResponses" in params:
                 call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
             return await self._reply(request, call, None, await self._handled(call, route))
-        state = self._unseal_state(sealed, call, route)
+        state = self._states.opened(sealed, call, route)
         answers = modern.read_answers(params)
         if state.parked_call is None:
             again = msgspec.structs.replace(call, resumption=Resumption(state.asker, answers, state=state.inner))
@@ -281,7 +265,7 @@ class ModernResponses:
                 if parked_call:  # a policy asks anew in front of parked work, which no later state would find again
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
-                state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
+                state = self._states.sealed(call, route, origin.asker, 0, None, origin.state)
                 return Reply(
                     modern.write_required(
                         call.client, self._gateway.snapshot.scrubber(origin.asker.name).asks(outcome.asks), state
@@ -290,7 +274,7 @@ class ModernResponses:
             questions = await self._gathered(outcome)
             if questions:
                 parked_call = self._held(parked_call, outcome, request, call.notes)
-                state = self._seal_state(call, route, origin.asker, parked_call.round, parked_call.id, None)
+                state = self._states.sealed(call, route, origin.asker, parked_call.round, parked_call.id, None)
                 return Reply(modern.write_required(call.client, questions, state), parked_call, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         if isinstance(outcome, Accepted):
@@ -317,40 +301,3 @@ class ModernResponses:
             return self._parking.hold(outcome.resume.origin, notes, request.client.principal, size)
         self._parking.ask_again(parked_call, outcome.resume.origin)
         return parked_call
-
-    def _seal_state(
-        self, call: Call, route: Route, asker: Asker, round: int, parked_call: str | None, inner: str | None
-    ) -> str:
-        return self._seal.seal(
-            State(
-                principal=call.client.principal.id,
-                path=route.path,
-                digest=calls.digest(call),
-                asker=asker,
-                expires=self._clock.wall() + self._parking.ttl,
-                node=self._node,
-                round=round,
-                parked_call=parked_call,
-                inner=inner,
-            )
-        )
-
-    def _unseal_state(self, sealed: str, call: Call, route: Route) -> State:
-        """The state that a retry brings. Raises `Fault` INVALID_STATE for one that is not for this very request."""
-        try:
-            state = self._seal.unseal(sealed, State)
-        except Broken:
-            raise _unknown() from None
-        if state.principal != call.client.principal.id:  # to anyone else it does not exist
-            raise _unknown()
-        if (state.path, state.digest) != (route.path, calls.digest(call)):
-            raise Fault("INVALID_STATE", "requestState belongs to another request")
-        if state.expires <= self._clock.wall():
-            raise Fault("INVALID_STATE", "requestState is no longer valid: it has expired")
-        if state.parked_call is not None and state.node != self._node:
-            raise Fault("INVALID_STATE", "requestState belongs to a gateway that has ended")
-        return state
-
-
-def _unknown() -> Fault:
-    return Fault("INVALID_STATE", "requestState is invalid")
