@@ -72,9 +72,13 @@ class _Cycle(RequestResponseCycle):
             if HEADER_VALUE_RE.search(value):
                 raise ValueError(f"the value of the header {name.decode()} has characters that would end it")
             lines += name, b": ", value, b"\r\n"
-        lines += () if self.keep_alive else (b"connection: close\r\n",)
+        if (b"connection", b"close") in message["headers"]:
+            self.keep_alive = False
+        elif not self.keep_alive:
+            lines.append(b"connection: close\r\n")
         lines += b"\r\n", (b"" if self.scope["method"] == "HEAD" else message["body"])
         self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
         self.transport.write(b"".join(lines))
         self.message_event.set()
         if not self.keep_alive:
