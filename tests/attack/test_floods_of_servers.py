@@ -14,11 +14,12 @@ from typing import Any, cast
 import pytest
 from attack.floods import beside
 from inmemory import ENVELOPE, LATEST, MODERN, Scripted, Visitor, gateway, said, tools
+from msgspec import Raw
 from processes.ground import real
 from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Config, Limits, Server
-from toolgate.core import asks, jsonrpc, sse
+from toolgate.core import asks, counting, jsonrpc, sse
 from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
@@ -32,7 +33,7 @@ from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.receipts import MOST as MOST_RECEIPTS
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.stdio import StdioLink
-from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, LargeNotes
+from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, MOST_VALUES, LargeNotes, has_too_many_values
 from toolgate.upstreams.mcp.requests import MOST_ANSWERS, TELLING
 from toolgate.upstreams.process.supervisor import Supervisor
 
@@ -430,6 +431,68 @@ async def test_a_note_without_end_is_dropped_and_said(
     assert ("notifications/progress" in heard) is not is_dropped
     assert ("notifications/message" in heard) is not is_dropped
     assert sum("dropped, because" in each.getMessage() for each in caplog.records) == 2 * is_dropped
+
+
+MANY = {f"{number:x}": 1 for number in range(90_000)}
+NAMING = {  # what the gateway reads of each note
+    "notifications/progress": {"progressToken": 1, "progress": 1},
+    "notifications/message": {"level": "error", "data": "x"},
+    "notifications/resources/updated": {"uri": "x://a"},
+    "notifications/elicitation/complete": {"elicitationId": "a"},
+    "notifications/tasks": {"taskId": "mine", "status": "working"},
+    "notifications/tasks/status": {"taskId": "mine", "status": "working"},
+}
+RELATED = {"io.modelcontextprotocol/related-task": {"taskId": "mine"}}
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("method", NAMING)
+@pytest.mark.parametrize("more", [MANY, {"_meta": MANY | RELATED}, {"x": MANY}], ids=["beside", "meta", "inside"])
+async def test_a_note_of_very_many_members_is_not_taken_apart(
+    revision: str, method: str, more: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Scripted(revision, tools_list=tools("act"), tools_call=...)
+    async with gateway(scripts={"there": there}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        visitor.begin("POST", dumped(visitor.request("tools/call", name="there__act", arguments={})))
+        await settle()
+        taken: list[int] = []
+        apart = jsonrpc._strict_members
+        monkeypatch.setattr(jsonrpc, "_strict_members", lambda raw: taken.append(len(memoryview(raw))) or apart(raw))
+        there.tell(method, **NAMING[method] | more)
+        assert not [size for size in taken if size > 100_000]
+    assert f"sent a {method} of" in caplog.text and "values" in caplog.text
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_log_line_of_many_values_is_heard_and_one_of_very_many_is_not(revision: str) -> None:
+    there = Scripted(revision, tools_list=tools("act"), tools_call=...)
+    async with gateway(scripts={"there": there}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        begun = visitor.begin("POST", dumped(visitor.request("tools/call", name="there__act", arguments={})))
+        await settle()
+        for number, many in enumerate((10_000, counting.MANY, 50_000)):
+            there.tell("notifications/message", level="error", logger=str(number), data=[{}] * many)
+        there.answer_last(said("done") | ({"resultType": "complete"} if revision == MODERN else {}))
+        heard = [each["params"] for each in (await begun.response()).messages if "method" in each]
+    assert [each["logger"] for each in heard] == ["0", "2"]
+    assert [len(each["data"]) for each in heard] == [10_000, 50_000]
+
+
+def test_of_a_task_its_result_may_have_many_values_and_nothing_beside_it() -> None:
+    told = {"taskId": "mine", "status": "completed", "result": {"structuredContent": MANY}}
+    assert not has_too_many_values(Raw(dumped(told)))
+    assert not has_too_many_values(Raw(dumped(told | {"statusMessage": "x" * MOST_VALUES})))
+    few = {f"{number:x}": 1 for number in range(MOST_VALUES)}
+    assert has_too_many_values(Raw(dumped(told | few)))
+    assert has_too_many_values(Raw(dumped(told | {"statusMessage": few})))
+    assert has_too_many_values(Raw(dumped(few | {"result": {}})))
+    twice = dumped(told)[:-1] + b', "result": {}}'
+    assert has_too_many_values(Raw(twice)), "the last one is the result"
 
 
 BODY = b'"result":{"a":[' + b"{}," * LONGEST_NOTE + b"{}]}}}"

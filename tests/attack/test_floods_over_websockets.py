@@ -6,9 +6,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import tomllib
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from packaging.requirements import Requirement
 from websockets.client import ClientProtocol
 from websockets.uri import parse_uri
 
@@ -91,6 +94,24 @@ async def test_messages_that_nobody_takes_are_not_read_however_long_others_wait(
     for _ in range(1000):
         assert await peer.connection.recv(decode=False) == b"{}"
     assert not peer.is_paused
+
+
+@pytest.mark.parametrize("frame", [NOTHING, b"\x00\x01x"], ids=["nothing", "a byte"])
+async def test_a_message_of_frames_without_end_is_not_kept(frame: bytes) -> None:
+    peer = Peer()
+    peer.connection.data_received(b"\x01\x01{" + frame * MANY)
+    reading = asyncio.ensure_future(peer.connection.recv(decode=False))
+    for _ in range(20_000):
+        await asyncio.sleep(0)
+    assert 0 < peer.written < 100 and peer.is_paused, "it is closed, with a reason, and not read any more"
+    reading.cancel()
+
+
+def test_no_websockets_is_used_that_keeps_the_frames_of_such_a_message() -> None:
+    """`websockets` has bounded them since 17.4."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    [allowed] = [each.specifier for each in map(Requirement, project["dependencies"]) if each.name == "websockets"]
+    assert not list(allowed.filter(["15.0", "15.0.1", "16.0", "16.1.1", "17.0.1", "17.3"]))
 
 
 @pytest.mark.parametrize("count", [1, MANY])

@@ -276,6 +276,30 @@ def test_of_a_parked_call_large_notes_are_not_kept() -> None:
     assert [bytes(note.params) for note in heard] == [b"{}"]
 
 
+@pytest.mark.parametrize("size", [100, 5_000, 15_000])
+def test_what_a_parked_call_was_told_is_bounded_and_the_last_of_it_is_there(size: int) -> None:
+    notes = Notes()
+    with keeps_at_most(200_000):
+        for number in range(150):
+            notes.put(Note("log", Raw(b'{"data":"%d","more":"%b"}' % (number, b"x" * size))))
+            notes.put(Note("other", Raw(b'{"number":%d,"more":"%b"}' % (number, b"x" * size)), "notifications/x"))
+    heard: list[Note] = []
+    notes.attach(heard.append)
+    assert len(heard) == min(Notes.KEPT_LOGS, Notes.KEPT_BYTES // len(bytes(heard[-1].params)))
+    assert heard[-1].kind == "other" and b'"number":149' in bytes(heard[-1].params)
+
+
+def test_the_progress_of_a_parked_call_is_not_kept_at_any_length() -> None:
+    notes = Notes()
+    with keeps_at_most(100_000):
+        for number in range(3):
+            notes.put(Note("progress", Raw(b'{"progress":%d}' % number)))
+            notes.put(Note("progress", Raw(b'{"progress":%d.5,"message":"%b"}' % (number, b"x" * MIB))))
+    heard: list[Note] = []
+    notes.attach(heard.append)
+    assert [bytes(note.params) for note in heard] == [b'{"progress":2}']
+
+
 def test_of_a_response_only_its_error_is_kept() -> None:
     with keeps_at_most(MIB):
         data = b'{"jsonrpc":"2.0","id":1,"junk":"%b","error":{"code":1,"message":"no","data":[1]}}' % (b"x" * 4 * MIB)

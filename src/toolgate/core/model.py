@@ -98,7 +98,7 @@ class Notes:
     """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked). What is to
     be changed in them is, before anything else is done with them."""
 
-    KEPT_LOGS, LONGEST_KEPT = 100, 16 * 1024  # logs, and bytes of one
+    KEPT_LOGS, KEPT_BYTES, LONGEST_KEPT = 100, 64 * 1024, 16 * 1024  # logs, bytes of them, and of one note
 
     change: Callable[[Note], Note] | None = None
     _progress: Note | None = None
@@ -120,22 +120,21 @@ class Notes:
         elif len(memoryview(note.params)) <= self.LONGEST_KEPT:
             # A part would keep its message.
             self._logs = (*self._logs[1 - self.KEPT_LOGS :], msgspec.structs.replace(note, params=note.params.copy()))
+            while sum(len(memoryview(each.params)) for each in self._logs) > self.KEPT_BYTES:
+                self._logs = self._logs[1:]
 
     def _goes_on(self, note: Note) -> bool:
-        """Progress must increase (spec: basic/patterns/progress); what does not is not passed on."""
+        """Progress must increase (spec: basic/patterns/progress); what does not is not passed on. Nor is what would be
+        kept, and is too long."""
         try:
             reached = jsonrpc.read(note.params, type=_Progress).progress
         except jsonrpc.UNREADABLE:
             return False
         increased, self._reached = reached > self._reached, max(reached, self._reached)
-        return increased
-
-    def detach(self) -> None:
-        """Nobody listens from now on: keep the last progress, and the last logs."""
-        self._listener = None
+        return increased and (self._listener is not None or len(memoryview(note.params)) <= self.LONGEST_KEPT)
 
     def attach(self, listener: Listener | None) -> None:
-        """Send what was kept, then what comes, to `listener`."""
+        """Send what was kept, then what comes, to `listener`. None: keep the last progress, and the last logs."""
         self._listener = listener
         if not listener:
             return

@@ -158,8 +158,8 @@ class ModernResponses:
             }
             send(modern.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
             kept, early = early, None
-            for method, params in kept:
-                say(method, params)
+            while kept:
+                say(*kept.pop(0))
             await self._closing.wait()
         finally:
             subscriber.close()

@@ -107,6 +107,7 @@ async def _carry(response: Response, receive: Receive, channel: Channel, turn: i
                 channel.carried(turn)
                 return
             await response.event(item.message, item.id)
+            del item  # it may be large, and the next one may be long in coming
         await response.end()
     finally:
         leaving.cancel()

@@ -164,6 +164,7 @@ async def relay(response: Response, outbox: Outbox, clock: Clock) -> None:
         if message is None:
             return
         await response.event(message)
+        del message  # it may be large, and the next one may be long in coming
 
 
 class Delivery:

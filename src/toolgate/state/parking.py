@@ -126,7 +126,7 @@ class Parking:
         if parked_call.running_round or parked_call.id not in self._parked:
             return  # a quick retry was faster than our own flush
         if parked_call.notes:
-            parked_call.notes.detach()
+            parked_call.notes.attach(None)
         self._shares.used(parked_call.owner, parked_call.id)
         self._wind(parked_call)
 

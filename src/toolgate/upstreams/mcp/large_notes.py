@@ -1,7 +1,8 @@
-"""Notes of servers that are too large to be heard, told by their beginnings: to read one takes as long as it is.
+"""Notes of servers that are too large to be heard, told by their beginnings: to read one takes as long as it is; and
+those that have too many values: to take their members apart takes as long as those are many.
 
-The rule this file keeps: what is larger than `LONGEST_NOTE` is dropped, but for a note of the result of a task that a
-client here waits to hear of, once for each task.
+The rules this file keeps: what is larger than `LONGEST_NOTE` is dropped, but for a note of the result of a task that a
+client here waits to hear of, once for each task; and no more than `MOST_VALUES` are ever taken apart.
 """
 
 from __future__ import annotations
@@ -9,15 +10,42 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from toolgate.core import jsonrpc, mcp
+import msgspec
+from msgspec import Raw
+
+from toolgate.core import counting, jsonrpc, mcp
 
 LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
 BEGINNING = 16 * 1024  # bytes of a message in which its method is looked for, and the id of a task
+MOST_VALUES = 2048  # that are taken apart for each who hears it, several times: 1 ms together
 MOST_TOKENS = 200  # of the beginning
 MOST_PASSED = 1024  # tasks of which it is known that they were told of at length
 
 _task_id = re.compile(rb'"taskId"\s{0,100}:\s{0,100}("(?:[^"\\]|\\.){0,1000}")')
 _NOTES = b'"notifications/'
+
+
+class _Long(msgspec.Struct):
+    """The members that may say much: nobody looks into them."""
+
+    data: Raw = jsonrpc.NOTHING  # of a log line
+    result: Raw = jsonrpc.NOTHING  # of a task, and the next two
+    error: Raw = jsonrpc.NOTHING
+    inputRequests: Raw = jsonrpc.NOTHING
+    notifications: Raw = jsonrpc.NOTHING  # all that is watched on a connection
+
+
+_long = jsonrpc.Decoder(_Long)
+
+
+def has_too_many_values(params: Raw) -> bool:
+    """Whether a note is not to be heard for what its parameters hold. In those members that may say much there may be
+    more, but then the others must be too short for it. Raises `UNREADABLE`."""
+    whole = bytes(params)
+    if not counting.has_more_values(whole, MOST_VALUES):
+        return False
+    beside = len(whole) - sum(memoryview(each).nbytes for each in msgspec.structs.astuple(_long.decode(params)))
+    return beside >= 2 * MOST_VALUES or counting.has_more_values(whole, counting.MANY)
 
 
 class LargeNotes:

@@ -32,7 +32,7 @@ from toolgate.upstreams.concurrency import ConcurrencyLimit, busy
 from toolgate.upstreams.links.base import Link
 from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
-from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, LargeNotes
+from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, MOST_VALUES, LargeNotes, has_too_many_values
 from toolgate.upstreams.mcp.reporting import Reporting
 from toolgate.upstreams.mcp.rotation import Rotation
 from toolgate.upstreams.stopping import stopped
@@ -387,15 +387,20 @@ class Requests:
 
     def _notified(self, message: Message, origin: int | None, size: int) -> None:
         """`size` is that of all of it, which whoever keeps a part of it keeps."""
-        if size <= LONGEST_NOTE or self.large_notes.has_passed:
-            self.handlers.get(message.method, self.on_other)(message, origin)
-        else:
+        handler = self.handlers.get(message.method)
+        if size > LONGEST_NOTE and not self.large_notes.has_passed:
             self._dropped(message.method, size)
+        elif not handler:
+            self.on_other(message, origin)
+        elif has_too_many_values(message.params):
+            self._dropped(message.method, size, f"{MOST_VALUES} values")
+        else:
+            handler(message, origin)
 
-    def _dropped(self, method: str, size: int) -> None:
+    def _dropped(self, method: str, size: int, limit: str = str(LONGEST_NOTE)) -> None:
         if self.complaints.takes(self.server.id):
-            told = (self.server.name, excerpt(method, server=self.server.id), size, LONGEST_NOTE)
-            log.warning("%s sent a %s of %d bytes; dropped, because the limit is %d", *told)
+            told = (self.server.name, excerpt(method, server=self.server.id), size, limit)
+            log.warning("%s sent a %s of %d bytes; dropped, because the limit is %s", *told)
 
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
