@@ -191,7 +191,7 @@ async def test_neither_is_a_control_tool_a_way_to_it_nor_a_range_of_it(query: st
     few, enough = (bearer(issuer.token(aud=AUDIENCE + path, scope=scope)) for scope in ("mcp", "mcp write"))
     async with in_memory(config=KEPT, scripts={"there": big()}) as app:
         uri = kept_in(await ask(app, era, enough, "tools/call", path, name="there__delete"))
-        arguments = {"server": "toolgate", "resource_uri": uri + query}
+        arguments = {"server_name": "toolgate", "resource_uri": uri + query}
         read = {"name": "read_mcp_resource", "arguments": arguments}
         for method, params in (("resources/read", {"uri": uri + query}), ("tools/call", read)):
             assert "a secret" not in str((await ask(app, era, few, method, path, **params)).messages)
@@ -255,3 +255,31 @@ async def test_what_was_kept_of_a_tool_that_was_hidden_since_is_not_read() -> No
         await rig.app.reload()
         await ann.request("tools/list")
         assert "line 999" not in str((await ann.request("resources/read", uri=f"{uri}?lines=990-1000")).message)
+
+
+@pytest.mark.promise("b.attacks.begun")
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("query", ["?lines=1-5", "?bytes=0-20"])
+@pytest.mark.parametrize("edit", ["off", "off by a pattern", "read only", "no server"])
+async def test_a_kept_result_of_a_tool_that_was_turned_off_is_not_read(edit: str, query: str, revision: str) -> None:
+    """Its client reads on as long as it may make the call, and no longer."""
+    off: Edit = then(client(servers="none")) if edit == "no server" else EDITS[edit]
+    config = msgspec.structs.replace(clients(client()), limits=Limits(result_limit=500))
+    async with gateway(config=config, edited=off, there=LegacyServer({"slow": long})) as rig:
+        ann = await rig.client(revision, path="/mcp/all")
+        (uri,) = {*re.findall(r"mcp://results/[\w-]+", (await ann.call("there__slow", arguments={})).text)}
+        assert "line" in str((await ann.request("resources/read", uri=uri + query)).result)
+        await rig.app.reload()
+        assert "Resource not found" in (await ann.request("resources/read", uri=uri + query)).error["message"]
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_kept_result_of_a_tool_that_only_reads_is_read_by_who_may_only_read(revision: str) -> None:
+    there = LegacyServer({"slow": long})
+    there.lists["tools/list"][1][0]["annotations"] = {"readOnlyHint": True}
+    config = msgspec.structs.replace(clients(client()), limits=Limits(result_limit=500))
+    async with gateway(config=config, edited=EDITS["read only"], there=there) as rig:
+        ann = await rig.client(revision)
+        (uri,) = {*re.findall(r"mcp://results/[\w-]+", (await ann.call("there__slow", arguments={})).text)}
+        await rig.app.reload()
+        assert "line 999" in str((await ann.request("resources/read", uri=f"{uri}?lines=990-1000")).message)

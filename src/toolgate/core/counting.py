@@ -1,11 +1,14 @@
 """How many values JSON holds, counted before it is read: a value of two bytes takes fifty times as much to read and to
-keep as it takes to send.
+keep as it takes to send. And how deep they are nested: readers that call themselves have an end to that, each another.
 
 The rules this file keeps: what is too short to hold too many is not looked at; what does is looked at no further than
 that far; and of what is looked at a piece at a time is, so that other threads get their turn in between.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
 
 from msgspec import Raw
 
@@ -20,10 +23,54 @@ def has_more_values(data: bytes, most: int) -> bool:
     What is no JSON may have any number; numbers without end count as several values, since they take as long."""
     if len(data) < 2 * most:  # each takes a byte, and one that sets it apart
         return False
-    count, quotes, size, start, is_in_text, last = 1, 0, 0, 0, False, b""
-    while (
-        start < len(data) and count <= most + 1 and size <= LONG * most
-    ):  # an array whose end comes next may have nothing in it
+    count, quotes, size, last = 1, 0, 0, b""
+    for structure, ends in _outside_of_texts(data):
+        quotes += ends
+        if quotes > 4 * most:  # a value has two of them, and its name two more
+            return True
+        size += len(structure)
+        # A value is the first one in an array or object, or stands behind a comma.
+        count += structure.count(b",") + structure.count(b"[") + structure.count(b"{")
+        structure = last + structure
+        count -= structure.count(b"[]") + structure.count(b"{}")
+        last = structure[-1:]
+        if count > most + 1 or size > LONG * most:  # an array whose end comes next may have nothing in it
+            break
+    return count > most or size > LONG * most
+
+
+def is_deeper(data: bytes, most: int) -> bool:
+    """Whether JSON is nested deeper than so many levels. Of what is longer than a piece, up to `_LEAVES` levels fewer
+    may be too many, and so may be millions of places nearly as deep."""
+    if data.count(b"[") + data.count(b"{") <= most:
+        return False
+    depth = looked_at = 0
+    for structure, _ in _outside_of_texts(data):
+        nested = structure.translate(_AS_ARRAYS, _NO_BRACKETS)
+        if depth + nested.count(b"[") > most:
+            rest = nested
+            for _ in range(_LEAVES):  # most of what is nested is not deep: this is ten times as fast as to follow it
+                rest = rest.replace(b"[]", b"")
+            looked_at += len(rest)
+            deepest = max(accumulate(memoryview(rest.translate(_STEPS)).cast("b"), initial=depth))
+            if deepest + _LEAVES > most or looked_at > _MOST_FOLLOWED:
+                return True
+        depth += nested.count(b"[") - nested.count(b"]")
+    return False
+
+
+_LEAVES = 4  # levels of what has no more below it
+_MOST_FOLLOWED = 2 * LARGE  # brackets: about 50 ms
+_AS_ARRAYS = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(each for each in range(256) if each not in b"[]{}")
+_STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # as signed numbers
+
+
+def _outside_of_texts(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """What stands outside of texts, with a quote for each of these and without white space, a piece at a time; and how
+    many quotes there were. What is no JSON may be parted anywhere."""
+    start, is_in_text = 0, False
+    while start < len(data):
         piece = data[start : start + PIECE]
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # what is escaped goes with its backslash
             piece = data[start : start + PIECE + 1]
@@ -33,20 +80,11 @@ def has_more_values(data: bytes, most: int) -> bool:
         if b"\\" in piece:
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(b'"')
-        quotes += len(parts) - 1
-        if quotes > 4 * most:  # a value has two of them, and its name two more
-            return True
+        quotes = len(parts) - 1
         if is_in_text:
             parts.insert(0, b"")
-        structure = b'"'.join(parts[::2]).translate(None, _SPACE)  # one quote for each text
         is_in_text = len(parts) % 2 == 0
-        size += len(structure)
-        # A value is the first one in an array or object, or stands behind a comma.
-        count += structure.count(b",") + structure.count(b"[") + structure.count(b"{")
-        structure = last + structure
-        count -= structure.count(b"[]") + structure.count(b"{}")
-        last = structure[-1:]
-    return count > most or size > LONG * most
+        yield b'"'.join(parts[::2]).translate(None, _SPACE), quotes  # one quote for each text
 
 
 def is_too_much(body: Raw | bytes) -> bool:

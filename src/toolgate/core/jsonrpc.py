@@ -113,6 +113,9 @@ _strict_message = msgspec.json.Decoder(Message).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 _value: Decoder[Any] = Decoder()
 LONGEST_BATCH = 100  # messages
+DEEPEST = 256  # levels of a message: half of what readers that call themselves can follow, and no program's needs
+DEEPEST_ITEM = DEEPEST // 2  # of a list, which is put into other messages
+SHALLOW = 2 * DEEPEST  # bytes, in which there are no more levels
 MOST_TOKENS = 10_000  # of what is no message, in which its id is looked for: about 10 ms
 # An array of so many places: what is behind them is passed over. A list would take many times the room of its bytes.
 _places = [(f"at_{place}", Raw, NOTHING) for place in range(LONGEST_BATCH + 1)]
@@ -139,14 +142,27 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
             message = _strict_message(data)  # not by `Decoder`: two of these are read in a call
         except msgspec.DecodeError as refusal:
             message = surrogates.decode(data, _strict_message, refusal)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except RecursionError:
+        raise _malformed(INVALID_REQUEST, _TOO_DEEP, data, tokens) from None
+    except msgspec.ValidationError as error:
         raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data, tokens) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(PARSE_ERROR, f"Parse error: {error}", data, tokens) from None
     is_plain_response = message.jsonrpc == "2.0" and not message.method and bool(message.result) != bool(message.error)
     if not is_plain_response and (fault := _fault_of(message)):
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
+    if len(data) > SHALLOW and counting.is_deeper(data, DEEPEST):
+        raise _malformed(INVALID_REQUEST, _TOO_DEEP, _without_depth(message), tokens)
     return message
+
+
+_TOO_DEEP = f"Invalid request: it is nested more than {DEEPEST} levels deep"
+
+
+def _without_depth(message: Message) -> bytes:
+    """What of it says who has asked what, or been answered."""
+    told = {name: 0 for name in ("method", "result", "error") if getattr(message, name)}
+    return encode({"id": message.id or None, **told})
 
 
 def _malformed(rpc: int, message: str, data: bytes, tokens: int) -> Malformed:

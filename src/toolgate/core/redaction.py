@@ -20,7 +20,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import quote
 
 import msgspec
@@ -103,21 +103,23 @@ class Secrets:
     def _unescaped(self, shown: str) -> str:
         """A text without secrets of which some characters are escapes; the same object where there are none. It is
         looked through in pieces, so that only those are searched at length that have one. Raises `_TooMuch`."""
-        step = max(WINDOW, self._reach) if self._escape == _ASCII_ESCAPE else len(shown)  # others might be cut apart
+        step = max(WINDOW, self._reach)
+        is_bytes = _is_utf8(shown)
         places: list[tuple[int, int]] = []
         left = MOST_SEARCHED
-        for start in range(0, len(shown), step):
-            piece = shown[start : start + step + self._reach]
-            piece = piece[:-6] + piece[-6:].partition("\\")[0] if start + len(piece) < len(shown) else piece
+        for each in range(0, len(shown), step):
+            start = _before_an_escape(shown, each)
+            piece = shown[start : _before_an_escape(shown, each + step + self._reach)]
             if self._escape not in piece:
                 continue
-            plain = _plain(piece)
-            found = [each for each in self._plainly if each in plain]
+            plain = _plain(piece, is_bytes)
+            found = [secret for secret in self._plainly if secret in plain]
             left -= len(piece) * len(found)
             if left < 0:
                 raise _TooMuch
             if found:
-                places += [(start + first, start + end) for first, end in _places_of_escaped(piece, found)]
+                escaped = _places_of_escaped(piece, found, is_bytes)
+                places += [(start + first, start + end) for first, end in escaped]
         return _cut_out(shown, places) if places else shown
 
     def _emptied(self, shown: bytes) -> bytes:
@@ -228,7 +230,9 @@ def _spellings(secret: str) -> _Spellings:
     urls = (quote(secret, safe=""), quote(secret))
     ways = dict.fromkeys([secret, *urls, *(_percent.sub(lambda found: found[0].lower(), url) for url in urls)])
     written = dict.fromkeys(form for way in ways for form in _as_json(way))
-    plainly = dict.fromkeys([_plain(json.dumps(secret, ensure_ascii=False)[1:-1]), _plain(secret)])
+    plainly = dict.fromkeys(
+        _plain(each, _is_utf8(each)) for each in (json.dumps(secret, ensure_ascii=False)[1:-1], secret)
+    )
     texts = tuple(dict.fromkeys([*ways, *written]))
     return _Spellings(texts, tuple(map(_as_bytes, written)), tuple(each for each in plainly if len(each) >= SHORTEST))
 
@@ -239,26 +243,38 @@ _ASCII_ESCAPE = "\\u00"
 LONGEST_ESCAPE = 2 * (16 + len("u0041"))  # characters that write one, as two units, behind backslashes
 
 
-def _plain(text: str) -> str:
+def _plain(text: str, is_bytes: bool) -> str:
     """A text with all that is written `\\uXXXX`, behind any number of backslashes, as what it stands for, and without
-    backslashes. A character for each byte of UTF-8 is as good as the characters. In C, whatever the text is."""
-    try:
-        text = text.encode("latin-1").decode()
-    except UnicodeError:  # these are the characters
-        pass
-    text = text.replace("\0", "")
-    try:
-        return _of_escapes(text)
-    except UnicodeDecodeError:  # an escaped backslash, and a `u`, for example
-        return _of_escapes(_broken.sub("u", text))
-
-
-def _of_escapes(text: str) -> str:
-    ascii = text.replace(_ESCAPE, "\0").replace("\\", "").encode("ascii", "backslashreplace")
-    plain = ascii.replace(b"\0", b"\\u").decode("unicode_escape").replace("\\", "")
+    backslashes. `is_bytes`: it has a character for each byte of UTF-8, of which the first and the last may be parts."""
+    text = (text.encode("latin-1").decode(errors="ignore") if is_bytes else text).replace("\0", "")
+    parts: list[str] = []
+    start = 0
+    while start < len(text):
+        end = _before_an_escape(text, start + PIECE)
+        parts.append(_of_escapes(text[start:end]))
+        start = end
+    plain = "".join(parts)
     if not plain.isascii():  # what is written as two units is one character
         plain = plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return _in_letters(plain)
+
+
+def _before_an_escape(text: str, end: int) -> int:
+    """Where a text may be parted up to there: not within an escape. Only the two units of a character are."""
+    last = text[end - 6 : end]
+    return end - (len(last) - len(last.partition("\\")[0])) if end < len(text) else len(text)
+
+
+def _of_escapes(text: str) -> str:
+    try:
+        return _read_escapes(text)
+    except UnicodeDecodeError:  # an escaped backslash, and a `u`, for example
+        return _read_escapes(_broken.sub("u", text))
+
+
+def _read_escapes(text: str) -> str:
+    ascii = text.replace(_ESCAPE, "\0").replace("\\", "").encode("ascii", "backslashreplace")
+    return ascii.replace(b"\0", b"\\u").decode("unicode_escape").replace("\\", "")
 
 
 def _in_letters(text: str) -> str:
@@ -271,11 +287,10 @@ def _in_letters(text: str) -> str:
 _broken = re.compile(r"(?<!\\)\\++u(?![0-9a-fA-F]{4})")
 
 
-def _places_of_escaped(piece: str, plainly: Iterable[str]) -> list[tuple[int, int]]:
+def _places_of_escaped(piece: str, plainly: Iterable[str], is_bytes: bool) -> list[tuple[int, int]]:
     """Where secrets, as `_plain` gives them, are written with any of their characters escaped. They are nothing to
     compile: a server chooses how long they are. Raises `_TooMuch`."""
     parts = _written.split(piece)  # every second one is an escape
-    is_bytes = _is_utf8(piece)
     meant = {each: _as_bytes(_meant(each)) if is_bytes else _meant(each) for each in set(parts[1::2])}
     read = [meant[each] if number % 2 else each for number, each in enumerate(parts)]
     ends, read_ends = (list(itertools.accumulate(map(len, each))) for each in (parts, read))
@@ -375,18 +390,18 @@ _ADJOINS = f"{string.ascii_letters}{string.digits}+/_=.-"
 
 def _sound(changed: bytes, before: bytes, redact: Callable[[str], str], most: int) -> bytes:
     """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then, if it
-    has no more values than that. Raises `_TooMuch`."""
+    can be, and has no more values than that. Raises `_TooMuch`."""
     try:
         msgspec.json.decode(changed, type=msgspec.Raw)
         return changed
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         pass
     if len(before) > MOST_WALKED:
         raise _TooMuch
     try:
         return _write(_walked(_read(before), redact, itertools.repeat(None, most)))
     except _UNREADABLE:
-        return changed  # it was none before
+        raise _TooMuch from None
 
 
 def _read(body: bytes) -> Any:
@@ -460,7 +475,7 @@ _shapes = (
 )
 _shaped = re.compile(rb"(?<![A-Za-z0-9+/=_-])(?:" + b"|".join(_shapes) + rb")")
 _private_key = re.compile(
-    rb"-----BEGIN ([A-Z0-9 ]{0,40})PRIVATE KEY-----(?:[^\"-]|-(?!----)){1,20000}-----END \1PRIVATE KEY-----"
+    rb"-----BEGIN ([A-Z0-9 ]{0,40})PRIVATE KEY-----(?:[^\"-]|-(?!----)){1,20000}+-----END \1PRIVATE KEY-----"
 )
 _password = re.compile(rb"://[^\s\"/@:?#\\]{0,200}:[^\s\"/@?#\\]{1,500}(?=@)")  # begins with what is found fast
 _SHORTEST_SHAPED = 15  # bytes of a token of any shape
@@ -468,41 +483,59 @@ _BESIDE_TOKENS = "+/="  # what stands in no token, but before none either
 _IN_TOKENS = bytes(chr(each) in f"{string.ascii_letters}{string.digits}_.:-{_BESIDE_TOKENS}" for each in range(256))
 _LONG_WORD = "\1" * _SHORTEST_SHAPED
 MOST_WORDS = 20_000  # long ones that are looked at one by one: about 20 ms
-PIECE = 64 * 1024  # bytes that are looked through at once, about 4 ms: meanwhile no other thread goes on
+PIECE = 64 * 1024  # bytes that are looked through at once, and what may begin there: at most 10 ms, in which no other
+# thread goes on
+_LONGEST_TOKEN_SHAPED, _LONGEST_KEY, _LONGEST_PASSWORD = 40_000, 21_000, 1000  # bytes, at least
+
+Stretch: TypeAlias = tuple[int, int, int]
+"""Where something begins, at the earliest and before where; and where it ends, at the latest."""
 
 
 def shaped(shown: bytes) -> bytes:
     """JSON without what has the shape of a token, of a private key, or of a password in a URL."""
-    shown = _without_tokens(shown)
-    shown = b"".join(_password.sub(b"://" + GONE.encode(), piece) for piece in _parts(shown, b"://"))
-    return _private_key.sub(GONE.encode(), shown) if b"PRIVATE KEY-----" in shown else shown
+    shown = _without_shapes(shown, _shaped, GONE, _long_words(shown))
+    shown = _without_shapes(shown, _password, f"://{GONE}", _behind(shown, b"://", _LONGEST_PASSWORD))
+    return _without_shapes(shown, _private_key, GONE, _behind(shown, b"-----BEGIN ", _LONGEST_KEY))
 
 
-def _parts(shown: bytes, mark: bytes) -> Iterable[bytes]:
-    """All of it in pieces, each of which but the first begins with the mark."""
-    start = 0
-    while (end := shown.find(mark, start + PIECE)) >= 0:
-        yield shown[start:end]
-        start = end
-    yield shown[start:]
+def _without_shapes(shown: bytes, shape: re.Pattern[bytes], other: str, stretch: Callable[[int], Stretch]) -> bytes:
+    """`stretch` says where to look from a place on, in pieces; its beginning is negative where there is nothing more.
+    What is found is the same wherever a piece ends."""
+    parts: list[bytes] = []
+    done = 0
+    start, stop, end = stretch(0)
+    while start >= 0:
+        for found in shape.finditer(shown, start, end):
+            if found.start() >= stop:
+                break
+            parts += [shown[done : found.start()], other.encode()]
+            done = found.end()
+        start, stop, end = stretch(max(stop, done))
+    return b"".join([*parts, shown[done:]]) if parts else shown
 
 
-def _without_tokens(shown: bytes) -> bytes:
+def _behind(shown: bytes, mark: bytes, longest: int) -> Callable[[int], Stretch]:
+    def stretch(place: int) -> Stretch:
+        start = shown.find(mark, place)
+        return start, start + PIECE, start + PIECE + longest
+
+    return stretch
+
+
+def _long_words(shown: bytes) -> Callable[[int], Stretch]:
     """A token is in a long word. These are found at memory's speed; where there are very many, it is as fast to look
     everywhere."""
     is_in = shown.translate(_IN_TOKENS).decode("latin-1")
-    parts: list[bytes] = []
-    done, start = 0, is_in.find(_LONG_WORD)
-    for number in itertools.count():
-        if start < 0:
-            break
-        end = is_in.find("\0", start + (0 if number < MOST_WORDS else PIECE))
-        end = end if end >= 0 else len(shown)
-        for found in _shaped.finditer(shown, start, end):
-            parts += [shown[done : found.start()], GONE.encode()]
-            done = found.end()
-        start = is_in.find(_LONG_WORD, end)
-    return b"".join([*parts, shown[done:]]) if parts else shown
+    numbers = itertools.count()
+
+    def stretch(place: int) -> Stretch:
+        start = is_in.find(_LONG_WORD, place)
+        stop = start + PIECE
+        least = start if next(numbers) < MOST_WORDS else stop
+        end = is_in.find("\0", least, stop + _LONGEST_TOKEN_SHAPED)
+        return (start, end, end) if end >= 0 else (start, stop, stop + _LONGEST_TOKEN_SHAPED)
+
+    return stretch
 
 
 # Logs.

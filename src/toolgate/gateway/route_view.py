@@ -204,12 +204,10 @@ class RouteView:
 
         return is_permitted
 
-    def kept(self, uri: str, /) -> Mapping[str, Any]:
-        overflow, principal = self._views.overflow, self.client.principal
-        source = overflow.source(principal, uri)
-        if source and self._rules and self._rules.is_off(source.server, "tools", source.made.target):
-            raise not_kept(uri)
-        return overflow.read(principal, uri)
+    def kept(self, call: Call, /) -> Mapping[str, Any]:
+        if call.about and self._views.access.judge(call.about) == "off":
+            raise not_kept(call.target)
+        return self._views.overflow.read(self.client.principal, call.target)
 
     def named(self, server: str, kind: str, name: str, /) -> str:
         return self._route.surface.named(server, kind, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +21,8 @@ from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Accepted, Call, Done, NeedInput, Outcome
 from toolgate.policy.base import Passed, Policy
 from toolgate.state.audit import Trail
+
+log = logging.getLogger(__name__)
 
 LARGEST = 64 * 1024  # bytes of arguments that are noted in full
 LONGEST = 300  # characters of a reason
@@ -135,10 +138,14 @@ class Audit(Policy):
         self._trail.put(entry)
 
     def _whole(self, arguments: Raw) -> Raw | None:
-        """In one line. What is too long has its hash alone."""
+        """In one line. What is too long, or cannot be written so, has its hash alone: a line there is in any case."""
         if memoryview(arguments).nbytes > LARGEST:
             return None
-        return Raw(self._trail.redactor.body(_in_one_line(bytes(arguments))))
+        try:
+            return Raw(self._trail.redactor.body(_in_one_line(bytes(arguments))))
+        except Exception as error:  # noqa: BLE001  the rescue: its caller may have brought it about
+            log.warning("arguments could not be noted in the audit: %s", type(error).__name__)
+            return None
 
 
 def _told(ending: Outcome | BaseException, reached: Reached) -> tuple[Decision, EndedAs, str, str, bool]:
@@ -165,7 +172,7 @@ def _told(ending: Outcome | BaseException, reached: Reached) -> tuple[Decision, 
 def _in_one_line(arguments: bytes) -> bytes:
     try:
         return msgspec.json.format(arguments, indent=-1)
-    except msgspec.DecodeError:  # a line break is nothing but white space in JSON
+    except jsonrpc.UNREADABLE:  # a line break is nothing but white space in JSON
         return jsonrpc.one_line(arguments)
 
 

@@ -199,6 +199,20 @@ def test_a_secret_number_leaves_json() -> None:
     assert json.loads(shown) == {"a": GONE, "b": [GONE], "c": GONE, "d": True}
 
 
+@pytest.mark.parametrize("depth", [200, 400, 600, 800, 960, 5000])
+@pytest.mark.parametrize("secret", ["1234567890", "tk-0123456789"])
+def test_what_cannot_be_read_to_the_end_stays_json(secret: str, depth: int) -> None:
+    inner = b"1234567890" if secret.isdigit() else rb'"\tk-0123456789"'
+    for body in (
+        b'{"y":%b%b%b,"z":1}' % (b"[" * depth, inner, b"]" * depth),
+        b"[" * depth + inner + b"]" * depth,
+        b'{"a":' * depth + inner + b"}" * depth,
+        b'{"y":1%b%b,"z":%b}' % (b"0" * 5000, inner if secret.isdigit() else b"0", inner),
+    ):
+        shown = json.loads(Redactor([secret]).body(body))
+        assert not any(secret in text for text in _texts(shown))
+
+
 def test_what_begins_within_an_escape_is_no_secret() -> None:
     assert json.loads(Redactor(["nsecret99"]).body(rb'{"a":"\nsecret99"}')) == {"a": "\nsecret99"}
 

@@ -86,8 +86,9 @@ class GatewayView(Protocol):
         """The best hits among what is known. Raises `Fault` where the mode or the query cannot be served."""
         ...
 
-    def kept(self, uri: str, /) -> Mapping[str, Any]:
-        """What was cut of a result, as `resources/read` answers it. Raises `Fault`."""
+    def kept(self, call: Call, /) -> Mapping[str, Any]:
+        """What was cut of a result, as `resources/read` answers it, for who may make the call that it is of. Raises
+        `Fault`."""
         ...
 
     def named(self, server: str, kind: str, name: str, /) -> str:

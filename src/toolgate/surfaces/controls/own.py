@@ -20,7 +20,7 @@ async def answer(context: ControlContext) -> base.Object:
         assert control.work
         return base.say(control, await control.work(base.read(control, call), context))
     if call.target.startswith(KEPT):
-        return context.gateway.kept(call.target)
+        return context.gateway.kept(call)
     return _contents(call.target, await _resource(call.target, context))
 
 

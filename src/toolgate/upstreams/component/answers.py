@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import jsonrpc
+from toolgate.core import counting, jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
@@ -34,6 +34,8 @@ def result(answer: ComponentResponse, server: Server) -> bytes:
         answer.body.decode()  # the decoder skips over raw members without looking at their encoding
         if memoryview(_result.decode(answer.body).content)[0] != 0x5B:
             raise msgspec.ValidationError("content is not an array")
+        if counting.is_deeper(answer.body, jsonrpc.DEEPEST):
+            raise msgspec.ValidationError(f"it is nested more than {jsonrpc.DEEPEST} levels deep")
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
         hint = f"a component must answer POST with a JSON object that has an array `content`: {error}"
         raise _refused(answer, server, hint) from None

@@ -66,6 +66,9 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
         if len(faults) == MOST_FAULTS:
             faults.append("the items after that are ignored")
             break
+        if counting.is_deeper(bytes(item), jsonrpc.DEEPEST_ITEM):
+            faults.append(f"it is nested more than {jsonrpc.DEEPEST_ITEM} levels deep: {shown(bytes(item))}")
+            continue
         try:
             name = _tool.decode(item).name
         except jsonrpc.UNREADABLE as error:

@@ -120,6 +120,7 @@ _names: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
     msgspec.defstruct("_Names", [(name, Raw, jsonrpc.NOTHING) for name in _NAMED_BY])
 )
 _VALUES, _NAME = f"{MOST_VALUES:,} JSON values", f"{calls.LONGEST_NAME:,} characters of a name or URI"
+_LEVELS = f"{jsonrpc.DEEPEST_ITEM} levels"
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -131,14 +132,16 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 def _kept(items: Sequence[Raw], has_headers: bool) -> InSteps[_Kept]:
-    """Without items that have so many values, or so long a name, that whoever reads them holds up everybody else; and
-    without tools whose annotations break the rules (streamable-http, "Schema Extension")."""
+    """Without items that have so many values or levels, or so long a name, that whoever reads them holds up everybody
+    else or fails; and without tools whose annotations break the rules (streamable-http, "Schema Extension")."""
     kept: list[Raw] = []
     useless: list[tuple[str, Raw]] = []
-    left_out = {_VALUES: 0, _NAME: 0}
+    left_out = {_VALUES: 0, _LEVELS: 0, _NAME: 0}
     for item in items:
         if counting.has_more_values(bytes(item), MOST_VALUES):
             left_out[_VALUES] += 1
+        elif counting.is_deeper(bytes(item), jsonrpc.DEEPEST_ITEM):
+            left_out[_LEVELS] += 1
         elif _has_long_name(item):
             left_out[_NAME] += 1
         elif has_headers and (why := _why_useless(item)):

@@ -1,0 +1,150 @@
+"""A large answer is redacted in short steps: one step of the interpreter over all of it would stop everybody else, in
+whichever thread it is done. What is found is the same wherever a step ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolgate.core import redaction
+from toolgate.core.redaction import Redactor, shaped
+
+MIB = 1024 * 1024
+LONGEST_STEP = 128 * 1024  # bytes
+PATTERNS = ("_shaped", "_password", "_private_key", "_broken")
+
+
+class Measured:
+    """A pattern, and how much it was given at once."""
+
+    def __init__(self, pattern: re.Pattern[Any]) -> None:
+        self._pattern = pattern
+        self.longest = 0
+
+    def finditer(self, text: Any, start: int = 0, end: int | None = None) -> Iterator[re.Match[Any]]:
+        end = len(text) if end is None else min(end, len(text))
+        self.longest = max(self.longest, end - start)
+        return self._pattern.finditer(text, start, end)
+
+    def sub(self, other: Any, text: Any) -> Any:
+        self.longest = max(self.longest, len(text))
+        return self._pattern.sub(other, text)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Measured]:
+    found = {name: Measured(getattr(redaction, name)) for name in PATTERNS}
+    for name, pattern in found.items():
+        monkeypatch.setattr(redaction, name, pattern)
+    return found
+
+
+BEGUN = b"-----BEGIN PRIVATE KEY-----"
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "filling",
+    [
+        BEGUN + b"A " * 9990,
+        BEGUN,
+        BEGUN + b"-A" * 1000,
+        b".g",
+        b"eyJ" + b"A" * 8000 + b".eyJ" + b"B" * 20_000,
+        b"://a:",
+        b"://" + b"a" * 200 + b":" + b"b" * 500,
+        b" sk-aaaaaaaaaaaaaaa",
+        b"a",
+    ],
+)
+def test_whatever_looks_like_a_token_or_a_key_is_looked_for_a_piece_at_a_time(
+    measured: dict[str, Measured], filling: bytes
+) -> None:
+    body = b'{"text":"%b"}' % (filling * (2 * MIB // len(filling)))
+    assert shaped(body) == body
+    assert max(pattern.longest for pattern in measured.values()) <= LONGEST_STEP
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("secret", ["ascii-secret-123", "pässwort-geheim-123", "long-😀-" * 500])
+@pytest.mark.parametrize("filling", [r"\\u00 ", r"\\u00", r"\u00e4\\u00zz", "é\\\\u00", "\\\\" * 1000 + "\\u0041"])
+def test_escapes_are_read_a_piece_at_a_time_whatever_the_secrets_are(
+    measured: dict[str, Measured], secret: str, filling: str
+) -> None:
+    body = f'{{"text":"{filling * (MIB // len(filling))}"}}'.encode()
+    assert Redactor([secret]).body(body) == body
+    assert measured["_broken"].longest <= LONGEST_STEP
+
+
+KEY = b"-----BEGIN EC PRIVATE KEY-----\nMHcC-AQEE\n-----END EC PRIVATE KEY-----"
+SHAPED = st.sampled_from(
+    [
+        KEY,
+        KEY[:-5],
+        KEY[5:],
+        BEGUN,
+        b"-----END PRIVATE KEY-----",
+        b"-----",
+        b"ghp_" + b"a1" * 18,
+        b"eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbm4ifQ." + b"a1" * 20,
+        b"://ann:hunter22@db",
+        b"://ann:",
+        b"@",
+        b" ",
+        b"/",
+        b".",
+        b"a" * 40,
+        "é".encode(),
+    ]
+)
+
+
+@given(st.lists(SHAPED, max_size=30), st.integers(1, 200), st.integers(0, 3))
+def test_tokens_and_keys_are_found_wherever_a_piece_ends(parts: list[bytes], piece: int, words: int) -> None:
+    text = b"".join(parts)
+    whole = shaped(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redaction, "PIECE", piece)
+        patch.setattr(redaction, "MOST_WORDS", words)
+        assert shaped(text) == whole
+
+
+def escapes(text: str, backslashes: str) -> str:
+    units = text.encode("utf-16-be").hex()
+    return "".join(f"{backslashes}u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+SECRETS = ["pässwörd-😀-12", "ab/cd-e+f9", "\U0001f600\U0001f601" * 4]
+WRITTEN = st.sampled_from(
+    [
+        *SECRETS,
+        *(escapes(secret, "\\" * many) for secret in SECRETS for many in (1, 2, 3, 16)),
+        *(secret[:3] + escapes(secret[3:], "\\") for secret in SECRETS),
+        *(escapes(secret[:3], "\\") + secret[3:] for secret in SECRETS),
+        escapes(SECRETS[0][:5], "\\"),
+        *(r"\u00", r"\\u00", "\\", r"\\\ ", "é", "😀", r"\ud83d", r"\ude00", " ", '"', "x" * 50, r"\n", "u00e4"),
+    ]
+)
+
+
+@given(st.lists(WRITTEN, max_size=30), st.integers(0, 2), st.integers(8, 60), st.integers(0, 7))
+def test_a_secret_with_escapes_is_found_wherever_a_piece_ends(
+    parts: list[str], which: int, piece: int, shift: int
+) -> None:
+    text = "." * shift + "".join(parts)
+    for of in (Redactor(SECRETS), Redactor([SECRETS[which]])):
+        for shown in (text, text.encode().decode("latin-1")):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(redaction, "WINDOW", 10**9)
+                patch.setattr(redaction, "PIECE", 10**9)
+                whole = of._unescaped(shown)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(redaction, "WINDOW", piece)
+                patch.setattr(redaction, "PIECE", piece)
+                of._reach = 42 * (1 + 14)  # of the longest of these
+                assert of._unescaped(shown) == whole
