@@ -16,7 +16,8 @@ from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp, sse
 from toolgate.core.exchange import Exchange
 from toolgate.core.inflow import IntakeQueue
-from toolgate.core.model import Ask, Asker, Call, Note, Notes, Outcome, Principal
+from toolgate.core.model import Ask, Asker, Call, Outcome, Principal
+from toolgate.core.notes import Note, Notes
 from toolgate.eras import legacy
 from toolgate.state import parking
 from toolgate.state.parking import Parking

@@ -17,7 +17,8 @@ from toolgate.config import CatalogLimits, Server
 from toolgate.core import mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Asker, Call, Client, Event, Notes, Principal
+from toolgate.core.model import Asker, Call, Client, Event, Principal
+from toolgate.core.notes import Notes
 from toolgate.eras.tasks import Task
 from toolgate.upstreams import breaker
 from toolgate.upstreams.breaker import Breakers

@@ -18,7 +18,8 @@ from toolgate.config import Server
 from toolgate.core import mcp
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
-from toolgate.core.model import Accepted, Call, Client, Done, NeedInput, Notes, Outcome, Principal
+from toolgate.core.model import Accepted, Call, Client, Done, NeedInput, Outcome, Principal
+from toolgate.core.notes import Notes
 from toolgate.core.sse import Event, Reader, TooLong
 from toolgate.eras import legacy, modern
 from toolgate.upstreams.bounds import Bounds

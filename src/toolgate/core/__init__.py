@@ -15,6 +15,7 @@ The protocol
     counting    how many values JSON holds, counted before it is read
 Values
     model       `Call`, `Done`, `NeedInput`, `Client`, `Principal`, `Event`, and what belongs to them
+    notes       what is told of one call while it runs: progress, logs
     fault       `Fault`: a failure, and the table of codes
 Work
     exchange    work that runs and may ask: the base of every question from a server to a client

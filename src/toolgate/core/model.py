@@ -15,6 +15,7 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.addresses import counted
 from toolgate.core.bodies import Kept
 from toolgate.core.fault import Reached
+from toolgate.core.notes import Notes
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -76,71 +77,6 @@ class Client(msgspec.Struct, frozen=True):
     def identity(self) -> tuple[str, str]:
         """Whose questions may be mixed up without harm: those of one principal and session."""
         return self.principal.id, self.session
-
-
-class Note(msgspec.Struct, frozen=True):
-    """A notification of one call. `params` has no progress token: each hop puts its own in."""
-
-    kind: Literal["progress", "log", "other"]
-    params: Raw
-    method: str = ""  # of one that MCP does not define
-
-
-Listener: TypeAlias = Callable[[Note], None]
-"""Whoever hears the notes of one call; events, which belong to no call, go to an `EventSink`."""
-
-
-class _Progress(msgspec.Struct):
-    progress: float
-
-
-class Notes:
-    """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked). What is to
-    be changed in them is, before anything else is done with them."""
-
-    KEPT_LOGS, KEPT_BYTES, LONGEST_KEPT = 100, 64 * 1024, 16 * 1024  # logs, bytes of them, and of one note
-
-    change: Callable[[Note], Note] | None = None
-    _progress: Note | None = None
-    _reached = float("-inf")
-    _logs: tuple[Note, ...] = ()  # that are kept
-
-    def __init__(self, listener: Listener | None = None) -> None:
-        self._listener = listener
-
-    def put(self, note: Note) -> None:
-        if self.change:
-            note = self.change(note)
-        if note.kind == "progress" and not self._goes_on(note):
-            return
-        if self._listener:
-            self._listener(note)
-        elif note.kind == "progress":
-            self._progress = note
-        elif len(memoryview(note.params)) <= self.LONGEST_KEPT:
-            # A part would keep its message.
-            self._logs = (*self._logs[1 - self.KEPT_LOGS :], msgspec.structs.replace(note, params=note.params.copy()))
-            while sum(len(memoryview(each.params)) for each in self._logs) > self.KEPT_BYTES:
-                self._logs = self._logs[1:]
-
-    def _goes_on(self, note: Note) -> bool:
-        """Progress must increase (spec: basic/patterns/progress); what does not is not passed on. Nor is what would be
-        kept, and is too long."""
-        try:
-            reached = jsonrpc.read(note.params, type=_Progress).progress
-        except jsonrpc.UNREADABLE:
-            return False
-        increased, self._reached = reached > self._reached, max(reached, self._reached)
-        return increased and (self._listener is not None or len(memoryview(note.params)) <= self.LONGEST_KEPT)
-
-    def attach(self, listener: Listener | None) -> None:
-        """Send what was kept, then what comes, to `listener`. None: keep the last progress, and the last logs."""
-        self._listener = listener
-        if not listener:
-            return
-        kept, self._logs, self._progress = (*self._logs, *filter(None, (self._progress,))), (), None
-        for note in kept:
-            listener(note)
 
 
 class Ask(msgspec.Struct, frozen=True):

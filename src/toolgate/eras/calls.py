@@ -17,7 +17,8 @@ from msgspec import Raw
 from toolgate.core import jsonrpc, mcp, surrogates, templates
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.jsonrpc import Members, Message, Params
-from toolgate.core.model import Call, Client, Notes
+from toolgate.core.model import Call, Client
+from toolgate.core.notes import Notes
 
 LONGEST_NAME = 16 * 1024  # characters
 MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed

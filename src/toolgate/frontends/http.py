@@ -139,7 +139,7 @@ class HttpFrontend(Application):
         is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params)
         if is_modern and request.twice:
             raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
-        if not message.is_request:  # what answers a question is taken whatever is under way
+        if not (message.id and message.method):  # what answers a question is taken whatever is under way
             await (self._modern_told if is_modern else self._legacy_told)(request, response, message)
             return
         whose = request.principal.counted_as

@@ -28,13 +28,12 @@ from toolgate.core.model import (
     Call,
     Client,
     NeedInput,
-    Note,
-    Notes,
     Outcome,
     Principal,
     Required,
     Resumption,
 )
+from toolgate.core.notes import Note, Notes
 from toolgate.eras import calls, headers, legacy, modern, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.pages import Pages

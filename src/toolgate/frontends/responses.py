@@ -13,7 +13,8 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Client, Listing, Note
+from toolgate.core.model import Client, Listing
+from toolgate.core.notes import Note
 from toolgate.eras import revisions
 
 log = logging.getLogger(__name__)

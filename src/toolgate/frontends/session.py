@@ -22,20 +22,8 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Malformed, Message, RpcError
 from toolgate.core.mcp import Revision
-from toolgate.core.model import (
-    Accepted,
-    Answer,
-    Ask,
-    Call,
-    Client,
-    Done,
-    Listener,
-    NeedInput,
-    Note,
-    Notes,
-    Principal,
-    Resume,
-)
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, NeedInput, Principal, Resume
+from toolgate.core.notes import Listener, Note, Notes
 from toolgate.eras import calls, legacy, modern, questions, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.channels import PendingEvents, ReplayBuffer, ReplayBuffers

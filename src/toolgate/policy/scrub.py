@@ -16,7 +16,8 @@ from msgspec import Raw
 from toolgate.core import names, redaction
 from toolgate.core.concurrency import InThread
 from toolgate.core.fault import Fault
-from toolgate.core.model import Accepted, Ask, Call, Done, Event, Note, Outcome
+from toolgate.core.model import Accepted, Ask, Call, Done, Event, Outcome
+from toolgate.core.notes import Note
 from toolgate.core.redaction import Redactor, Secrets
 from toolgate.policy.base import Policy
 from toolgate.upstreams.base import Status

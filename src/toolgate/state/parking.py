@@ -21,7 +21,8 @@ from toolgate.core import asks
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fairness import Shares
 from toolgate.core.fault import Fault
-from toolgate.core.model import Notes, Principal, Resume
+from toolgate.core.model import Principal, Resume
+from toolgate.core.notes import Notes
 from toolgate.state.base import NotKept, Store
 
 Reply = TypeVar("Reply")

@@ -11,7 +11,8 @@ from virtualtime import FakeClock, settle, soon
 
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Asker, Note, Notes, Principal
+from toolgate.core.model import Asker, Principal
+from toolgate.core.notes import Note, Notes
 from toolgate.state import parking as module
 from toolgate.state.parking import MOST_BYTES, ParkedCall, Parking
 

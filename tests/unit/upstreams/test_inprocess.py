@@ -12,7 +12,8 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 from toolgate.core.fault import Fault
-from toolgate.core.model import Answer, Asker, Call, Client, Done, NeedInput, Note, Notes
+from toolgate.core.model import Answer, Asker, Call, Client, Done, NeedInput
+from toolgate.core.notes import Note, Notes
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Object, ToolContext, text
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream

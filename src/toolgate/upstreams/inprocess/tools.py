@@ -14,7 +14,8 @@ from msgspec import Raw
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Answer, Ask, Call, Note
+from toolgate.core.model import Answer, Ask, Call
+from toolgate.core.notes import Note
 
 Arguments = Mapping[str, Any]
 Object = Mapping[str, Any]

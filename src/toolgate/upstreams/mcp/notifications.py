@@ -11,7 +11,8 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Event, EventSink, Note, Notes
+from toolgate.core.model import Event, EventSink
+from toolgate.core.notes import Note, Notes
 from toolgate.eras import calls, tasks
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.requests import Requests

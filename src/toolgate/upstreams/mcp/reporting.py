@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from toolgate.core.exchange import Exchange, Part
 from toolgate.core.fairness import Shares
-from toolgate.core.model import Call, Notes
+from toolgate.core.model import Call
+from toolgate.core.notes import Notes
 
 MOST_REPORTING = 1024
 
