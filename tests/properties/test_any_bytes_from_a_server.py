@@ -222,6 +222,7 @@ def exchanged(chunks: list[bytes], before: list[bytes] | None = None) -> Reply:
             earlier.send(b"", b"", Reply())
             earlier.data_received(each)
             earlier.connection_lost(None)
+            await settle()  # what comes may wait for its turn, where the machine is busy
         wire = Wire(pool)
         transport: Any = Transport()
         wire.connection_made(transport)
@@ -229,6 +230,7 @@ def exchanged(chunks: list[bytes], before: list[bytes] | None = None) -> Reply:
         for chunk in chunks:
             if not transport.is_closed:
                 wire.data_received(chunk)
+                await settle()
         reply.kept = await _taken(pool)
         wire.connection_lost(None)
         assert await _taken(pool) == []
