@@ -123,6 +123,24 @@ def test_a_message_has_so_many_levels_and_not_one_more(message: bytes) -> None:
             assert found.id == (b"7" if b"id" in message else b"null")
 
 
+@pytest.mark.parametrize("beside", [b'"params":{},', b'"params":[],', b'"pad":[%b[]],' % (b"[]," * 200_000)])
+def test_nothing_beside_a_result_hides_how_deep_it_is(beside: bytes) -> None:
+    with pytest.raises(Malformed, match="levels"):
+        jsonrpc.decode(b'{"jsonrpc":"2.0","id":7,%b"result":{"a":%b}}' % (beside, nested(DEEPEST)))
+
+
+def test_a_result_that_nobody_looks_into_may_be_as_deep_as_it_is() -> None:
+    """It is too much for that, and passed on as it is."""
+    much = b"[%b]" % b",".join([b"1"] * 600_000)
+    body = b'{"content":[],"a":%b,"b":%b}' % (much, nested(300))
+    assert counting.is_too_much(body)
+    assert bytes(jsonrpc.decode(b'{"jsonrpc":"2.0","id":7,"result":%b}' % body).result) == body
+    less = body.replace(much, b'"%b"' % (b"1," * 600_000))
+    assert not counting.is_too_much(less)
+    with pytest.raises(Malformed, match="levels"):
+        jsonrpc.decode(b'{"jsonrpc":"2.0","id":7,"result":%b}' % less)
+
+
 def posted(name: str, arguments: bytes, era: str) -> bytes:
     params = {"name": name, "arguments": msgspec.Raw(arguments)}
     if era == MODERN:

@@ -39,14 +39,18 @@ def has_more_values(data: bytes, most: int) -> bool:
     return count > most or size > LONG * most
 
 
-def is_deeper(data: bytes, most: int) -> bool:
+def is_deeper(data: bytes, most: int, is_left: bool = False) -> bool:
     """Whether JSON is nested deeper than so many levels. Of what is longer than a piece, up to `_LEAVES` levels fewer
-    may be too many, and so may be millions of places nearly as deep."""
+    may be too many, and so may be a million lists of lists of lists. `is_left`: it is left as it is where it is too
+    much, and then not looked at either."""
     if data.count(b"[") + data.count(b"{") <= most:
         return False
-    depth = looked_at = 0
+    depth = looked_at = values = 0
     for structure, _ in _outside_of_texts(data):
         nested = structure.translate(_AS_ARRAYS, _NO_BRACKETS)
+        values += structure.count(b",") + nested.count(b"[") - nested.count(b"[]") - 1  # at least
+        if is_left and values > MANY and len(data) > LARGE:
+            return False
         if depth + nested.count(b"[") > most:
             rest = nested
             for _ in range(_LEAVES):  # most of what is nested is not deep: this is ten times as fast as to follow it
@@ -77,8 +81,12 @@ def _outside_of_texts(data: bytes) -> Iterator[tuple[bytes, int]]:
         start += len(piece)
         if is_in_text and b'"' not in piece:
             continue  # a long text, whose escapes would take most of the time
+        if b"\\\\" in piece:
+            piece = piece.replace(b"\\\\", b"")
+        if is_in_text and piece.count(b'"') == piece.count(b'\\"'):
+            continue  # one with JSON in it
         if b"\\" in piece:
-            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+            piece = piece.replace(b'\\"', b"")
         parts = piece.split(b'"')
         quotes = len(parts) - 1
         if is_in_text:

@@ -151,12 +151,18 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
     is_plain_response = message.jsonrpc == "2.0" and not message.method and bool(message.result) != bool(message.error)
     if not is_plain_response and (fault := _fault_of(message)):
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
-    if len(data) > SHALLOW and counting.is_deeper(data, DEEPEST):
+    if len(data) > SHALLOW and _is_deep(message):
         raise _malformed(INVALID_REQUEST, _TOO_DEEP, _without_depth(message), tokens)
     return message
 
 
 _TOO_DEEP = f"Invalid request: it is nested more than {DEEPEST} levels deep"
+
+
+def _is_deep(message: Message) -> bool:
+    """Of an answer that is too much to be looked into, nobody knows."""
+    body = message.params if message.method else message.result or message.error
+    return counting.is_deeper(bytes(body), DEEPEST - 1, is_left=not message.method)
 
 
 def _without_depth(message: Message) -> bytes:
