@@ -251,13 +251,19 @@ class Approval(Policy):
             return _required(approval_request, f"and no operator can be asked: {why}")
 
     async def _by_operator(self, approval_request: ApprovalRequest) -> Decided:
-        end = self._clock.now() + self._settings.wait
+        """A decision is used up when there is a place to run, not before. Raises `Fault` where there is none."""
+        end, reached = self._clock.now() + self._settings.wait, approval_request.call.reached
+        rests = (reached and reached.rests) or _holds_nothing
         while True:
             request = self._approvals.find(approval_request.place, approval_request.digest)
-            if request and request.state != "undecided" and (decided := await self._used(approval_request, request)):
-                return decided
+            if request and request.state != "undecided":
+                rests(request.state != "allowed")
+                if decided := await self._used(approval_request, request):
+                    return decided
             if self._is_granted(approval_request.call, approval_request.place):
+                rests(False)
                 return approval_request, None  # by what was decided of another call meanwhile
+            rests(True)
             request = request or await self._new_request(approval_request)
             left = end - self._clock.now()
             if left <= 0:
@@ -295,6 +301,10 @@ class Approval(Policy):
             return approval_request, self._edited(approval_request, request.edited)
         except Unsendable as why:
             return Fault("INVALID_ARGS", f"The operator's arguments are invalid: {why}", reach="not_sent")
+
+
+def _holds_nothing(rests: bool) -> None:
+    """No place is limited."""
 
 
 def _about(approval_request: ApprovalRequest) -> dict[str, str | bytes]:

@@ -84,6 +84,7 @@ class _Waiting(msgspec.Struct, frozen=True):
 
     place: Place
     state: str = "undecided"
+    asked: float = 0.0
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,13 +140,15 @@ class Approvals:
         found = self.find(place, digest)
         if found:
             return found
-        self._check_room(place.principal)
+        gives_way = self._giving_way(place.principal)
         now = self._clock.wall()
         about = {"id": _new_id(), "place": place, "digest": digest, "asked": now, "until": now + ttl}
         request = msgspec.convert({**about, **shown()}, StoredRequest)
         where = key(place, digest)
         self._being_written[place.principal] += 1
         try:
+            if gives_way:
+                await self._store.delete(_REQUESTS, gives_way)
             is_ours = await self._store.compare_and_set(_REQUESTS, where, None, _bytes(request), ttl)
         finally:
             self._being_written[place.principal] -= 1
@@ -155,12 +158,26 @@ class Approvals:
             return request
         return self.find(place, digest) or request
 
-    def _check_room(self, principal: str) -> None:
-        known = [each for raw in self._store.items(_REQUESTS).values() if (each := _read(raw, _Waiting))]
-        theirs = sum(each.place.principal == principal and each.state == "undecided" for each in known)
-        theirs += self._being_written[principal]
-        if theirs >= MOST_UNDECIDED or len(known) + self._being_written.total() >= MOST_REQUESTS:
+    def _giving_way(self, principal: str) -> str:
+        """Where that request is which gives way to one more of this principal; empty where there is room. It is of
+        whoever has most, and more than this one, what was decided of the longest ago: nobody makes room by asking for
+        what was denied to itself. Raises `TooMany`."""
+        read = {where: _read(raw, _Waiting) for where, raw in self._store.items(_REQUESTS).items()}
+        known = {where: each for where, each in read.items() if each}
+        undecided = sum(each.place.principal == principal and each.state == "undecided" for each in known.values())
+        if undecided + self._being_written[principal] >= MOST_UNDECIDED:
             raise TooMany(TOO_MANY)
+        counts = Counter(each.place.principal for each in known.values()) + self._being_written
+        if counts.total() < MOST_REQUESTS:
+            return ""
+
+        def has_more(each: _Waiting) -> bool:
+            return counts[each.place.principal] > counts[principal]
+
+        decided = [where for where, each in known.items() if each.state != "undecided" and has_more(each)]
+        if not decided:
+            raise TooMany(TOO_MANY)
+        return min(decided, key=lambda where: (-counts[known[where].place.principal], known[where].asked))
 
     @contextmanager
     def waiting(self, whose: str) -> Generator[None]:

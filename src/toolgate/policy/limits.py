@@ -8,7 +8,8 @@ bounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from toolgate.auth.access import as_a_lenient_reader
@@ -171,6 +172,8 @@ class Limits(Policy):
         taken = [each for each in limits if each[0].most is not None]
         for limit, key in taken:
             limit.take(key)
+        if taken and call.reached:
+            call.reached.rests = partial(_rests, tuple(taken), taken)
         return Passed(call, taken) if taken else call
 
     def _refuse_too_many(self, call: Call) -> None:
@@ -201,9 +204,7 @@ class Limits(Policy):
             limit.charge(key, now)
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: list[tuple[_Limit, object]] | None) -> None:
-        while ticket:  # it is told once more where its server has asked
-            limit, key = ticket.pop()
-            limit.give_back(key)
+        _give_back(ticket or [])
 
     def _of(self, call: Call) -> list[tuple[_Limit, object]]:
         """What concerns this call. Control tools cost their callers, and no server."""
@@ -215,6 +216,26 @@ class Limits(Policy):
                 name = as_a_lenient_reader(call.target) if self._tool.is_some else ""  # a server may read it so
                 found.append((self._tool, (call.server, name)))
         return found
+
+
+def _rests(limits: Iterable[tuple[_Limit, object]], taken: list[tuple[_Limit, object]], rests: bool) -> None:
+    """Its call waits for a person, or goes on. Raises `Fault` where it finds no place then."""
+    if rests:
+        _give_back(taken)
+    elif not taken:
+        for limit, key in limits:
+            if limit.is_full(key):
+                raise _too_many_at_once(limit)
+        for limit, key in limits:
+            limit.take(key)
+        taken.extend(limits)
+
+
+def _give_back(taken: list[tuple[_Limit, object]]) -> None:
+    """Once: who has taken it is told more than once that a call is over, where its server has asked."""
+    while taken:
+        limit, key = taken.pop()
+        limit.give_back(key)
 
 
 def _refuse_too_large(call: Call, most: int) -> None:

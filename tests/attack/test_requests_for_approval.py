@@ -1,0 +1,82 @@
+"""One client fills the places of requests that an operator is to decide on, or has decided on."""
+
+from __future__ import annotations
+
+import pytest
+from virtualtime import FakeClock
+
+from toolgate.policy.approvals import MOST_REQUESTS, MOST_UNDECIDED, Approvals, Place, TooMany
+from toolgate.state.memory import MemoryStore
+
+TTL = 900.0
+
+
+def place(principal: str) -> Place:
+    return Place(principal, "there", "", "tools", "act")
+
+
+class Book(Approvals):
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        super().__init__(MemoryStore(self.clock), self.clock)
+
+    async def asked(self, principal: str, digest: object, ttl: float = TTL) -> None:
+        await self.ask(place(principal), str(digest), ttl, lambda: {"shown": "{}"})
+        await self.clock.sleep(0.001)
+
+    async def decided(self, principal: str, count: int, how: str) -> None:
+        for digest in range(count):
+            await self.asked(principal, digest)
+            found = self.find(place(principal), str(digest))
+            assert found
+            await (self.deny(found, TTL) if how == "denied" else self.allow(found, "once", TTL))
+
+    def states(self, principal: str) -> list[str]:
+        return [each.state for each in self.requests() if each.place.principal == principal]
+
+
+@pytest.mark.parametrize("how", ["denied", "allowed"])
+async def test_what_was_decided_of_one_keeps_nobody_else_from_asking(how: str) -> None:
+    book = Book()
+    await book.decided("mallory", MOST_REQUESTS, how)
+    for digest in range(MOST_UNDECIDED):
+        await book.asked("ann", digest)
+    assert book.states("ann") == ["undecided"] * MOST_UNDECIDED
+    assert book.states("mallory") == [how] * (MOST_REQUESTS - MOST_UNDECIDED)
+    assert not book.find(place("mallory"), "0") and book.find(place("mallory"), str(MOST_UNDECIDED))
+    with pytest.raises(TooMany):
+        await book.asked("ann", "one more")
+
+
+async def test_nobody_makes_room_for_what_was_denied_to_it() -> None:
+    book = Book()
+    await book.decided("mallory", MOST_REQUESTS, "denied")
+    with pytest.raises(TooMany):
+        await book.asked("mallory", "another")
+    await book.asked("ann", 0)  # the oldest gives way
+    for _ in range(2):
+        with pytest.raises(TooMany):
+            await book.asked("mallory", 0)
+    assert book.states("mallory") == ["denied"] * (MOST_REQUESTS - 1)
+
+
+async def test_two_make_no_room_for_each_other() -> None:
+    book = Book()
+    for whose in ("mallory", "her friend"):
+        await book.decided(whose, MOST_REQUESTS // 2, "denied")
+    for whose in ("mallory", "her friend"):
+        with pytest.raises(TooMany):
+            await book.asked(whose, "another")
+
+
+async def test_of_whoever_has_few_nothing_gives_way_and_what_is_undecided_stays() -> None:
+    book = Book()
+    await book.decided("ann", 3, "allowed")
+    await book.decided("mallory", MOST_REQUESTS - 3 - MOST_UNDECIDED, "denied")
+    for digest in range(MOST_UNDECIDED):
+        await book.asked("mallory", f"undecided {digest}")
+    for digest in range(5):
+        await book.asked("bob", digest)
+    assert book.states("ann") == ["allowed"] * 3
+    assert book.states("mallory").count("undecided") == MOST_UNDECIDED
+    assert len(book.requests()) == MOST_REQUESTS
