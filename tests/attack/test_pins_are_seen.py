@@ -130,3 +130,9 @@ def test_the_mark_of_what_was_looked_at_needs_no_second_look(there: There) -> No
     assert toolgate("pins", "approve", "there", "--seen", "0" * 12).code == 1
     ended = toolgate("pins", "approve", "there", "--seen", seen)
     assert (ended.code, ended.out) == (0, "approved there: read\n")
+
+
+def test_no_server_finds_two_definitions_with_the_same_mark() -> None:
+    one = mark({"read": pending("read", "harmless")})
+    assert len(one) * 4 >= 160  # bits: who looks for two that are alike needs the half of them
+    assert one != mark({"read": pending("read", "harmless", "e")})

@@ -62,7 +62,7 @@ async def test_what_was_refused_or_has_ended_counts_no_more(monkeypatch: pytest.
         raise Fault("SERVER_FAILED", "it is gone")
 
     async with gateway(there=there) as rig:
-        held = rig.app.gateway._subscriptions
+        held = rig.app.gateway.subscriptions
         for _ in range(5):
             await begun(rig, "ann", "a", "b")
             for session in rig.app.sessions.all():

@@ -76,7 +76,7 @@ class ApprovalRig:
             return self.verdict if call.server == "there" else "allow"
 
         book = Approvals(self.store, self.clock)
-        rule = Approval(verdict, book, self.settings, Redactor([SECRET]), self.clock, self.prints, Validate().check)
+        rule = Approval(verdict, book, self.settings, Redactor([SECRET]), self.clock, self.prints, [Validate().check])
         kept = dict(vars(rule))
         async with gateway(policies=[rule], store=self.store, **servers) as rig:
             yield rig
@@ -432,6 +432,32 @@ async def test_they_are_kept_over_a_restart() -> None:
     async with context.gateway(there=there) as rig:
         assert (await rig.modern().retry(call, reply, {reply.key: named("Ann")})).text == 'hello Ann, {"n": 2}'
     assert sent(there) == [{"n": 2}, {"n": 2}]
+
+
+@pytest.mark.parametrize("text", ["[" * LARGEST * 8, '{"a":[' + "{}," * LARGEST + "0]}", "x" * (LARGEST + 1)])
+@REVISIONS
+async def test_arguments_that_are_too_long_to_be_shown_are_not_read(
+    revision: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, lengths = safe_text.read, list[int]()
+
+    def counted(text: Any) -> Any:
+        lengths.append(len(text))
+        return read(text)
+
+    monkeypatch.setattr(safe_text, "read", counted)
+    asked, there = list[Any](), LegacyServer({"echo": echo})
+
+    def answer(params: Any) -> Any:
+        asked.append(params["message"])
+        given = {"decision": "once", "arguments": text} if len(asked) == 1 else {"decision": "deny"}
+        return {"action": "accept", "content": given}
+
+    async with ApprovalRig().gateway(there=there) as rig:
+        client = await rig.client(revision)
+        reply = await client.converse("tools/call", {"elicitation/create": answer}, name="there__echo", arguments={})
+        assert code(reply) == "APPROVAL_DENIED" and f"more than {LARGEST:,} characters" in asked[1]
+    assert max(lengths) <= LARGEST and not there.calls
 
 
 @pytest.mark.parametrize("verdict", ["allow", "off"])

@@ -25,17 +25,21 @@ ENVELOPE = {
 ASKS = {"tools": {"there__delete_*": "ask"}, "servers": {"there": "allow"}}
 
 
-def config(permissions: Any, by: str = "client") -> Config:
+def config(permissions: Any, by: str = "client", limits: Any = None) -> Config:
     clients = [{"id": "ci", "key": KEYS["ci"], "mcp_permissions": permissions}]
     clients.append({"id": "me", "key": KEYS["me"], "mcp_server_access": "all"})
-    text = json.dumps({"mcpServers": {}, "clients": clients, "approvals": {"by": [by], "wait": 0}})
+    text = json.dumps(
+        {"mcpServers": {}, "clients": clients, "approvals": {"by": [by], "wait": 0}, "limits": limits or {}}
+    )
     return configs.read(text, file="toolgate.json", environ={}, format="json")
 
 
 @asynccontextmanager
-async def served(permissions: Any, by: str = "client", **more: Any) -> AsyncGenerator[tuple[App, Scripted]]:
+async def served(
+    permissions: Any, by: str = "client", limits: Any = None, **more: Any
+) -> AsyncGenerator[tuple[App, Scripted]]:
     there = Scripted(tools_list=tools("read", "delete_all"), tools_call=said("done"))
-    async with gateway(config=config(permissions, by), scripts={"there": there}, **more) as app:
+    async with gateway(config=config(permissions, by, limits), scripts={"there": there}, **more) as app:
         yield app, there
 
 
@@ -111,3 +115,15 @@ async def test_a_server_that_is_another_by_the_same_name_is_not_granted_what_the
             if command == "memory" and is_asked:
                 state = asked["result"]["requestState"]
                 await call(app, "there__delete_all", requestState=state, inputResponses=always)
+
+
+@pytest.mark.parametrize("limits", [{"argument_limit": "1KiB"}, {"values": 10_000}])
+async def test_what_a_person_writes_into_a_call_is_within_the_limits_of_what_callers_write(limits: Any) -> None:
+    text = json.dumps({"a": [0] * 10_001})
+    edited = {"approval": {"action": "accept", "content": {"decision": "once", "arguments": text}}}
+    async with served(ASKS, limits=limits) as (app, there):
+        asked = await call(app, "there__delete_all")
+        state = asked["result"]["requestState"]
+        again = await call(app, "there__delete_all", requestState=state, inputResponses=edited)
+        assert again["result"]["resultType"] == "input_required" and calls(there) == []
+        assert "the limit is 1,024" in json.dumps(again) or "more than 10,000 JSON values" in json.dumps(again)

@@ -79,7 +79,7 @@ class Stage:
             return "ask" if call.server == "there" else "allow"
 
         book = Approvals(self.store, self.clock)
-        rule = Approval(verdict, book, self.settings, Redactor(), self.clock, {}, Validate().check)
+        rule = Approval(verdict, book, self.settings, Redactor(), self.clock, {}, [Validate().check])
         async with gateway(policies=[rule], store=self.store, there=self.there) as rig:
             yield rig
 

@@ -152,6 +152,22 @@ def test_all_of_it_is_exported_as_lines_or_for_a_spreadsheet(file: Path) -> None
     assert toolgate("export", "--format", "xml").exit_code == 2
 
 
+def test_what_callers_wrote_ends_no_export(file: Path) -> None:
+    note(file, "one", "a\ud800b", "three")
+    rows = list(csv.DictReader(io.StringIO(toolgate("export", "--format", "csv").stdout)))
+    assert [row["event"] for row in rows] == ["one", "a\\ud800b", "three"]
+
+
+@pytest.mark.parametrize("line", [b"{", b"[" * 5000 + b"]" * 5000, b"7"])
+def test_a_line_that_cannot_be_read_is_not_left_out(file: Path, line: bytes) -> None:
+    note(file, "one")
+    file.write_bytes(line + b"\n" + file.read_bytes())
+    for only in ([], ["--since", "2080-01-01"]):
+        exported = toolgate("export", *only).stdout.encode()
+        assert exported.startswith(line + b"\n")
+        assert "(unreadable)" in toolgate("export", "--format", "csv", *only).stdout
+
+
 def test_what_is_of_a_time_is_exported(file: Path) -> None:
     note(file, "one")
     assert toolgate("export", "--since", "2020-01-01").stdout

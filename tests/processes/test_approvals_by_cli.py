@@ -36,7 +36,7 @@ async def asking(folder: Path, wait: float) -> AsyncIterator[Served]:
         return "ask"
 
     by = access.Approvals(by=("operator",), wait=wait)
-    rule = Approval(verdict, Approvals(store, clock), by, Redactor(), clock, {}, Validate().check)
+    rule = Approval(verdict, Approvals(store, clock), by, Redactor(), clock, {}, [Validate().check])
     async with gateway(settings(one=child("noisy")), policies=[rule], store=store) as served:
         yield served
     await store.close()

@@ -16,7 +16,7 @@ from toolgate.auth.access import as_a_lenient_reader
 from toolgate.catalog.base import Change, ServerList
 from toolgate.config import Overlay, Parameter
 from toolgate.config.shapes import EVERY
-from toolgate.core import jsonrpc, names, templates
+from toolgate.core import jsonrpc, names, spelling, templates
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Call
@@ -124,6 +124,8 @@ def enter(call: Call, change: Change) -> Call:
     if change.refused and (unknown := given.keys() - change.known):
         if len(unknown) > MOST_UNKNOWN:
             raise _invalid(call, f"{len(unknown)} parameters that {call.target} does not have")
+        if spelling.are_too_long(unknown):
+            raise _invalid(call, f"{call.target} has no parameters with names that are so long")
         refused = [name for name in given if name in unknown and same_parameter(name) in change.refused]
         if refused:
             raise _invalid(call, f"{call.target} has no parameter {', '.join(refused)}")

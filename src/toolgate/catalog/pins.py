@@ -49,6 +49,7 @@ MOST_TEXT = 8 * 1024 * 1024  # of one server's
 MOST_PENDING = 10_000  # tools, in all scopes of one server
 MOST_SAID = 1000  # warnings that are not said again
 MOST_NAMED = 10  # tools in one of them
+MARK = 40  # hexadecimal digits of a mark
 MOST_NEAR = 5  # new tools, and gone ones, that are compared for whether they are the same renamed
 NEARNESS = 1000  # characters that are compared
 PIECE = 3  # characters of the pieces in which they are
@@ -199,9 +200,9 @@ class StoredPins:
 
 
 def mark(pending: Mapping[str, Pending]) -> str:
-    """A few letters by which to say: what I have looked at."""
+    """By which to say: what I have looked at. Long enough that no server finds two definitions with the same one."""
     seen = sorted((name, each.digest) for name, each in pending.items())
-    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:MARK]
 
 
 class Pins:

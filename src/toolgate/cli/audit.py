@@ -215,18 +215,24 @@ def _was_replaced(opened: BinaryIO, file: Path) -> bool:
         return False
 
 
+_UNREADABLE: Mapping[str, Any] = {"event": "(unreadable)"}
+
+
 def _decoded(line: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"event": "(unreadable)"}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else _UNREADABLE
 
 
 def _is_of(line: bytes, since: datetime | None, until: datetime | None) -> bool:
     if not since and not until:
         return True
-    when = str(_decoded(line).get("time", ""))
+    found = _decoded(line)
+    if found is _UNREADABLE:
+        return True  # nobody knows when it was: it is not left out
+    when = str(found.get("time", ""))
     return (not since or when >= _written(since)) and (not until or when < _written(until))
 
 
@@ -259,14 +265,22 @@ def _write_lines(lines: Iterable[bytes]) -> None:
     sys.stdout.buffer.flush()
 
 
+class _Utf8:
+    """Standard output, wherever it goes. What is no character (a lone surrogate) is written as its escape."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+
+
 def _write_csv(lines: Iterable[bytes]) -> None:
-    writer = csv.writer(sys.stdout)
+    writer = csv.writer(_Utf8())
     writer.writerow(_COLUMNS)
     for line in lines:
         found = dict(_decoded(line))
         row = {key: found.pop(key, "") for key in _COLUMNS}
         row["more"] = found or ""
         writer.writerow([_cell(row[key]) for key in _COLUMNS])
+    sys.stdout.buffer.flush()
 
 
 def _cell(value: Any) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
 MOST_MARKS = 30  # in a row
+LONGEST_NAMES, MOST_SPELLED = 64 * 1024, 4096  # characters of a caller's names, and of those beyond ASCII; see below
 
 # Letters that are in most texts, none of which combines with what stands before it.
 LETTERS = (
@@ -28,6 +30,16 @@ def normalized(text: str, form: Literal["NFKC", "NFKD"] = "NFKC") -> str:
     if text.isascii():
         return text
     return unicodedata.normalize(form, _long_runs.sub(lambda run: _with_few_marks(run[0]), text))
+
+
+def are_too_long(names: Iterable[str]) -> bool:
+    """Whether it would take too long to compare names that a caller chose in all their spellings: one character may
+    become eighteen. No names that mean anything are as long; and what is not compared must not go on."""
+    every, beyond = 0, 0
+    for name in names:
+        every += len(name)
+        beyond += 0 if name.isascii() else len(name)
+    return every > LONGEST_NAMES or beyond > MOST_SPELLED
 
 
 def _with_few_marks(run: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import jsonrpc, mcp, surrogates, templates
+from toolgate.core import jsonrpc, mcp, spelling, surrogates, templates
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.jsonrpc import Members, Message, Params
 from toolgate.core.model import Call, Client
@@ -192,11 +192,15 @@ def _completion_alone(extra: Members) -> Members:
     if given := read_members(alone.get("context", jsonrpc.NOTHING), "context").get("arguments"):
         chosen = read_members(given, "context.arguments")
         alone["context"] = Raw(jsonrpc.with_members(alone["context"], {"arguments": jsonrpc.encode(chosen)}))
+        if spelling.are_too_long(chosen):
+            raise Fault("INVALID_ARGS", 'Invalid params: names in "context.arguments" are too long', reach="not_sent")
         if len(chosen) > MOST_CHOSEN or len(set(map(templates.same, chosen))) < len(chosen):
             message = f'Invalid params: "context.arguments" must have at most {MOST_CHOSEN} names, none like another'
             raise Fault("INVALID_ARGS", message, reach="not_sent")
     try:
-        templates.completing(alone.get("argument", jsonrpc.NOTHING), alone.get("context", jsonrpc.NOTHING))
+        found = templates.completing(alone.get("argument", jsonrpc.NOTHING), alone.get("context", jsonrpc.NOTHING))
+        if spelling.are_too_long((found.name,)):
+            raise Fault("INVALID_ARGS", 'Invalid params: the name of "argument" is too long', reach="not_sent")
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: {error}", reach="not_sent") from None
     return alone

@@ -57,7 +57,7 @@ Decided: TypeAlias = "Ticket | Fault"
 
 
 class Approval(Policy):
-    """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `check` raises
+    """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `checks` raise
     `Fault` for arguments that people wrote; `asking` is the limit of what is written out, on all routes; `passed` says
     by id which headers of a client its servers get."""
 
@@ -71,7 +71,7 @@ class Approval(Policy):
         redactor: Redactor,
         clock: Clock,
         prints: Mapping[str, str],
-        check: Callable[[Call], None] | None = None,
+        checks: Sequence[Callable[[Call], None]] = (),
         audit: Trail | None = None,
         asking: FairLimit | None = None,
         passed: Mapping[str, Collection[str]] | None = None,
@@ -82,7 +82,7 @@ class Approval(Policy):
         self._redactor = redactor
         self._clock = clock
         self._prints = prints
-        self._check = check
+        self._checks = checks
         self._audit = audit
         self._asking = asking or FairLimit(1)
         self._passed = passed or {}
@@ -234,9 +234,10 @@ class Approval(Policy):
     def _edited(self, approval_request: ApprovalRequest, text: str) -> Raw | None:
         """What a person has made of the arguments; None where they are as they were. Raises `Unsendable`."""
         edited = approval_requests.edited(approval_request, text)
-        if edited is not None and self._check:
+        if edited is not None:
             try:
-                self._check(msgspec.structs.replace(approval_request.call, arguments=edited))
+                for check in self._checks:
+                    check(msgspec.structs.replace(approval_request.call, arguments=edited))
             except Fault as fault:
                 raise Unsendable(fault.message) from None
         return edited

@@ -249,6 +249,8 @@ def edited(case: ApprovalRequest, text: str) -> Raw | None:
 
 def read_edited(text: str) -> dict[str, Tree]:
     """Raises `Unsendable`."""
+    if len(text) > LARGEST:  # before it is read: a text is one value of the answer, whatever stands in it
+        raise Unsendable(f"they have more than {LARGEST:,} characters")
     try:
         tree = safe_text.read(text)
     except Ambiguous as why:

@@ -94,7 +94,7 @@ def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None
         config.approvals,
         *(policy_deps.redactor, policy_deps.clock),
         {server.id: _print(server) for server in config.servers},
-        validate.check if validate else None,
+        [*([validate.check] if validate else []), limits.Limits(config, policy_deps.meters).check],
         policy_deps.audit,
         policy_deps.meters.asking,
         {server.id: server.passed_headers for server in config.servers},

@@ -160,8 +160,7 @@ class Limits(Policy):
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
         """A round that goes on with what was let through once is not refused; while it runs, it counts."""
-        if self._largest is not None and call.arguments:
-            _refuse_too_large(call, self._largest)
+        self._refuse_too_large(call)
         if self._counts and call.method == mcp.CALL:
             self._refuse_too_many(call)
         if not self._has_meters or call.kind == "tasks":  # who asks how work goes on does none
@@ -175,6 +174,22 @@ class Limits(Policy):
         if taken and call.reached:
             call.reached.rests = partial(_rests, tuple(taken), taken)
         return Passed(call, taken) if taken else call
+
+    def check(self, call: Call) -> None:
+        """Arguments that somebody has written into a call that was let through. Raises `Fault`."""
+        self._refuse_too_large(call)
+        self._refuse_too_many(call)
+
+    def _refuse_too_large(self, call: Call) -> None:
+        size = memoryview(call.arguments).nbytes if self._largest is not None and call.arguments else 0
+        if self._largest is not None and size > self._largest:
+            raise Fault(
+                "INVALID_ARGS",
+                f"Invalid arguments for {call.shown}: they have {size:,} bytes; the limit is {self._largest:,}",
+                reach="not_sent",
+                hint="send less at once, or send a reference to large data",
+                extra={"limit": self._largest, "size": size},
+            )
 
     def _refuse_too_many(self, call: Call) -> None:
         """Where some tools may be given more than others."""
@@ -236,18 +251,6 @@ def _give_back(taken: list[tuple[_Limit, object]]) -> None:
     while taken:
         limit, key = taken.pop()
         limit.give_back(key)
-
-
-def _refuse_too_large(call: Call, most: int) -> None:
-    size = memoryview(call.arguments).nbytes
-    if size > most:
-        raise Fault(
-            "INVALID_ARGS",
-            f"Invalid arguments for {call.shown}: they have {size:,} bytes; the limit is {most:,}",
-            reach="not_sent",
-            hint="send less at once, or send a reference to large data",
-            extra={"limit": most, "size": size},
-        )
 
 
 def _too_often(limits: list[tuple[_Limit, object]], now: float) -> Fault:

@@ -292,13 +292,13 @@ async def test_an_approval_is_made_of_what_is_shared_by_all_routes() -> None:
     made = Made(Config(clients=(ASKED,), servers=servers))
     approval, approvals = made["approval"], vars(made["approval"]["_approvals"])
     assert approval["_audit"] is made.deps.audit and approval["_asking"] is made.deps.meters.asking
-    assert approval["_check"] == made.policies[made.names.index("validate")].check  # type: ignore[attr-defined]
+    assert approval["_checks"][0] == made.policies[made.names.index("validate")].check  # type: ignore[attr-defined]
     assert approval["_redactor"] is made.deps.redactor and approval["_clock"] is made.deps.clock
     assert {made.deps.store, made.deps.clock, made.deps.call_waits} <= {
         each for each in approvals.values() if callable(getattr(each, "__hash__", None))
     }
     unchecked = Made(Config(clients=(ASKED,), validate_arguments=False))["approval"]
-    assert unchecked["_check"] is None
+    assert len(unchecked["_checks"]) == 1
 
 
 async def test_a_server_is_another_when_it_is_reached_in_another_way_and_the_same_with_other_credentials() -> None:
