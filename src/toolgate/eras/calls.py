@@ -192,7 +192,9 @@ def _completion_alone(extra: Members) -> Members:
         chosen = read_members(given, "context.arguments")
         alone["context"] = Raw(jsonrpc.with_members(alone["context"], {"arguments": jsonrpc.encode(chosen)}))
         if len(chosen) > MOST_CHOSEN or len(set(map(templates.same, chosen))) < len(chosen):
-            message = f'Invalid params: "context.arguments" must have at most {MOST_CHOSEN} names, none like another'
+            message = (
+                f'Invalid params: "context.arguments" must have at most {MOST_CHOSEN} names, all of them different'
+            )
             raise Fault("INVALID_ARGS", message, reach="not_sent")
     try:
         templates.completing(alone.get("argument", jsonrpc.NOTHING), alone.get("context", jsonrpc.NOTHING))

@@ -396,7 +396,7 @@ def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
 
 
 def _asked_too_much() -> Fault:
-    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values each, by keys of {jsonrpc.LONGEST_ID:,}"
+    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values, with keys of {jsonrpc.LONGEST_ID:,} bytes"
     return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: the limit is {most}", reach="executed")
 
 

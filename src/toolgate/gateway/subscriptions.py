@@ -104,7 +104,7 @@ class Subscriptions:
                 f"Too many subscriptions: all sessions and streams of a client together may have {MOST_OF_ONE:,}, "
                 f"and {MOST_BYTES // 1024**2} MiB of URIs"
             )
-            hint = "unsubscribe from some, or end sessions that are not needed any more"
+            hint = "unsubscribe from some, or end sessions that are no longer needed"
             raise Fault("INVALID_REQUEST", message, reach="not_sent", hint=hint)
         self._counted[who] += 1
         self._bytes[who] += size

@@ -64,7 +64,7 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
     faults: list[str] = []
     for item in items:
         if len(faults) == MOST_FAULTS:
-            faults.append("the items after that are ignored")
+            faults.append("the items after it are ignored")
             break
         try:
             name = _tool.decode(item).name

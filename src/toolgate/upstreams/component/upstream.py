@@ -122,7 +122,7 @@ class ComponentUpstream:
         return {}
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
-        raise Fault("METHOD_NOT_FOUND", f"{self.name} has nothing to subscribe to", reach="not_sent")
+        raise Fault("METHOD_NOT_FOUND", f"{self.name} does not support subscriptions", reach="not_sent")
 
     def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None: ...
 
