@@ -381,7 +381,7 @@ async def running(
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
     if why := await trouble(config, store):
-        log.warning("Quarantine: unpinned tools are quarantined: %s", why)
+        log.warning("unpinned tools are quarantined: %s", why)
     audit = audit or nowhere(clock)
     app = App(Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit))
     with quiet_logs(app.redactor):

@@ -379,7 +379,7 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
                 reach="executed",
             )
     if not questions and peek.requestState is None:
-        raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which", reach="executed")
+        raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which one", reach="executed")
     return Required(questions, peek.requestState)
 
 

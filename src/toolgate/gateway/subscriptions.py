@@ -122,7 +122,7 @@ class Subscriptions:
             upstream = now.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):
                 self._unheld[id(call)] = upstream
-                self._renewing.start(self._begin_again(call, upstream), f"watch {call.server} again")
+                self._renewing.start(self._begin_again(call, upstream), f"renew subscriptions at {call.server}")
 
     async def _begin_again(self, call: Call, upstream: Upstream) -> None:
         try:
