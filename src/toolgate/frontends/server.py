@@ -70,7 +70,7 @@ class _Cycle(RequestResponseCycle):
         lines = [STATUS_LINE[message["status"]]]
         for name, value in (*self.default_headers, *message["headers"]):
             if HEADER_VALUE_RE.search(value):
-                raise ValueError(f"the value of the header {name.decode()} contains a line break")
+                raise ValueError(f"the value of the header {name.decode()} contains a control character")
             lines += name, b": ", value, b"\r\n"
         lines += () if self.keep_alive else (b"connection: close\r\n",)
         lines += b"\r\n", (b"" if self.scope["method"] == "HEAD" else message["body"])

@@ -308,7 +308,9 @@ class OAuth:
             )
         except NotGranted as no:
             await self.ourselves.forget_if_unknown(found.plan.client, no.error, found.redirect_uri)
-            raise failed(server, f"cannot complete sign-in: {found.plan.issuer} answered: {no or 'no'}") from None
+            raise failed(
+                server, f"cannot complete sign-in: {found.plan.issuer} answered: {no or 'no reason given'}"
+            ) from None
         await self.vault.keep(grant)
         self._offered.pop((server.id, grant.principal), None)
         self._on_grant(server.id, grant.principal)
@@ -473,7 +475,9 @@ class UpstreamCredential:
             grant = await self._oauth.grants.by_own(self.server, found.authority, plan)
         except NotGranted as no:
             hint = "check `client_id` and its secret or key in the server's `auth`"
-            raise failed(self.server, f"cannot complete sign-in: {plan.issuer} answered: {no or 'no'}", hint) from None
+            raise failed(
+                self.server, f"cannot complete sign-in: {plan.issuer} answered: {no or 'no reason given'}", hint
+            ) from None
         await self._vault.keep(grant)
         return grant.shown
 
