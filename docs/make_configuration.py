@@ -28,31 +28,31 @@ Struct: TypeAlias = type[msgspec.Struct]
 
 HEAD = """# Keys of the configuration
 
-Every key of a file of toolgate's own, by the table that it stands in. [configuration.md](configuration.md) says what
-they mean to one another, with examples.
+Every key of toolgate's own configuration files, by table. [configuration.md](configuration.md) explains them with
+examples.
 
 Durations are seconds as a number, or `"500ms"`, `"30s"`, `"5m"`, `"1h"`, `"1d"`. Sizes are bytes as a number, or
-`"512KB"` (thousands), `"4MiB"` (1024s), up to `GB` and `GiB`. The last column says what an edit does while toolgate
-runs ([live-configuration.md](live-configuration.md)).
+`"512KB"` (thousands), `"4MiB"` (1024s), up to `GB` and `GiB`. The last column says what happens when you edit the
+key while toolgate runs ([live-configuration.md](live-configuration.md)).
 
 ## In editors
 
 `toolgate config schema > toolgate.schema.json` writes the JSON Schema of these keys; [this one](toolgate.schema.json)
-is of the same version. An editor that knows it completes keys, shows what they mean, and marks what is misspelt:
+is of the same version. With it, an editor completes keys, shows what they mean, and marks misspelt ones:
 
-- TOML, in VS Code with Even Better TOML and wherever else taplo is: the first line is
+- TOML, in VS Code with Even Better TOML, and in other editors with taplo: the first line is
   `#:schema ./toolgate.schema.json`.
-- YAML, in VS Code with the extension of Red Hat: the first line is
+- YAML, in VS Code with Red Hat's extension: the first line is
   `# yaml-language-server: $schema=./toolgate.schema.json`.
 - JSON: `"$schema": "./toolgate.schema.json"` at the root.
 
-The schema cannot say all; `toolgate config check` does.
+The schema cannot express every rule; `toolgate config check` checks all of them.
 """
 CHANGES: Mapping[Change, str] = {
-    "live": "holds at once",
+    "live": "applies at once",
     "restart": "restarts the server",
-    "relist": "holds at once; clients hear that their lists have changed",
-    "gateway": "waits for a restart of toolgate",
+    "relist": "applies at once; clients are told that their lists have changed",
+    "gateway": "applies after a restart of toolgate",
 }
 DURATIONS = (values.duration, values.duration_or_none)
 
@@ -60,7 +60,7 @@ DURATIONS = (values.duration, values.duration_or_none)
 def page() -> str:
     tables = (_table(*each) for each in _structs(Config))
     later = ", ".join(f"`{key}`" for key in _later())
-    told = "Known, and refused if they ask for anything but what happens without them"
+    told = "These keys are reserved for later versions. Only their default values are accepted"
     return "\n".join([HEAD, *tables, f"## Not in this version\n\n{told}: {later}.\n"])
 
 
@@ -92,7 +92,7 @@ def _several(schema: values.Schema) -> str:
 def _table(struct: Struct, name: str, about: str, change: Change) -> str:
     keys = [(key, row) for key, row in fields.rows(struct).items() if isinstance(row, Key)]
     has_types = any(row.only for _, row in keys)
-    columns = ["key", "for", "default", "", "an edit"]
+    columns = ["key", "for", "default", "", "when edited"]
     lines = [columns, ["---"] * len(columns), *(_row(struct, key, row, _done(name, row, change)) for key, row in keys)]
     shown = (line if has_types else line[:1] + line[2:] for line in lines)
     told = f"\n{about}\n" if about else ""

@@ -219,9 +219,9 @@ class App:
         self._start(self.gateway.snapshot, {})
         self._served.note(self.gateway.snapshot.config)
         if self._given.settings.has_files:
-            self._background.start(self._reloading.follow_files(), "follow files")
+            self._background.start(self._reloading.follow_files(), "follow the configuration file")
         if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
-            self._background.start(self._store_changes.follow(), "follow news")
+            self._background.start(self._store_changes.follow(), "follow changes of the store")
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 
     async def drain(self, hurry: asyncio.Event | None = None) -> None:
@@ -381,7 +381,7 @@ async def running(
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
     if why := await trouble(config, store):
-        log.warning("Quarantine: unpinned tools are quarantined: %s", why)
+        log.warning("unpinned tools are quarantined: %s", why)
     audit = audit or nowhere(clock)
     app = App(Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit))
     with quiet_logs(app.redactor):

@@ -60,7 +60,7 @@ async def test_of_lines_that_are_no_message_some_are_logged_and_the_rest_is_coun
     await settle()
     assert len(told()) == MOST + 1 and "not logged for the next" in told()[-1]
     await clock.advance(WHILE)
-    assert told()[-1] == f"there: {10_000 - MOST} more lines like that were not logged"
+    assert told()[-1] == f"there: {10_000 - MOST} more lines like this were not logged"
     link._output(b"nonsense again\n")
     assert "nonsense again" in told()[-1], "what it does later is told again"
     complaints.close()
@@ -86,7 +86,7 @@ async def test_of_lists_full_of_nonsense_there_is_one_line_and_other_servers_hav
     async with gateway(scripts=scripts) as app:
         visitor = Visitor(app)
         assert len((await visitor.ask("tools/list")).result["tools"]) == 2
-        assert len([each for each in told() if "5000 times" in each]) == 2
+        assert len([each for each in told() if "in its tools: 5000" in each]) == 2
         for _ in range(100):
             scripts["one"].say(b"{")
         scripts["two"].say(b"{")

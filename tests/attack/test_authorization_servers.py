@@ -398,7 +398,7 @@ async def test_challenges_that_differ_each_time_begin_one_search_at_a_time_and_f
     gone = [task for task in of_ann if task.done()]
     assert len(gone) == len(of_ann) - credentials.MOST_REFUSALS
     for task in gone:
-        with pytest.raises(Fault, match="refuses each request in another way"):
+        with pytest.raises(Fault, match="refuses each request in a different way"):
             await task
     answers.set()
     ended = await asyncio.gather(*of_ann, of_bob, return_exceptions=True)

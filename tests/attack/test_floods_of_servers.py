@@ -273,7 +273,7 @@ async def test_a_result_of_very_many_values_that_is_too_large_is_kept_as_a_whole
         await visitor.initialize()
         called = (await visitor.ask("tools/call", name="wild__act", arguments={})).result
         notice, link = called["content"]
-        assert "a result with very many values" in notice["text"] and called["isError"]
+        assert "a result with too many values to describe" in notice["text"] and called["isError"]
         assert link["size"] == len(result)
 
 

@@ -200,6 +200,6 @@ async def test_it_is_said_in_the_log_and_noted(caplog: pytest.LogCaptureFixture,
     async with gateway(config=on, store=unusable(clock), audit=trail, there=a_server()) as rig:
         await names(await rig.client(LATEST))
         await trail.close()
-    assert "it is unknown which were trusted" in caplog.text
+    assert "it is not known which were trusted" in caplog.text
     noted = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
     assert [each["server"] for each in noted if each["event"] == "pins.unreadable"] == ["there"]

@@ -82,15 +82,15 @@ def test_what_is_told_in_other_sentences_is_told_there() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "let in the client ops by a key that stands in this file, as an administrator",
+        "let in the client ops by a key in this file, as an administrator",
         "add_servers = allow",
         "https://evil.example",
         "other host names: evil.example",
         "0.0.0.0/0",
-        "take secrets out of what servers say: off",
+        "remove secrets from the output of servers: off",
         "watch for tools that change: off",
         "suspicious descriptions: off",
-        "record calls in the audit: no",
+        "record calls in the audit log: no",
         "approved by: client",
         "check the arguments of calls: no",
         "let time gain privileges",

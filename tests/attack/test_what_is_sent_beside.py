@@ -67,7 +67,7 @@ async def test_what_an_operator_allowed_is_not_sent_with_more_than_was_shown(rev
         assert (await asking.call(ann, **more))["error"]["data"]["code"] == "APPROVAL_REQUIRED"
         assert not asking.there.calls
         (other,) = [each for each in asking.book.requests() if each.state == "undecided"]
-        assert "Sent beside the arguments" in described(other) and '"x": 1' in described(other)
+        assert "Sent with the arguments" in described(other) and '"x": 1' in described(other)
         assert any(word in described(other) for word in ("force", "sure"))
         assert "beside" not in described(request)
 
@@ -101,7 +101,7 @@ async def test_a_form_shows_what_is_sent_beside_the_arguments_without_secrets(re
         )
         assert "result" in reply.message
     (message,) = asked
-    assert "Sent beside the arguments" in message and '"com.example/force": true' in message
+    assert "Sent with the arguments" in message and '"com.example/force": true' in message
     assert "canary" not in message
     assert asking.there.calls[0]["params"]["_meta"]["com.example/token"] == "canary-0123456789"
 

@@ -338,7 +338,7 @@ async def test_where_nothing_can_be_written_the_gateway_works_and_forgets(
         await store.put("a", "key", b"1")
         assert store.get("a", "key") == b"1"
     [record] = caplog.records
-    assert "nothing is stored for the next start" in record.getMessage() and "another folder" in record.getMessage()
+    assert "data is not kept for the next start" in record.getMessage() and "another folder" in record.getMessage()
 
 
 async def test_a_file_that_is_none_is_kept_aside_and_a_new_one_begun(
@@ -364,7 +364,7 @@ async def test_a_file_of_a_newer_toolgate_is_left_alone(folder: Path, caplog: py
         opened(folder)
     async with stores.opened(folder) as store:
         assert isinstance(store, MemoryStore)
-    assert "newer" in caplog.text and caplog.text.count("nothing is stored") == 1
+    assert "newer" in caplog.text and caplog.text.count("data is not kept") == 1
     again = opened(folder, Migration(2, "CREATE TABLE more (x)"))
     assert again.get("a", "key") == b"1"
     await again.close()

@@ -87,7 +87,7 @@ async def test_a_gateway_whose_state_is_in_trouble_says_so_once_and_serves(troub
             await gateway.ended()
             said = gateway.errors.decode()
             assert said.count("WARNING") == 1
-            assert ("was damaged" if trouble == "damaged" else "nothing is stored for the next start") in said
+            assert ("was damaged" if trouble == "damaged" else "data is not kept for the next start") in said
 
 
 async def _listed_once(config: dict[str, object], environ: dict[str, str]) -> None:

@@ -155,7 +155,7 @@ async def test_a_stream_that_names_another_origin_is_refused(endpoint: str) -> N
     async with behind(server) as served:
         error = await failure(served.client().call("one__act"))
         assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "not_sent")
-        assert "does not have the origin" in error.message
+        assert "which is not at" in error.message
         await until(lambda: server.open_connections == 0)
     assert server.posts == []
 

@@ -54,7 +54,7 @@ class Answer:
         if self._head > LONGEST_HEAD:
             raise BadAnswer(f"the header of the answer has more than {LONGEST_HEAD} bytes")
         if len(self.body) > self._longest:
-            raise BadAnswer(f"sent over {self._longest} bytes")
+            raise BadAnswer(f"sent more than {self._longest} bytes")
 
     def end(self) -> None:
         """Nothing more comes. Raises `BadAnswer` where the answer is not whole by that."""
@@ -151,7 +151,7 @@ async def exchange(connection: socket.socket, request: Request, longest: int, tu
         data = await loop.sock_recv(connection, PIECE)
         left -= len(data)
         if left < 0:
-            raise BadAnswer(f"sent over {2 * longest} bytes for one answer")
+            raise BadAnswer(f"sent more than {2 * longest} bytes for one answer")
         async with turn:
             _take(answer, way.read(data))
             await asyncio.sleep(0)

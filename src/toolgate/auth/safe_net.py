@@ -221,7 +221,7 @@ def _written(method: str, parts: SplitResult, headers: Mapping[str, str], body: 
         told["Content-Length"] = str(len(body))
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in told.items())]
     if any("\r" in line or "\n" in line for line in lines):
-        raise OSError("a header has a line break in it")
+        raise OSError("a header contains a line break")
     return "\r\n".join((*lines, "", "")).encode("latin-1", "replace") + body
 
 

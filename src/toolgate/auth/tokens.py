@@ -205,7 +205,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int | float):
-        raise BadToken(f"the token's {name} is not a time")
+        raise BadToken(f"the token's {name} is not a valid time")
     return float(min(max(found, 0.0), 1e12))
 
 

@@ -506,7 +506,9 @@ class Catalog:
             raise Fault("SERVER_FAILED", str(error), server=server) from error
         if nameless and self._complaints.takes(server):
             shown, key = excerpt(bytes(nameless[0]), server=server), _KEY_OF_KIND[kind]
-            log.warning("%s listed items without %s in its %s, %d times: %r", server, key, kind, len(nameless), shown)
+            log.warning(
+                "%s listed items without a %s in its %s: %d, such as %r", server, key, kind, len(nameless), shown
+            )
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
         if read and self._pins:

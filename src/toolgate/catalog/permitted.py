@@ -48,7 +48,9 @@ def _filtered(whole: ServerList, server: str, kind: str, rules: Rules) -> Server
     for name, raw in whole.items.items():
         left -= _work_of(kind, own[name])
         if left < 0:
-            log.warning("%s: the rest of its %s is off for a client: their names are too long to judge", server, kind)
+            log.warning(
+                "%s: the rest of its %s are off for a client, because their names are too long to check", server, kind
+            )
             break
         if _is_permitted(whole, server, kind, own[name], rules):
             shown[name] = raw

@@ -94,7 +94,7 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
             "changed": "it has changed",
             "new": "it is new",
             "renamed": f"it was {visible(self.was[:100])[:100]}",
-            "unknown": "it is unknown whether it was trusted",
+            "unknown": "it is not known whether it was trusted",
             "": "",
         }
         what = [said[self.what]] if self.what else []
@@ -350,7 +350,7 @@ class Pins:
     def _not_known(self, server: str, why: str) -> dict[str, Pin]:
         if server not in self._unknown:
             self._unknown[server] = why
-            log.warning("Tools of %s are in quarantine, because it is unknown which were trusted: %s", server, why)
+            log.warning("Tools of %s are in quarantine, because it is not known which were trusted: %s", server, why)
             self._note("pins.unreadable", server=server, reason=why)
         return {}
 
@@ -392,7 +392,10 @@ class Pins:
 
         known = {(name, each.digest) for name, each in before.items()}
         note("pins.held", {name: str(each) for name, each in after.items() if (name, each.digest) not in known})
-        note("pins.released", {name: "it matches its pin again, or is gone" for name in before if name not in after})
+        note(
+            "pins.released",
+            {name: "it matches its pin again, or no longer exists" for name in before if name not in after},
+        )
 
     def _say(self, server: str, pending: Mapping[str, Pending]) -> None:
         fresh = [name for name, each in pending.items() if (server, name, each.digest) not in self._said]

@@ -122,7 +122,7 @@ def of(tool: Raw) -> tuple[PoisoningSign, ...]:
     texts = _cut(texts) if is_cut else texts
     together = _BETWEEN.join(_spelled(text) for _, text in texts)
     if is_cut or len(together) > LONGEST_SPELLED:
-        found.append(PoisoningSign("more text than is scanned", "listing", ""))
+        found.append(PoisoningSign("more text than can be scanned", "listing", ""))
         together = together[:LONGEST_SPELLED]
     words = {what: pattern for what, pattern in _words.items() if pattern.search(together)}
     for where, text in texts if words or not all(_is_plain(text) for _, text in texts) else ():

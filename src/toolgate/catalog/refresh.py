@@ -67,7 +67,7 @@ class Refresh:
 
     def now(self, look: Look) -> None:
         if not self._is_closed:  # else it is the timer of a list that changed at the end
-            self._under_way.start(look(), "look again")
+            self._under_way.start(look(), "refresh a list")
 
     def forget(self, whose: Whose) -> None:
         self._before.pop(whose, None)

@@ -67,7 +67,7 @@ def _who(config: Config, server: Server, client: str | None, principal: str | No
 async def _forget(config: Config, server: Server, who: str) -> None:
     async with gateways.opened(config) as gateway:
         was_there = await gateway.sign_ins.forget(server, who)
-    typer.echo(f"{server.name}: {'forgotten' if was_there else 'was not signed in'}")
+    typer.echo(f"{server.name}: {'signed out' if was_there else 'was not signed in'}")
 
 
 async def _connect(config: Config, server: Server, who: str, browser: bool) -> None:

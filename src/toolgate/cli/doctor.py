@@ -97,7 +97,7 @@ async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
     console.print(f"toolgate {__version__}, Python {platform.python_version()}, {sys.platform}")
     if not sys.platform.startswith("linux"):
         console.print(
-            "  Linux only: grandchildren that leave their process group are not found when the gateway is killed"
+            "  on this system, grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {escape(config.source or 'none')}", soft_wrap=True)
     general = [*_configuration(config), *_disk(config), *await _quarantine(config)]

@@ -62,7 +62,7 @@ def list_(config: common.ConfigPath = None) -> None:
         remark = "" if client and client.enabled else " (client disabled)" if client else " (no such client)"
         if client and record.made < since.get(record.client, 0.0):
             remark += " (from before this client was configured)"
-        typer.echo(f"{id}  {record.client}{remark}  made {_date(record.made)}  {_state(record)}")
+        typer.echo(f"{id}  {record.client}{remark}  created {_date(record.made)}  {_state(record)}")
     for client in found.clients:
         if client.key:
             typer.echo(f"-  {client.id}  in the configuration")

@@ -82,7 +82,7 @@ def _lines(config: Config) -> Iterator[str]:
     if vault := config.secrets.vault:
         yield f"contact Vault at {vault.address or '$VAULT_ADDR'} for secrets, with {vault.token or '$VAULT_TOKEN'}"
     if config.audit.path:
-        yield f"write its audit to {config.audit.path}"
+        yield f"write its audit log to {config.audit.path}"
     if config.http.host != configs.Http().host:
         yield f"listen on {config.http.host}"
     yield from widening.of_config(config)

@@ -33,7 +33,7 @@ def of_server(server: Server) -> Iterator[str]:
 
 
 def _of_client(client: KnownClient) -> str:
-    by = " by a key that stands in this file" if client.key else f" by tokens with {_written(client.claims)}"
+    by = " by a key in this file" if client.key else f" by tokens with {_written(client.claims)}"
     is_shown = bool(client.key or client.claims)
     as_what = ", as an administrator, who may add commands that run as you" if client.admin else ""
     adds = f", with add_servers = {client.add_servers}" if client.add_servers in ("allow", "ask") else ""

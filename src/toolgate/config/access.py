@@ -41,16 +41,21 @@ class Permissions(msgspec.Struct, frozen=True):
     Names of things are those of surface `aggregate` (`github__delete_repo`, `docs+file:///a`), and may hold `*`.
     `read_only`: tools that do not say that they only read are off, or to be asked for."""
 
-    everything: Annotated[Verdict | None, Key(verdict, "of all that nothing below names", name="global")] = None
-    servers: Annotated[Mapping[str, Verdict], Key(verdicts, "by server")] = {}
-    tools: Annotated[Mapping[str, Verdict], Key(verdicts, "by tool, such as `docs__search` or `docs__delete_*`")] = {}
-    resources: Annotated[Mapping[str, Verdict], Key(verdicts, "by resource, such as `docs+file:///a`")] = {}
-    prompts: Annotated[Mapping[str, Verdict], Key(verdicts, "by prompt")] = {}
+    everything: Annotated[
+        Verdict | None,
+        Key(verdict, '`"allow"`, `"ask"` or `"off"` for everything that is not named below', name="global"),
+    ] = None
+    servers: Annotated[Mapping[str, Verdict], Key(verdicts, "the same by server")] = {}
+    tools: Annotated[
+        Mapping[str, Verdict], Key(verdicts, "the same by tool, such as `docs__search` or `docs__delete_*`")
+    ] = {}
+    resources: Annotated[Mapping[str, Verdict], Key(verdicts, "the same by resource, such as `docs+file:///a`")] = {}
+    prompts: Annotated[Mapping[str, Verdict], Key(verdicts, "the same by prompt")] = {}
     read_only: Annotated[
         Literal["", "off", "ask"],
         Key(
             access_shapes.read_only,
-            'tools that do not say that they only read: `true`: are off, `"ask"`: ask first',
+            '`true`: tools that are not marked as read-only are off; `"ask"`: they need approval',
             default="`false`",
         ),
     ] = ""
@@ -59,8 +64,12 @@ class Permissions(msgspec.Struct, frozen=True):
 class Bounds(msgspec.Struct, frozen=True):
     """How many calls in a while, and how many at once."""
 
-    rate: Annotated[Rate | None, Key(shapes.rate, "calls in a while", default="no limit")] = None
-    concurrency: Annotated[int | None, Key(whole(1), "calls at once", default="no limit")] = None
+    rate: Annotated[
+        Rate | None, Key(shapes.rate, 'the maximum rate of calls, such as `"60/m"`', default="no limit")
+    ] = None
+    concurrency: Annotated[
+        int | None, Key(whole(1), "the maximum number of calls at the same time", default="no limit")
+    ] = None
 
 
 def _permissions_to_show(client: "KnownClient") -> Permissions | None:
@@ -81,41 +90,49 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Key(
             access_shapes.client_id,
-            "small letters, digits, `_` and `-`; needed",
+            "lower-case letters, digits, `_` and `-`; required",
             needed="add a short name, such as `ci`",
         ),
         allowing.TOLD,
     ]
-    name: Annotated[str, Key(filled, "for people", default="the id"), allowing.LOOKS]
-    enabled: Annotated[bool, Key(flag, "`false`: is refused"), allowing.TOLD] = True
+    name: Annotated[str, Key(filled, "a name for people to read", default="the id"), allowing.LOOKS]
+    enabled: Annotated[bool, Key(flag, "`false`: the client is refused"), allowing.TOLD] = True
     key: Annotated[
         str,
         Key(
             filled,
-            "at least 24 characters, or `sha256:…`; beside those that `toolgate keys` makes",
+            "a key of at least 24 characters, or its hash as `sha256:…`. Keys made by `toolgate keys` are valid too",
             secret=private.CLIENT_KEY,
         ),
         allowing.TOLD,
     ] = ""
     claims: Annotated[
-        Mapping[str, Any], Key(access_shapes.claims, "of tokens, where `auth` takes some"), allowing.TOLD
+        Mapping[str, Any],
+        Key(access_shapes.claims, "the claims of this client's tokens; needs `auth`"),
+        allowing.TOLD,
     ] = {}
     surface: Annotated[
         str,
-        Key(choice(*shapes.SURFACES), "what `/mcp` shows this one", default="as `surface` at the root"),
+        Key(choice(*shapes.SURFACES), "what `/mcp` shows this client", default="`surface` at the root"),
         allowing.LOOKS,
     ] = ""
-    admin: Annotated[bool, Key(flag, "may add and remove servers"), allowing.TOLD] = False
+    admin: Annotated[bool, Key(flag, "`true`: the client may add and remove servers"), allowing.TOLD] = False
     add_servers: Annotated[
-        Verdict | None, Key(verdict, "whether its tool calls may do so", default="as at the root"), allowing.TOLD
+        Verdict | None,
+        Key(
+            verdict,
+            'whether its tool calls may do this: `"allow"`, `"ask"` or `"off"`',
+            default="`add_servers` at the root",
+        ),
+        allowing.TOLD,
     ] = None
     servers: Annotated[
         Literal["all", "none"] | tuple[str, ...] | None,
         Key(
             access_shapes.server_access,
-            '`"all"`, `"none"` or a list of servers',
+            'the servers that it may use: `"all"`, `"none"` or a list',
             name="mcp_server_access",
-            default='`"none"`; with `mcp_permissions`: what those open',
+            default='`"none"`; with `mcp_permissions`: the servers that they allow',
         ),
         allowing.TOLD,
     ] = "none"
@@ -123,13 +140,13 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
         Permissions,
         Key(
             _permissions,
-            "what of them it may use ([permissions.md](permissions.md))",
+            "what it may use on these servers ([permissions.md](permissions.md))",
             name="mcp_permissions",
             of=_permissions_to_show,
         ),
         allowing.TOLD,
     ] = Permissions()
-    limits: Annotated[Bounds, Key(fields.table(Bounds), "for each of its principals"), allowing.LESS] = Bounds()
+    limits: Annotated[Bounds, Key(fields.table(Bounds), "limits for each of its principals"), allowing.LESS] = Bounds()
 
     def __repr__(self) -> str:
         return f"<KnownClient {self.id}>"
@@ -159,7 +176,7 @@ def _read_clients(value: object) -> tuple[KnownClient, ...]:
     ids: set[str] = set()
     for index, each in enumerate(found):
         if each.id in ids:
-            raise Wrong(Finding(f"has the id `{each.id}` a second time", "rename one of the two", (index,)))
+            raise Wrong(Finding(f"has the same id `{each.id}` as another client", "rename one of the two", (index,)))
         ids.add(each.id)
     return found
 
@@ -184,37 +201,43 @@ class Auth(msgspec.Struct, frozen=True):
     them for certain tools, by name patterns. `client` is whose permissions a token has that matches no client's
     `claims`; empty: it is refused."""
 
-    issuer: Annotated[str, Key(base_url, "who makes the tokens"), allowing.TOLD] = ""
+    issuer: Annotated[str, Key(base_url, "the URL of the issuer of the tokens"), allowing.TOLD] = ""
     audience: Annotated[
-        str, Key(base_url, "the URL that clients reach the gateway by, without a path"), Allows("accept tokens for {}")
+        str, Key(base_url, "the URL by which clients reach the gateway, without a path"), Allows("accept tokens for {}")
     ] = ""
-    scopes: Annotated[tuple[str, ...], Key(access_shapes.scopes, "each token needs these"), allowing.LESS] = ()
+    scopes: Annotated[
+        tuple[str, ...], Key(access_shapes.scopes, "the scopes that each token must have"), allowing.LESS
+    ] = ()
     step_up: Annotated[
         Mapping[str, tuple[str, ...]],
-        Key(access_shapes.step_up, "by tool, the scopes that it needs beside them"),
+        Key(access_shapes.step_up, "additional scopes, by tool"),
         allowing.LESS,
     ] = {}
     client: Annotated[
         str,
-        Key(filled, "whose permissions a token has that has no client's `claims`", default="it is refused"),
-        Allows("let in everybody with a token of the issuer, as the client {}"),
+        Key(filled, "the client for tokens that match no client's `claims`", default="such tokens are refused"),
+        Allows("let in anyone with a token from the issuer, as the client {}"),
     ] = ""
 
 
 class Rates(msgspec.Struct, frozen=True):
     """For each principal, for each server, for each tool of a server."""
 
-    principal: Annotated[Rate | None, Key(shapes.rate, "for each principal", default="no limit")] = None
-    server: Annotated[Rate | None, Key(shapes.rate, "for each server", default="no limit")] = None
-    tool: Annotated[Rate | None, Key(shapes.rate, "for each tool of a server", default="no limit")] = None
+    principal: Annotated[
+        Rate | None, Key(shapes.rate, 'calls of each principal, such as `"60/m"`', default="no limit")
+    ] = None
+    server: Annotated[Rate | None, Key(shapes.rate, "calls to each server", default="no limit")] = None
+    tool: Annotated[Rate | None, Key(shapes.rate, "calls of each tool", default="no limit")] = None
 
 
 class Concurrency(msgspec.Struct, frozen=True):
     """Calls at once; the same three."""
 
-    principal: Annotated[int | None, Key(whole(1), "for each principal", default="no limit")] = None
-    server: Annotated[int | None, Key(whole(1), "for each server", default="no limit")] = None
-    tool: Annotated[int | None, Key(whole(1), "for each tool of a server", default="no limit")] = None
+    principal: Annotated[int | None, Key(whole(1), "calls of each principal at the same time", default="no limit")] = (
+        None
+    )
+    server: Annotated[int | None, Key(whole(1), "calls to each server at the same time", default="no limit")] = None
+    tool: Annotated[int | None, Key(whole(1), "calls of each tool at the same time", default="no limit")] = None
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -223,20 +246,25 @@ class Audit(msgspec.Struct, frozen=True):
 
     enabled: Annotated[
         bool | None,
-        Key(flag, "whether it is written", default="where clients or tokens are configured"),
-        Allows("record calls in the audit: {}", stronger=(True,)),
+        Key(flag, "whether the audit log is written", default="`true` if clients or tokens are configured"),
+        Allows("record calls in the audit log: {}", stronger=(True,)),
     ] = None
     path: Annotated[
-        str, Key(filled, "the file", "gateway", default="`audit.jsonl` in the state folder"), allowing.TOLD
+        str,
+        Key(filled, "the file of the audit log", "gateway", default="`audit.jsonl` in the state folder"),
+        allowing.TOLD,
     ] = ""
     arguments: Annotated[
         Literal["hash", "full", "none"],
-        Key(choice("hash", "full", "none"), 'what is noted of arguments; or `"full"`, `"none"`'),
-        Allows("record arguments of calls: {}", stronger=("none",)),
+        Key(choice("hash", "full", "none"), 'how arguments are recorded: `"hash"`, `"full"` or `"none"`'),
+        Allows("record the arguments of calls: {}", stronger=("none",)),
     ] = "hash"
     on_failure: Annotated[
         Literal["warn", "block"],
-        Key(choice("warn", "block"), 'what becomes of calls while it cannot be written; or `"block"`'),
+        Key(
+            choice("warn", "block"),
+            '`"warn"`: calls continue while the log cannot be written; `"block"`: they are refused',
+        ),
         allowing.LESS,
     ] = "warn"
 
@@ -250,20 +278,20 @@ class Approvals(msgspec.Struct, frozen=True):
         tuple[Literal["client", "operator"], ...],
         Key(
             many(choice("client", "operator")),
-            "who decides: the client's own user where it has forms, an operator at the command line, or either",
+            "who may decide: the client's user, if the client supports forms; an operator at the command line; or both",
         ),
         Allows("let calls be approved by: {}", stronger=(("operator",),)),
     ] = ("client", "operator")
     wait: Annotated[
-        float, Key(duration_or_none, "how long a call waits for an operator; `0`: not at all"), allowing.PACE
+        float, Key(duration_or_none, "how long a call waits for an operator; `0`: it does not wait"), allowing.PACE
     ] = 50.0
-    ttl: Annotated[float, Key(duration, "how long one may decide"), allowing.PACE] = 900.0
+    ttl: Annotated[float, Key(duration, "how long a person has to decide"), allowing.PACE] = 900.0
     notify: Annotated[
         str | tuple[str, ...],
         Key(
             access_shapes.notified,
-            "who is told that one waits: a command as a list, or the URL of a webhook",
-            default="nobody but the log",
+            "a command, as a list, to run when a call waits for an operator; or the URL of a webhook",
+            default="only the log",
             secret=private.WEBHOOK,
         ),
         allowing.TOLD,
@@ -277,21 +305,32 @@ class Guard(msgspec.Struct, frozen=True):
 
     pinning: Annotated[
         Literal["off", "warn", "quarantine"],
-        Key(choice("off", "warn", "quarantine"), 'tools that change; or `"off"`, `"quarantine"`'),
+        Key(
+            choice("off", "warn", "quarantine"), 'what happens to tools that change: `"off"`, `"warn"`, `"quarantine"`'
+        ),
         Allows("watch for tools that change: {}", stronger=("quarantine",)),
     ] = "warn"
     descriptions: Annotated[
         Literal["off", "warn", "quarantine"],
-        Key(choice("off", "warn", "quarantine"), 'descriptions that give orders; or `"off"`, `"quarantine"`'),
+        Key(
+            choice("off", "warn", "quarantine"),
+            'what happens to tools with suspicious descriptions: `"off"`, `"warn"`, `"quarantine"`',
+        ),
         Allows("watch for suspicious descriptions: {}", stronger=("quarantine",)),
     ] = "warn"
     scrub: Annotated[
         Literal["off", "known", "patterns"],
-        Key(choice("off", "known", "patterns"), 'secrets in results; or `"off"`, `"patterns"`'),
-        Allows("take secrets out of what servers say: {}", stronger=("patterns",)),
+        Key(
+            choice("off", "known", "patterns"),
+            'which secrets are removed from results: `"off"`, `"known"`, `"patterns"`',
+        ),
+        Allows("remove secrets from the output of servers: {}", stronger=("patterns",)),
     ] = "known"
     allow_hosts: Annotated[
         tuple[str, ...],
-        Key(many(access_shapes.host_or_network), "where URLs of others may lead, beside public addresses"),
+        Key(
+            many(access_shapes.host_or_network),
+            "internal hosts and networks to which URLs from servers and clients may lead",
+        ),
         Allows("connect to internal addresses that servers and clients name: {}"),
     ] = ()

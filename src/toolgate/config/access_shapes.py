@@ -69,7 +69,7 @@ def server_access(value: object) -> str | tuple[str, ...]:
     if isinstance(value, dict):
         found = record(specific=values.many(values.filled))(cast(object, value))
         if "specific" not in found:
-            raise wrong("must be a list of servers, or have `specific`")
+            raise wrong("must be a list of servers, or a table with `specific`")
         return cast("tuple[str, ...]", found["specific"])
     if isinstance(value, list):
         return cast("tuple[str, ...]", values.many(values.filled)(cast(object, value)))
@@ -81,7 +81,7 @@ def server_access(value: object) -> str | tuple[str, ...]:
 @kind({"type": "string", "pattern": f"^{_client_id.pattern}$"})
 def client_id(value: object) -> str:
     if not _client_id.fullmatch(values.filled(value)):
-        raise wrong("is not a valid client id", "lower-case letters, digits, `_` and `-`, at most 64")
+        raise wrong("is not a valid client id", "use lower-case letters, digits, `_` and `-`, at most 64")
     return values.text(value)
 
 
@@ -97,9 +97,13 @@ def sound_key(value: Any) -> None:
     """What a client's key must be once variables are in."""
     if value.startswith("sha256:"):
         if not _hashed.fullmatch(value):
-            raise wrong("is not a hash of a key", "`sha256:` and 64 hex digits, as `toolgate keys hash` prints it")
+            raise wrong(
+                "is not a hash of a key", "write `sha256:` and 64 hex digits, as printed by `toolgate keys hash`"
+            )
     elif len(value) < SHORTEST_KEY:
-        raise wrong(f"is too short: {SHORTEST_KEY} characters at least", "let `toolgate keys create` make one")
+        raise wrong(
+            f"is too short: it must have at least {SHORTEST_KEY} characters", "create one with `toolgate keys create`"
+        )
     elif not value.isascii() or not value.isprintable() or " " in value:
         raise wrong("must be printable ASCII without spaces, to fit in a header")
 

@@ -33,14 +33,14 @@ class Told(msgspec.Struct, frozen=True):
 Trust: TypeAlias = Allows | Harmless | Told
 
 TOLD = Told()
-MEMORY = Harmless("how much is kept and for how long: who is let in uses more or less memory")
+MEMORY = Harmless("how much is kept, and for how long: clients that are let in use more or less memory")
 PACE = Harmless("how fast it works")
-LOOKS = Harmless("how tools are shown; which may be used is said elsewhere")
-LESS = Harmless("it allows less than the default, or as much")
-MADE = Harmless("made by toolgate, in no file")
+LOOKS = Harmless("how tools are shown; other fields say which may be used")
+LESS = Harmless("it allows no more than the default")
+MADE = Harmless("set by toolgate, and in no file")
 REFUSED = Harmless("refused in a file that was found")
 LABEL = Harmless("a name for what is shown")
-SPOKEN_TO = Harmless("how it is spoken to")
+SPOKEN_TO = Harmless("how the gateway communicates with it")
 
 
 def said(struct: type[msgspec.Struct]) -> Iterator[tuple[str, Trust | None]]:

@@ -51,9 +51,9 @@ def tree_of(path: Path, accept: Callable[[bytes], None] = lambda _: None) -> obj
     file = str(path)
     format = SUFFIXES.get(path.suffix.lower())
     if path.suffix.lower() in (".mcpb", ".dxt"):
-        raise refused(file, "is a packed bundle", "unpack it and give the manifest.json inside")
+        raise refused(file, "is a packed bundle", "unpack it, and give the manifest.json from it")
     if not format:
-        raise refused(file, "has no suffix of TOML, YAML or JSON", f"use {', '.join(SUFFIXES)}")
+        raise refused(file, "is not a TOML, YAML or JSON file", f"use {', '.join(SUFFIXES)}")
     return parsed(_text(path, accept), file, format)
 
 

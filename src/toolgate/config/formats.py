@@ -51,7 +51,7 @@ class Malformed(Exception):
 def parse(text: str, format: Format) -> object:
     """dict, list, str, int, float, bool, None; YAML and TOML may add dates and the like. Raises `Malformed`."""
     if len(text) > LONGEST:
-        raise Malformed("is over 1 MiB: too large for a configuration")
+        raise Malformed("has more than 1 MiB, which is too large for a configuration")
     try:
         return _PARSERS[format](text.removeprefix("\ufeff"))
     except RecursionError:
@@ -144,11 +144,11 @@ def _yaml_load(text: str) -> object:
             before = self.nodes
             node: Any = super().compose_node(parent, index)
             if isinstance(event, yaml.AliasEvent) and node not in self.sizes:
-                raise _yaml_error("an alias stands inside what it stands for", event.start_mark)
+                raise _yaml_error("an alias is inside its own anchor", event.start_mark)
             self.nodes += self.sizes.get(node, 1)
             self.sizes.setdefault(node, self.nodes - before)
             if self.nodes > MOST_NODES:
-                raise _yaml_error(f"over {MOST_NODES:,} values, aliases unfolded", event.start_mark)
+                raise _yaml_error(f"more than {MOST_NODES:,} values with its aliases expanded", event.start_mark)
             return node
 
         def compose_mapping_node(self, anchor: Any) -> Any:

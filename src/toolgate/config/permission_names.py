@@ -50,7 +50,11 @@ def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iter
         for key, name, owner in _owners(client):
             if owner is None:
                 begun = f"SERVER+{name}" if key.endswith("resources") else f"SERVER__{name}"
-                yield f"clients.{client.id}.{key}", f"`{name}` matches no server: no effect", f"write `{begun}`"
+                yield (
+                    f"clients.{client.id}.{key}",
+                    f"`{name}` matches no server, so it has no effect",
+                    f"write `{begun}`",
+                )
             elif owner not in servers and owner != names.OWN:
                 told = f"{_quoted(name)} refers to a server that is not configured"
                 yield f"clients.{client.id}.{key}", told, "correct the name, or add the server"
@@ -84,7 +88,7 @@ def _vain(key: str, patterns: Iterable[str], known: Collection[str], kind: str) 
             yield key, f"{_quoted(name)} {odd}", _FIX_ODD
 
 
-_FIX_SERVER = "`*` matches any text, and server ids have lower-case letters, digits and `-`: correct it"
+_FIX_SERVER = "correct the pattern: `*` matches any text, and server ids have lower-case letters, digits and `-`"
 _FIX_PATTERN = "write `SERVER__` and then the tool, such as `files__delete_*`; or `*__delete_*` for all servers"
 _FIX_ODD = "write the name as its server does; only `*` is a wildcard"
 

@@ -261,7 +261,7 @@ class Reading:
         for name in names:
             if owner := taken.get(slug(name)):
                 message = f"has a {type} with the id of server {json.dumps(owner)}"
-                self.findings.wrong(where, message, "rename one")
+                self.findings.wrong(where, message, "rename one of the two")
         if names and not self.servers:
             self.root.setdefault("surface", row.surface)
         url = {"url": self.root.get(row.template, fields.defaults(Config)[row.template])}
@@ -278,7 +278,7 @@ class Reading:
             if not id:
                 self.findings.wrong(path, "has no letter or digit to build an id from", "rename it")
             elif id == "toolgate" or id.startswith("gobby-"):
-                self.findings.wrong(path, f"has the id `{id}`, which is the gateway's own", "rename it")
+                self.findings.wrong(path, f"has the id `{id}`, which is reserved for the gateway", "rename it")
             elif not first:
                 owner = json.dumps(owners[id].partition(" ")[2])
                 self.findings.wrong(path, f"has the same id `{id}` as the server {owner}", "rename one of the two")

@@ -40,13 +40,15 @@ class Vault(msgspec.Struct, frozen=True):
     """A HashiCorp Vault, or what speaks its API, with a KV store of version 2 at `mount`; secrets stand below `path`.
     Texts may hold variables. Empty: `VAULT_ADDR`, `VAULT_TOKEN`, `VAULT_NAMESPACE`."""
 
-    address: Annotated[str, Key(filled, "its URL", default="`VAULT_ADDR`")] = ""
-    token: Annotated[str, Key(filled, "what the gateway shows it", default="`VAULT_TOKEN`", secret=UNKNOWN_YET)] = ""
-    role_id: Annotated[str, Key(filled, "of an AppRole, instead of a token", secret=UNKNOWN_YET)] = ""
-    secret_id: Annotated[str, Key(filled, "for it", default="`VAULT_SECRET_ID`", secret=UNKNOWN_YET)] = ""
-    mount: Annotated[str, Key(filled, "where its KV store of version 2 is")] = "secret"
-    path: Annotated[str, Key(values.text, "what secrets stand below")] = "toolgate"
-    namespace: Annotated[str, Key(filled, "where it has some", default="`VAULT_NAMESPACE`")] = ""
+    address: Annotated[str, Key(filled, "the URL of the Vault", default="`VAULT_ADDR`")] = ""
+    token: Annotated[str, Key(filled, "the token to sign in with", default="`VAULT_TOKEN`", secret=UNKNOWN_YET)] = ""
+    role_id: Annotated[str, Key(filled, "the role id of an AppRole, instead of a token", secret=UNKNOWN_YET)] = ""
+    secret_id: Annotated[
+        str, Key(filled, "the secret id of this AppRole", default="`VAULT_SECRET_ID`", secret=UNKNOWN_YET)
+    ] = ""
+    mount: Annotated[str, Key(filled, "the mount of the KV store (version 2)")] = "secret"
+    path: Annotated[str, Key(values.text, "the path of the secrets in this store")] = "toolgate"
+    namespace: Annotated[str, Key(filled, "the namespace, if the Vault has any", default="`VAULT_NAMESPACE`")] = ""
 
     def __repr__(self) -> str:
         return f"<Vault {self.mount}/{self.path}>"
@@ -58,20 +60,26 @@ class Secrets(msgspec.Struct, frozen=True):
 
     backends: Annotated[
         tuple[str, ...],
-        Key(many(choice("env", "file", "systemd", "keyring", "vault")), "where they are looked up, in this order"),
-        Harmless("which of the user's own places are asked for a secret; each secret is named"),
+        Key(many(choice("env", "file", "systemd", "keyring", "vault")), "where secrets are looked up, in this order"),
+        Harmless("which places of the user are searched for a secret; each secret is named"),
     ] = ("env", "file", "systemd", "keyring", "vault")
-    file: Annotated[str, Key(filled, "the file", default="`secrets.json` in the state folder"), allowing.REFUSED] = ""
+    file: Annotated[
+        str, Key(filled, "the file with secrets", default="`secrets.json` in the state folder"), allowing.REFUSED
+    ] = ""
     service: Annotated[
-        str, Key(filled, "what the keyring knows them under"), Allows("look up secrets in the keyring under {}")
+        str,
+        Key(filled, "the service name in the keyring"),
+        Allows("look up secrets in the keyring under the service {}"),
     ] = "toolgate"
     public: Annotated[
         tuple[str, ...],
-        Key(many(filled), "names whose values are no secrets"),
+        Key(many(filled), "names of variables and headers whose values are not secret"),
         Allows("show the values of these secrets: {}"),
     ] = ()
     vault: Annotated[
-        Vault | None, Key(fields.table(Vault), "a HashiCorp Vault ([secrets.md](secrets.md))"), allowing.TOLD
+        Vault | None,
+        Key(fields.table(Vault), "a HashiCorp Vault with secrets ([secrets.md](secrets.md))"),
+        allowing.TOLD,
     ] = None
 
 
@@ -248,7 +256,7 @@ def read_file(path: Path) -> Mapping[str, str]:
     except Malformed as error:
         raise Broken(f"{path} is not valid JSON ({error.message})") from None
     if not isinstance(tree, dict) or not all(isinstance(each, str) for each in cast("dict[str, Any]", tree).values()):
-        raise Broken(f"{path} must be one object of names and texts")
+        raise Broken(f"{path} must be a JSON object whose values are text")
     return cast("dict[str, str]", tree)
 
 

@@ -29,7 +29,7 @@ class Root(msgspec.Struct, frozen=True):
     """A folder that a server is told of, as a `file:` URI."""
 
     uri: Annotated[str, Key(filled, "an absolute path, or a `file:///` URI", needed="set it")]
-    name: Annotated[str, Key(text, "what the server is told that it is called")] = ""
+    name: Annotated[str, Key(text, "a name for the folder, sent to the server")] = ""
 
     @classmethod
     def at(cls, written: str, name: str) -> "Root":
@@ -51,10 +51,12 @@ class Parameter(msgspec.Struct, frozen=True):
     `default` is sent where the caller gives nothing; one that is `hidden` is neither shown nor taken from callers."""
 
     name: Annotated[str, Key(filled, "the name that clients see")] = ""
-    description: Annotated[str | None, Key(text, "what clients read of it")] = None
-    fixed: Annotated[Any, Key(values.plain, "always sent, never shown", secret=private.FIXED)] = msgspec.UNSET
-    default: Annotated[Any, Key(values.plain, "sent where the caller gives nothing")] = msgspec.UNSET
-    hidden: Annotated[bool, Key(flag, "neither shown nor taken from callers")] = False
+    description: Annotated[str | None, Key(text, "the description that clients see")] = None
+    fixed: Annotated[Any, Key(values.plain, "a value that is always sent and never shown", secret=private.FIXED)] = (
+        msgspec.UNSET
+    )
+    default: Annotated[Any, Key(values.plain, "a value that is sent if the caller gives none")] = msgspec.UNSET
+    hidden: Annotated[bool, Key(flag, "`true`: not shown to callers, and not accepted from them")] = False
 
 
 _parameter = fields.table(Parameter, brief=True)
@@ -81,11 +83,14 @@ class Overlay(msgspec.Struct, frozen=True):
 
     name: Annotated[str, Key(shapes.tool_name, "the name that clients see")] = ""
     title: Annotated[str | None, Key(text, "the title that clients see")] = None
-    description: Annotated[str | None, Key(text, "what clients read of it")] = None
-    hidden: Annotated[bool, Key(flag, "neither listed nor permitted")] = False
-    parameters: Annotated[Mapping[str, Parameter], Key(_parameters, "by the server's own names")] = {}
+    description: Annotated[str | None, Key(text, "the description that clients see")] = None
+    hidden: Annotated[bool, Key(flag, "`true`: not listed, and calls are refused")] = False
+    parameters: Annotated[
+        Mapping[str, Parameter], Key(_parameters, "changes to its parameters, by the server's own names")
+    ] = {}
     values: Annotated[
-        int | None, Key(shapes.value_count, "JSON values that its arguments may have", default="as `limits.values`")
+        int | None,
+        Key(shapes.value_count, "the maximum number of JSON values in its arguments", default="`limits.values`"),
     ] = None
 
     @classmethod
@@ -125,20 +130,25 @@ class ServerAuth(msgspec.Struct, frozen=True, kw_only=True):
         Literal["authorization_code", "client_credentials"],
         Key(
             choice("authorization_code", "client_credentials"),
-            "a person signs in; or the gateway has credentials of its own, and needs a `client_id`",
+            '`"authorization_code"`: a person signs in; `"client_credentials"`: the gateway has its own credentials, '
+            "and needs a `client_id`",
         ),
     ] = "authorization_code"
-    client_id: Annotated[str, Key(filled, "a client that you have registered by hand")] = ""
-    client_secret: Annotated[str, Key(filled, "for it", secret=private.TEXT)] = ""
-    private_key: Annotated[str, Key(filled, "PEM, for `private_key_jwt`", secret=private.TEXT)] = ""
+    client_id: Annotated[str, Key(filled, "the id of a client that you registered by hand")] = ""
+    client_secret: Annotated[str, Key(filled, "the secret of this client", secret=private.TEXT)] = ""
+    private_key: Annotated[
+        str, Key(filled, "the private key of this client in PEM, for `private_key_jwt`", secret=private.TEXT)
+    ] = ""
     algorithm: Annotated[
-        str, Key(choice("ES256", "ES384", "RS256", "PS256", "EdDSA"), "what `private_key` signs with")
+        str, Key(choice("ES256", "ES384", "RS256", "PS256", "EdDSA"), "the signature algorithm of `private_key`")
     ] = "ES256"
-    scopes: Annotated[tuple[str, ...], Key(access_shapes.scopes, "asked for beside those that the server wants")] = ()
-    shared: Annotated[bool, Key(flag, "one sign-in for all who use the gateway")] = False
-    issuer: Annotated[str, Key(base_url, "the only authorization server that is used")] = ""
+    scopes: Annotated[
+        tuple[str, ...], Key(access_shapes.scopes, "scopes to request in addition to those that the server requires")
+    ] = ()
+    shared: Annotated[bool, Key(flag, "`true`: all users of the gateway share one sign-in")] = False
+    issuer: Annotated[str, Key(base_url, "the only authorization server that may be used")] = ""
 
-    also: ClassVar[Mapping[str, Row]] = {"type": Key(choice("oauth"), 'says nothing more than `auth = "oauth"`')}
+    also: ClassVar[Mapping[str, Row]] = {"type": Key(choice("oauth"), 'the same as `auth = "oauth"`')}
 
     def __repr__(self) -> str:
         return f"<ServerAuth {self.grant}>"
@@ -178,9 +188,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         types.Type,
         Key(
             Kind(filled.read, choice(*types.TYPES).schema),
-            f"{types.told()}: [how a server is reached](configuration.md#servers)",
+            f"[how the server is reached](configuration.md#servers): {types.told()}",
             "relist",
-            default="by what is there",
+            default="from the other keys",
         ),
         allowing.LABEL,
     ]
@@ -188,7 +198,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Key(
             filled,
-            "the program to start; needed for stdio. Only the program: its arguments go into `args`",
+            "the program to start, without its arguments, which go into `args`; required for stdio",
             "relist",
             only=STARTED,
             sound=types.sound_command,
@@ -199,7 +209,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     args: Annotated[
         tuple[str, ...],
         Key(
-            values.many(text), "list of text", "relist", only=STARTED, sound=types.sound_texts, secret=private.ARGUMENTS
+            values.many(text),
+            "the arguments of the program, as a list of strings",
+            "relist",
+            only=STARTED,
+            sound=types.sound_texts,
+            secret=private.ARGUMENTS,
         ),
         allowing.TOLD,
     ] = ()
@@ -207,7 +222,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         Mapping[str, str],
         Key(
             values.environment,
-            "variables for the program. Numbers go in quotes",
+            "environment variables of the program. Write numbers in quotes",
             "relist",
             only=STARTED,
             sound=types.sound_environment,
@@ -219,9 +234,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         Key(
             values.optional(filled),
-            "folder to start it in",
+            "the folder to start it in",
             "relist",
-            default="the gateway's",
+            default="the gateway's folder",
             only=STARTED,
             sound=types.sound_command,
         ),
@@ -231,7 +246,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Key(
             filled,
-            "`http://…` or `https://…`, `ws://…` or `wss://…`; needed",
+            "the URL of the server: `http://…`, `https://…`, `ws://…` or `wss://…`; required",
             "relist",
             only=REACHED,
             sound=types.sound_url,
@@ -244,7 +259,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         Mapping[str, str],
         Key(
             values.headers,
-            "sent with every request",
+            "HTTP headers for every request",
             "relist",
             only=REACHED,
             sound=types.sound_headers,
@@ -252,22 +267,26 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         ),
         allowing.TOLD,
     ] = {}
-    enabled: Annotated[bool, Key(flag, "`false`: never started, never shown", "restart"), allowing.TOLD] = True
+    enabled: Annotated[
+        bool, Key(flag, "`false`: the server is never started and never shown", "restart"), allowing.TOLD
+    ] = True
     timeout: Annotated[
         float,
-        Key(values.duration, "for one call. `timeoutMs = 60000` says the same in milliseconds", "restart"),
+        Key(values.duration, "how long a call may take. `timeoutMs = 60000` is the same in milliseconds", "restart"),
         allowing.PACE,
     ] = 60.0
     start_timeout: Annotated[
-        float, Key(values.duration, "from start to the end of the handshake", "restart"), allowing.PACE
+        float,
+        Key(values.duration, "how long the start may take, up to the end of the handshake", "restart"),
+        allowing.PACE,
     ] = 60.0
     start: Annotated[
         Literal["", "lazy", "eager"],
         Key(
             choice("lazy", "eager"),
-            'on first use; `"eager"`: with the gateway',
+            '`"lazy"`: started on first use; `"eager"`: started with the gateway',
             "restart",
-            default=f'`"lazy"`; of a {", ".join(types.EAGER)} `"eager"`',
+            default=f'`"lazy"`; for a {", ".join(types.EAGER)} `"eager"`',
         ),
         allowing.PACE,
     ] = ""  # empty: eager for a component, else lazy
@@ -275,8 +294,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         Literal["lazy", "keep-alive", "ephemeral"],
         Key(
             shapes.lifecycle,
-            "started on first use, stopped when nobody calls for `pool.idle`; `{ idleTimeoutMs = 60000 }`: with a "
-            'time of its own; `"keep-alive"`: never stopped; `"ephemeral"`: stopped after each call',
+            '`"lazy"`: stopped after `pool.idle` without a call; `{ idleTimeoutMs = 60000 }`: stopped after this time '
+            'without a call; `"keep-alive"`: never stopped; `"ephemeral"`: stopped after each call',
             "restart",
             spread=True,
             of=lambda server: server.lifecycle if server.idle is None else {"idleTimeoutMs": server.idle * 1000},
@@ -285,41 +304,54 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     ] = "lazy"
     idle: Annotated[float | None, allowing.PACE] = None  # seconds after which it is stopped; None: as `pool.idle` says
     criticality: Annotated[
-        Literal["vital", "optional"], Key(choice("vital", "optional"), 'or `"optional"`', "restart"), allowing.SPOKEN_TO
+        Literal["vital", "optional"],
+        Key(
+            choice("vital", "optional"),
+            '`"optional"`: a call by `mcp_call` that is lost in a crash is not sent again if the tool has no '
+            "annotations ([lifecycle.md](lifecycle.md))",
+            "restart",
+        ),
+        allowing.SPOKEN_TO,
     ] = "vital"
-    description: Annotated[str, Key(text, "what it is for, in your words"), allowing.LABEL] = ""
+    description: Annotated[str, Key(text, "what the server is for, in your words"), allowing.LABEL] = ""
     validate_arguments: Annotated[
         bool,
         Key(
             shapes.word_or_flag,
-            "`false`: the server judges its arguments itself",
-            default="as at the root",
+            "`false`: the arguments of calls are checked by the server only",
+            default="`validate_arguments` at the root",
             inherited=True,
         ),
         Allows("check the arguments of calls of {server}: {}"),
     ] = True
     result_limit: Annotated[
-        int | None, Key(values.size, "the largest result, as a size", default="as in `limits`"), allowing.LESS
+        int | None, Key(values.size, "the maximum size of a result", default="`limits.result_limit`"), allowing.LESS
     ] = None
     result_tokens: Annotated[
-        int | None, Key(values.whole(1), "the same in estimated tokens", default="as in `limits`"), allowing.LESS
+        int | None,
+        Key(
+            values.whole(1),
+            "the maximum size of a result's text, in estimated tokens",
+            default="`limits.result_tokens`",
+        ),
+        allowing.LESS,
     ] = None
     tools: Annotated[
         Mapping[str, Overlay],
         Key(
             _tools,
-            "what is other about its tools ([configuration.md](configuration.md#tools-that-look-different)); "
-            '`"*"` is for those not named',
+            "changes to its tools ([configuration.md](configuration.md#tools-that-look-different)); "
+            '`"*"` applies to those that are not named',
             put_in=lambda expansion, found: expansion.expand_overlays(found),
         ),
-        Allows("show or call these tools of {server} otherwise than it says: {}"),
+        Allows("change these tools of {server}: {}"),
     ] = {}  # by the server's own names; "*" is for those not named
     new_privileges: Annotated[
         bool,
         Key(
             flag,
-            "`true`: what it starts may become another user, as `sudo`, programs of snap, AppImages and rootless "
-            "Podman do ([security.md](security.md#what-a-program-may-do-as-your-user))",
+            "`true`: the program may gain privileges, as `sudo`, snap programs, AppImages and rootless Podman do "
+            "([security.md](security.md#what-a-program-may-do-as-your-user))",
             "restart",
             only=STARTED,
         ),
@@ -329,7 +361,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         ServerAuth | None,
         Key(
             _auth,
-            '`"oauth"`, or a table: how the gateway shows who it is ([connecting.md](connecting.md))',
+            '`"oauth"` or a table: how the gateway signs in to the server ([connecting.md](connecting.md))',
             "restart",
             default="none",
             only=("http", "sse"),
@@ -342,7 +374,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Key(
             access_shapes.forwarded,
-            "headers of clients that the server gets; never those that say who they are "
+            "client headers that are passed on to the server; never those with credentials "
             "([secrets.md](secrets.md#what-servers-get))",
             "restart",
             only=("http",),
@@ -353,18 +385,18 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Root, ...],
         Key(
             _roots,
-            "folders the server is told of: absolute paths, `file:///` URIs, or `{ uri, name }`",
+            "folders that the server is told about: absolute paths, `file:///` URIs, or `{ uri, name }`",
             "relist",
             sound=types.sound_roots,
         ),
-        Allows("tell {server} of the folders {}"),
+        Allows("tell {server} about the folders {}"),
     ] = ()
     scope: Annotated[
         Literal["shared", "principal", "session"],
         Key(
             choice("shared", "principal", "session"),
-            'one connection for all; `"principal"`, `"session"`: one for each. Only a session\'s own server is told '
-            "what its client can do, and has its client's roots",
+            '`"shared"`: one connection for all; `"principal"`, `"session"`: one for each. Only with `"session"` is '
+            "the server told the client's capabilities and roots",
             "relist",
         ),
         allowing.SPOKEN_TO,
@@ -373,9 +405,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "legacy", "modern"],
         Key(
             choice("auto", "legacy", "modern"),
-            "in which era of the protocol a server is spoken to that knows both. `auto`: in its client's over HTTP "
-            'and where `scope` is not `"shared"`, else by handshake; `"legacy"`: by handshake; `"modern"`: '
-            '2026-07-28. Set `"modern"` for a server without a handshake that leaves `initialize` unanswered',
+            'the protocol for a server that supports both: `"legacy"`: with a handshake; `"modern"`: 2026-07-28; '
+            '`"auto"`: that of the client over HTTP and where `scope` is not `"shared"`, otherwise `"legacy"`. Set '
+            '`"modern"` for a server that has no handshake and does not answer `initialize`',
             "relist",
             only=SPOKEN_TO,
         ),
@@ -385,7 +417,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Key(
             values.optional(values.whole(1)),
-            "calls at the same time; `1`: one after the other",
+            "the maximum number of calls at the same time; `1`: one after another",
             "restart",
             default="no limit",
         ),
@@ -393,16 +425,16 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     rate: Annotated[
         Rate | None,
-        Key(shapes.rate, 'calls in a while: `"60/m"`, `"5/10s"`', "restart", default="no limit"),
+        Key(shapes.rate, 'the maximum rate of calls, such as `"60/m"` or `"5/10s"`', "restart", default="no limit"),
         allowing.LESS,
     ] = None
     pinning: Annotated[
         Literal["", "off", "warn", "quarantine"],
         Key(
             _pinning,
-            "what becomes of tools that change: `off`, `warn`, `quarantine` ([pins.md](pins.md))",
+            'what happens to tools that change: `"off"`, `"warn"`, `"quarantine"` ([pins.md](pins.md))',
             "restart",
-            default="as in `guard`",
+            default="`guard.pinning`",
         ),
         Allows("watch for tools of {server} that change: {}", stronger=("quarantine", "warn")),
     ] = ""
@@ -410,8 +442,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Key(
             flag,
-            "`false` marks what a tool call has added: it leads to public addresses only ([pins.md](pins.md)), and "
-            "no variable is put into it",
+            "`false`: the server was added by a tool call. It may reach public addresses only ([pins.md](pins.md)), "
+            "and its variables are not replaced",
             "restart",
         ),
         allowing.MADE,
@@ -421,10 +453,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     missing: Annotated[tuple[str, ...], allowing.MADE] = ()
 
     also: ClassVar[Mapping[str, Row]] = {
-        "timeoutMs": Key(values.milliseconds, "`timeout` in milliseconds", "restart", field="timeout"),
+        "timeoutMs": Key(values.milliseconds, "the same as `timeout`, in milliseconds", "restart", field="timeout"),
         "compat": Key(
             shapes.requirement,
-            "`\"mcp<2\"`: for a `uvx` server that needs an older SDK; adds `--with 'mcp<2'`",
+            "`\"mcp<2\"` for a `uvx` server that needs an older SDK; adds `--with 'mcp<2'`",
             "restart",
             only=("stdio",),
         ),

@@ -201,7 +201,7 @@ class _ServerReading:
         try:
             filled["env"] = {**env_file.read(self.context.file.folder / path), **filled.get("env", {})}
         except OSError:
-            self.faults.append("its `envFile` cannot be read: check that it is there")
+            self.faults.append("its `envFile` cannot be read: check that it exists")
 
     def _fit_in(self, compat: str, filled: Fields) -> None:
         program = re.sub(r".*[/\\]", "", filled.get("command", "")).removesuffix(".exe")
@@ -220,7 +220,7 @@ class _ServerReading:
             if row.sound_url and url and not variables.has_pattern(url):
                 row.sound_url(url)
         except Wrong:
-            self._wrong("is not a URL after the name is filled in", "", "url")
+            self._wrong("is not a valid URL with the name in it", "", "url")
 
 
 def _may_have_both(written: str | None) -> bool:

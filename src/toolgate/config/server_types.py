@@ -145,10 +145,10 @@ class ServerType(msgspec.Struct, frozen=True, kw_only=True):
 Type: TypeAlias = Literal["stdio", "http", "sse", "ws", "component", "registry"]
 
 TYPES: Mapping[str, ServerType] = {  # what a file may say of them
-    "stdio": ServerType(needs="command", when="where there is a `command`", is_started=True, is_spoken_to=True),
-    "http": ServerType(needs="url", when="where there is a `url`", is_spoken_to=True, sound_url=sound_http_url),
+    "stdio": ServerType(needs="command", when="if there is a `command`", is_started=True, is_spoken_to=True),
+    "http": ServerType(needs="url", when="if there is a `url`", is_spoken_to=True, sound_url=sound_http_url),
     "sse": ServerType(needs="url", sound_url=sound_http_url),
-    "ws": ServerType(needs="url", when="where that begins with `ws`", is_spoken_to=True, sound_url=sound_ws_url),
+    "ws": ServerType(needs="url", when="if that begins with `ws`", is_spoken_to=True, sound_url=sound_ws_url),
     "component": ServerType(
         needs="url",
         is_started=True,

@@ -38,18 +38,21 @@ class Http(msgspec.Struct, frozen=True):
     """Where the gateway listens. `body_limit` in bytes."""
 
     host: Annotated[str, Key(values.host, "the address to listen on"), allowing.TOLD] = "127.0.0.1"
-    port: Annotated[int, Key(whole(0, 65535), "the port"), Harmless("a port without rights")] = 8765
-    body_limit: Annotated[int, Key(size, "the largest request"), Allows("take messages of up to {} bytes")] = (
-        16 * 1024 * 1024
-    )
+    port: Annotated[int, Key(whole(0, 65535), "the port"), Harmless("a port gives no rights")] = 8765
+    body_limit: Annotated[
+        int, Key(size, "the maximum size of a request body"), Allows("take messages of up to {} bytes")
+    ] = 16 * 1024 * 1024
     allowed_origins: Annotated[
         tuple[str, ...],
-        Key(many(origin), 'such as `"https://app.example"`, without a path'),
-        Allows("let pages of other sites use it in your browser: {}"),
+        Key(
+            many(origin),
+            'origins of web pages that may call the gateway, such as `"https://app.example"`, without a path',
+        ),
+        Allows("let web pages of other sites use it in your browser: {}"),
     ] = ()
     allowed_hosts: Annotated[
         tuple[str, ...],
-        Key(many(host_port), 'such as `"gateway.example"` or `"gateway.example:8765"`'),
+        Key(many(host_port), 'other names of the gateway, such as `"gateway.example"` or `"gateway.example:8765"`'),
         Allows("answer under other host names: {}"),
     ] = ()
 
@@ -57,53 +60,68 @@ class Http(msgspec.Struct, frozen=True):
 
 
 class Sessions(msgspec.Struct, frozen=True):
-    idle: Annotated[float, Key(duration, "after which one that nobody uses ends")] = 1800.0
-    max: Annotated[int, Key(whole(1), "at once")] = 10000
-    implicit: Annotated[bool, Key(flag, "on `/mcp`, a first request without `initialize` gets a session")] = True
+    idle: Annotated[float, Key(duration, "how long an unused session is kept")] = 1800.0
+    max: Annotated[int, Key(whole(1), "the maximum number of sessions")] = 10000
+    implicit: Annotated[bool, Key(flag, "`true`: on `/mcp`, a first request without `initialize` gets a session")] = (
+        True
+    )
 
 
 class ParkingLimits(msgspec.Struct, frozen=True):
     ttl: Annotated[float, Key(duration, "how long a call waits")] = 300.0
-    per_principal: Annotated[int, Key(whole(1), "of one principal at once")] = 64
-    max: Annotated[int, Key(whole(1), "of all at once")] = 2048
+    per_principal: Annotated[int, Key(whole(1), "the maximum number of waiting calls of one principal")] = 64
+    max: Annotated[int, Key(whole(1), "the maximum number of waiting calls in all")] = 2048
 
 
 class CatalogLimits(msgspec.Struct, frozen=True):
-    ttl: Annotated[float, Key(duration, "how long a server's lists are believed without a word from it")] = 300.0
-    list_timeout: Annotated[float, Key(duration, "for each server")] = 10.0
+    ttl: Annotated[
+        float,
+        Key(duration, "how long a server's lists are used before they are fetched again, if it reports no change"),
+    ] = 300.0
+    list_timeout: Annotated[float, Key(duration, "how long to wait for the lists of one server")] = 10.0
     first_wait: Annotated[
         float,
         Key(
             duration,
-            "the same for servers nobody knows yet, where a client hears by `list_changed` when they are there",
+            "the same for servers that were never listed, if the client is told by `list_changed` when they are",
         ),
     ] = 1.2
-    page_size: Annotated[int, Key(whole(1), "how many items one page of a list has")] = 1000
+    page_size: Annotated[int, Key(whole(1), "the maximum number of items on one page of a list")] = 1000
     grace: Annotated[
-        float, Key(duration_or_none, "how long a list that cannot be had anew is shown as it was; `0`: not at all")
+        float, Key(duration_or_none, "how long an old list is shown when it cannot be fetched again; `0`: not at all")
     ] = 3600.0
-    items: Annotated[int, Key(whole(1), "that one list of a server may have; a longer one is not read")] = 10_000
-    bytes: Annotated[int, Key(size, "the same")] = 8 * 1024 * 1024
+    items: Annotated[
+        int, Key(whole(1), "the maximum number of items in one list of a server; a longer list is not read")
+    ] = 10_000
+    bytes: Annotated[int, Key(size, "the maximum size of one list of a server; a larger list is not read")] = (
+        8 * 1024 * 1024
+    )
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
     """How many servers are up at once, those that are kept alive not counted, and for how long while nobody calls."""
 
     max_live: Annotated[
-        int, Key(whole(1), 'servers that are up at once, those with lifecycle `"keep-alive"` not counted')
+        int,
+        Key(whole(1), 'the maximum number of running servers, not counting those with lifecycle `"keep-alive"`'),
     ] = 20
-    idle: Annotated[float, Key(duration, "after which one that nobody calls is stopped")] = 300.0
+    idle: Annotated[float, Key(duration, "how long a server without calls keeps running")] = 300.0
 
 
 class VirtualSearch(msgspec.Struct, frozen=True):
     """Above either threshold, lists of tools show the search tool alone."""
 
-    enabled: Annotated[bool, Key(flag, "whether there is a threshold")] = False
-    threshold: Annotated[int, Key(whole(1), "tools")] = 40
-    threshold_tokens: Annotated[int, Key(whole(1), "estimated tokens of their descriptions and schemas")] = 10000
+    enabled: Annotated[bool, Key(flag, "`true`: use the thresholds below")] = False
+    threshold: Annotated[int, Key(whole(1), "the number of tools")] = 40
+    threshold_tokens: Annotated[
+        int, Key(whole(1), "the size of their descriptions and schemas, in estimated tokens")
+    ] = 10000
     mode: Annotated[
         Literal["bm25", "regex", "semantic"],
-        Key(choice("bm25", "regex", "semantic"), 'or `"regex"`; a search by `"semantic"` is an error in this version'),
+        Key(
+            choice("bm25", "regex", "semantic"),
+            '`"bm25"` or `"regex"`; in this version searches with `"semantic"` fail',
+        ),
     ] = "bm25"
 
 
@@ -119,15 +137,19 @@ class Limits(msgspec.Struct, frozen=True):
     `tail` are lines that are kept of a text that is over a limit. `argument_limit` in bytes, of a call's arguments.
     `values`: how many JSON values a request may have; a tool may be given more."""
 
-    result_limit: Annotated[int | None, Key(size, "the largest result", default="no limit"), allowing.LESS] = None
+    result_limit: Annotated[
+        int | None, Key(size, "the maximum size of a result", default="no limit"), allowing.LESS
+    ] = None
     result_tokens: Annotated[
-        int | None, Key(whole(1), "the same in estimated tokens of its text", default="no limit"), allowing.LESS
+        int | None,
+        Key(whole(1), "the maximum size of a result's text, in estimated tokens", default="no limit"),
+        allowing.LESS,
     ] = None
     head: Annotated[
         int | None,
         Key(
             _lines,
-            "`{ head, tail }`: lines that are kept of a text that is larger, of its beginning and of its end",
+            "`{ head, tail }`: how many lines of a longer text are kept, from its beginning and from its end",
             default="as in [results.md](results.md)",
             name="truncate",
             spread=True,
@@ -137,13 +159,17 @@ class Limits(msgspec.Struct, frozen=True):
     ] = None
     tail: Annotated[int | None, allowing.LESS] = None
     argument_limit: Annotated[
-        int | None, Key(size, "the largest arguments of a call", default="no limit"), allowing.LESS
+        int | None, Key(size, "the maximum size of the arguments of a call", default="no limit"), allowing.LESS
     ] = None
     values: Annotated[
-        int, Key(shapes.value_count, "JSON values that a request may have"), Allows("take messages of up to {} values")
+        int,
+        Key(shapes.value_count, "the maximum number of JSON values in a request"),
+        Allows("take messages of up to {} values"),
     ] = 100_000
-    rates: Annotated[Rates, Key(fields.table(Rates), "calls in a while"), allowing.LESS] = Rates()
-    concurrency: Annotated[Concurrency, Key(fields.table(Concurrency), "calls at once"), allowing.LESS] = Concurrency()
+    rates: Annotated[Rates, Key(fields.table(Rates), "rates of calls"), allowing.LESS] = Rates()
+    concurrency: Annotated[Concurrency, Key(fields.table(Concurrency), "calls at the same time"), allowing.LESS] = (
+        Concurrency()
+    )
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -186,11 +212,13 @@ class Config(msgspec.Struct, frozen=True):
     parking: Annotated[
         ParkingLimits, Section(ParkingLimits, "Calls that wait for a person's answer.", "gateway"), allowing.MEMORY
     ] = ParkingLimits()
-    catalog: Annotated[CatalogLimits, Section(CatalogLimits, "Lists of servers."), allowing.MEMORY] = CatalogLimits()
-    pool: Annotated[PoolLimits, Section(PoolLimits, "Servers that are up."), allowing.MEMORY] = PoolLimits()
+    catalog: Annotated[
+        CatalogLimits, Section(CatalogLimits, "Lists of tools, resources and prompts."), allowing.MEMORY
+    ] = CatalogLimits()
+    pool: Annotated[PoolLimits, Section(PoolLimits, "Running servers."), allowing.MEMORY] = PoolLimits()
     virtual_search: Annotated[
         VirtualSearch,
-        Section(VirtualSearch, "Above a threshold, lists of tools show the search tool alone.", "relist"),
+        Section(VirtualSearch, "Above a threshold, lists of tools show only the search tool.", "relist"),
         allowing.LOOKS,
     ] = VirtualSearch()
     limits: Annotated[
@@ -200,39 +228,36 @@ class Config(msgspec.Struct, frozen=True):
         tuple[KnownClient, ...],
         Key(
             kind_of_clients,
-            "who may come in, with a key or a token ([clients.md](clients.md)); also a table by id",
-            default="with no `auth` either: the gateway is open, on loopback",
+            "the clients that may connect, with a key or a token ([clients.md](clients.md)): a list, or a table by id",
+            default="none; if there is no `auth` either, the gateway is open, on loopback only",
         ),
     ] = ()
     add_servers: Annotated[
         Verdict,
         Key(
             verdict,
-            'whether `add_mcp_server` and `remove_mcp_server` change the servers: `"allow"`, `"ask"` (a person '
-            'first, [approvals.md](approvals.md#a-server-that-a-tool-call-adds)), `"off"`',
+            'whether `add_mcp_server` and `remove_mcp_server` may change the servers: `"allow"`, `"ask"` (a person '
+            'decides first, [approvals.md](approvals.md#a-server-that-a-tool-call-adds)) or `"off"`',
             noted=True,
         ),
         Allows("let clients add servers, which are commands that run as you: add_servers = {}", stronger=("off",)),
     ] = "ask"
-    auth: Annotated[
-        Auth, Section(Auth, "Tokens that clients may come with ([clients.md](clients.md)).", noted=True)
-    ] = Auth()
+    auth: Annotated[Auth, Section(Auth, "Tokens of clients ([clients.md](clients.md)).", noted=True)] = Auth()
     approvals: Annotated[
-        Approvals, Section(Approvals, "Calls that ask a person first ([approvals.md](approvals.md)).", noted=True)
+        Approvals,
+        Section(Approvals, "Calls that need the approval of a person ([approvals.md](approvals.md)).", noted=True),
     ] = Approvals()
-    guard: Annotated[Guard, Section(Guard, "What servers and strangers may try ([pins.md](pins.md)).", noted=True)] = (
-        Guard()
-    )
-    audit: Annotated[Audit, Section(Audit, "Where it is noted who did what ([audit.md](audit.md)).", noted=True)] = (
-        Audit()
-    )
+    guard: Annotated[
+        Guard, Section(Guard, "Protection against untrusted servers ([pins.md](pins.md)).", noted=True)
+    ] = Guard()
+    audit: Annotated[Audit, Section(Audit, "The record of who did what ([audit.md](audit.md)).", noted=True)] = Audit()
     secrets: Annotated[
         Secrets, Section(Secrets, "Where `${secret:NAME}` is looked up ([secrets.md](secrets.md)).", noted=True)
     ] = Secrets()
     known: Annotated[Known, allowing.MADE] = Known()  # what is to be taken out of all that is shown
     validate_arguments: Annotated[
         bool,
-        Key(shapes.word_or_flag, "`false`: servers judge their arguments themselves", noted=True),
+        Key(shapes.word_or_flag, "`false`: the arguments of calls are checked by the servers only", noted=True),
         Allows("check the arguments of calls: {}"),
     ] = True
     surface: Annotated[
@@ -240,8 +265,8 @@ class Config(msgspec.Struct, frozen=True):
         Key(
             choice(*shapes.SURFACES),
             "what `/mcp` shows: `aggregate`, `children`, `meta`, `components`, `daemon` or `all` "
-            "([surfaces.md](surfaces.md)); a children config has `children`, and one with nothing but "
-            "`tool_components` has `components`",
+            "([surfaces.md](surfaces.md)). The default for a children config is `children`, and for a file with only "
+            "`tool_components` it is `components`",
             "relist",
         ),
         allowing.LOOKS,
@@ -250,7 +275,7 @@ class Config(msgspec.Struct, frozen=True):
         Mapping[str, tuple[str, ...]],
         Key(
             shapes.bundles,
-            "names for [groups of tools](overlays.md#bundles), shown at `/mcp/bundles/NAME`. A pattern may end in `*`",
+            "names of [groups of tools](overlays.md#bundles), shown at `/mcp/bundles/NAME`. A pattern may end in `*`",
             "relist",
         ),
         allowing.LOOKS,
@@ -259,8 +284,8 @@ class Config(msgspec.Struct, frozen=True):
         float,
         Key(
             duration_or_none,
-            "for calls under way when the gateway is told to end ([lifecycle.md](lifecycle.md#when-toolgate-ends)); "
-            "`0`: none",
+            "how long calls in progress may take when the gateway shuts down "
+            "([lifecycle.md](lifecycle.md#when-toolgate-ends)); `0`: they end at once",
         ),
         allowing.PACE,
     ] = 10.0
@@ -268,15 +293,15 @@ class Config(msgspec.Struct, frozen=True):
         str,
         Key(
             filled,
-            "the folder for what the gateway must know again. `~/` is understood; a relative path counts from the "
-            "folder of the file. Not for a file that was found in the working directory",
+            "the folder for data that the gateway keeps for its next start. `~/` is expanded; a relative path starts "
+            "at the folder of the file. Not allowed in a file that was found in the working directory",
             "gateway",
             default="`$XDG_STATE_HOME/toolgate`, else `~/.local/state/toolgate`",
         ),
         allowing.REFUSED,
     ] = ""
     component_url: Annotated[
-        str, Key(shapes.template, "where a component is that names no URL"), Allows("contact components at {}")
+        str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")
     ] = "http://{name}.spin.internal/"
     source: Annotated[str, allowing.MADE] = ""
     dialect: Annotated[str, allowing.MADE] = "native"
@@ -286,7 +311,8 @@ class Config(msgspec.Struct, frozen=True):
 
     also: ClassVar[Mapping[str, Row]] = {
         "tool_components": Key(
-            shapes.components, "names of [components](configuration.md#tool-components), with commas or as a list"
+            shapes.components,
+            "names of [components](configuration.md#tool-components), separated by commas or as a list",
         ),
         "provision": Section(
             later={

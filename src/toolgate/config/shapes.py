@@ -106,7 +106,7 @@ def read_root(value: object) -> tuple[str, str]:
 @kind({"type": "string", "pattern": f"^{_tool_name.pattern}$"})
 def tool_name(value: object) -> str:
     if not _tool_name.fullmatch(values.text(value)):
-        raise wrong("is not a valid tool name", "letters, digits, `_`, `-`, `.` and `/`, at most 128")
+        raise wrong("is not a valid tool name", "use letters, digits, `_`, `-`, `.` and `/`, at most 128")
     return values.text(value)
 
 
@@ -116,7 +116,7 @@ def told_apart(renamed: Mapping[str, Mapping[str, Any]], what: str) -> None:
     for own, overlay in renamed.items():
         shown = overlay.get("name", own)
         if owners.setdefault(shown, own) != own:
-            fix = f"`{owners[shown][:80]}` already has it"
+            fix = f"`{owners[shown][:80]}` already has this name: choose another one"
             raise Wrong(Finding(f"gives two {what} the same name", fix, (own, "name")))
 
 
@@ -145,7 +145,7 @@ def bundles(value: object) -> dict[str, tuple[str, ...]]:
     found = mapping(values.many(_pattern))(value)
     for name in found:
         if not _bundle_name.fullmatch(name):
-            raise Wrong(Finding("is not a valid bundle name", "lower-case letters, digits, `_`, `-`", (name,)))
+            raise Wrong(Finding("is not a valid bundle name", "use lower-case letters, digits, `_` and `-`", (name,)))
     return found
 
 
@@ -178,7 +178,7 @@ def components(value: object) -> tuple[str, ...]:
 
 def _component_name(value: object) -> str:
     if not _component.fullmatch(values.filled(value)):
-        raise wrong("is not a valid component name", "letters, digits, `_` and `-`")
+        raise wrong("is not a valid component name", "use letters, digits, `_` and `-`")
     return values.text(value)
 
 

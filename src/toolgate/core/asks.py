@@ -66,7 +66,7 @@ def check_page(page: Raw) -> None:
     if not is_fine:
         raise Fault("UPSTREAM_ERROR", f"The server asked for a page whose URL is refused: {PAGES}", reach="executed")
     if len(memoryview(members.get("elicitationId", jsonrpc.NOTHING))) > jsonrpc.LONGEST_ID:
-        message = f"The server asked for a page whose elicitationId has over {jsonrpc.LONGEST_ID:,} bytes"
+        message = f"The server asked for a page whose elicitationId has more than {jsonrpc.LONGEST_ID:,} bytes"
         raise Fault("UPSTREAM_ERROR", message, reach="executed")
 
 

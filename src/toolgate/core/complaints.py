@@ -39,7 +39,7 @@ class Complaints:
             window = self._windows[server] = _Window(now + WHILE)
         window.count += 1
         if window.count > MOST and not window.timer:
-            log.warning("%s: too many such lines; not logged for the next %d s", server, window.end - now)
+            log.warning("%s: too many lines like this; not logged for the next %d s", server, window.end - now)
             window.timer = self._clock.call_later(window.end - now, lambda: self._over(server))
         return window.count <= MOST
 
@@ -47,7 +47,7 @@ class Complaints:
         window = self._windows.pop(server, None)
         if window and window.timer:
             window.timer.cancel()
-            log.warning("%s: %d more lines like that were not logged", server, window.count - MOST)
+            log.warning("%s: %d more lines like this were not logged", server, window.count - MOST)
 
     def close(self) -> None:
         for server in list(self._windows):

@@ -43,8 +43,8 @@ class Events:
         """Tell `listener` of every event from now on; call what is returned to stop that. `whose` it is where nothing
         else bounds how many there are: see `Principal.counted_as`. Raises `Fault` where these are too many."""
         if whose and self._counted[whose] >= MOST_OF_ONE:
-            message = f"Too many subscriptions: all streams of a client together may be {MOST_OF_ONE:,}"
-            raise Fault("INVALID_REQUEST", message, reach="not_sent", hint="end streams that are not needed any more")
+            message = f"Too many subscriptions: a client may have {MOST_OF_ONE:,} streams in total"
+            raise Fault("INVALID_REQUEST", message, reach="not_sent", hint="end streams that are no longer needed")
         self._number += 1
         number = self._number
         self._listeners[number] = listener

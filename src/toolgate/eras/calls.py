@@ -195,7 +195,9 @@ def _completion_alone(extra: Members) -> Members:
         if spelling.are_too_long(chosen):
             raise Fault("INVALID_ARGS", 'Invalid params: names in "context.arguments" are too long', reach="not_sent")
         if len(chosen) > MOST_CHOSEN or len(set(map(templates.same, chosen))) < len(chosen):
-            message = f'Invalid params: "context.arguments" must have at most {MOST_CHOSEN} names, none like another'
+            message = (
+                f'Invalid params: "context.arguments" must have at most {MOST_CHOSEN} names, all of them different'
+            )
             raise Fault("INVALID_ARGS", message, reach="not_sent")
     try:
         found = templates.completing(alone.get("argument", jsonrpc.NOTHING), alone.get("context", jsonrpc.NOTHING))

@@ -379,7 +379,7 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
                 reach="executed",
             )
     if not questions and peek.requestState is None:
-        raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which", reach="executed")
+        raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which one", reach="executed")
     return Required(questions, peek.requestState)
 
 
@@ -396,7 +396,7 @@ def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
 
 
 def _asked_too_much() -> Fault:
-    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values each, by keys of {jsonrpc.LONGEST_ID:,}"
+    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values, with keys of {jsonrpc.LONGEST_ID:,} bytes"
     return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: the limit is {most}", reach="executed")
 
 

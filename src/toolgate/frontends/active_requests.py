@@ -106,8 +106,8 @@ class Unanswered:
 def _too_much() -> Fault:
     return Fault(
         "RATE_LIMITED",
-        f"Too much is under way: the requests of one client may have {MOST_OF_ONE:,} bytes until they are answered, "
-        f"and those of all clients {MOST:,}; each counts {EACH:,} beside its own",
+        f"Too many requests are in progress: those of one client may have {MOST_OF_ONE:,} bytes in total, "
+        f"and those of all clients {MOST:,}; each counts {EACH:,} more than its size",
         reach="not_sent",
         hint="wait for earlier calls to be answered",
         extra={"retryAfter": 1.0},

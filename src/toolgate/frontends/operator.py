@@ -47,7 +47,7 @@ def place(config: Config, environ: Mapping[str, str]) -> Path:
 @asynccontextmanager
 async def listening(application: Application, path: Path, clock: Clock) -> AsyncGenerator[None]:
     """Answer the operator inside the block, as soon as no other gateway of this configuration does."""
-    work = asyncio.get_running_loop().create_task(_listen(application, path, clock), name="operator's socket")
+    work = asyncio.get_running_loop().create_task(_listen(application, path, clock), name="operator socket")
     try:
         yield
     finally:

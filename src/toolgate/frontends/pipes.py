@@ -95,7 +95,9 @@ class Pipes:
         """The conversation that a POST belongs to. Raises `Refused`."""
         id = request.asks_for(SESSION)
         if not id:
-            raise Refused(400, f"This is the transport of 2024-11-05: GET opens its stream, which names the {SESSION}")
+            raise Refused(
+                400, f"This is the transport of 2024-11-05: open its stream with GET, which returns the {SESSION}"
+            )
         pipe = self._open.get(id)
         if not pipe or not request.principal.may_act_as(pipe.principal) or pipe.path != request.route.path:
             raise Refused(404, "Session not found: open the stream again")

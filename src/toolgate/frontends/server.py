@@ -70,7 +70,7 @@ class _Cycle(RequestResponseCycle):
         lines = [STATUS_LINE[message["status"]]]
         for name, value in (*self.default_headers, *message["headers"]):
             if HEADER_VALUE_RE.search(value):
-                raise ValueError(f"the value of the header {name.decode()} has characters that would end it")
+                raise ValueError(f"the value of the header {name.decode()} contains a control character")
             lines += name, b": ", value, b"\r\n"
         if (b"connection", b"close") in message["headers"]:
             self.keep_alive = False

@@ -67,7 +67,7 @@ class Unread:
 
     def _cut_off_one(self, key: str) -> None:
         longest = min(self._by[key], key=Backlog.read_at)
-        longest.cut_off("too much of its client's answers waits unread")
+        longest.cut_off("its client has too many unread answers")
 
 
 class Backlog:
@@ -181,6 +181,6 @@ class Backlog:
 
     def _look(self) -> None:
         if self._loop.time() - self.read_at() >= PATIENCE:
-            self.cut_off(f"its client has read nothing for {PATIENCE:g} s")
+            self.cut_off(f"its client has not read anything for {PATIENCE:g} s")
         else:
             self._timer = self._loop.call_later(LOOK, self._look)

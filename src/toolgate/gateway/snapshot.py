@@ -182,7 +182,7 @@ def _bundles(
     for name, patterns in config.bundles.items():
         for pattern in patterns:
             if not names.meant(pattern, [server.id for server in config.servers]):
-                log.warning("bundles.%s: %s matches no server's tools: start it with SERVER__", name, pattern)
+                log.warning("bundles.%s: %s matches no server's tools: begin it with SERVER__", name, pattern)
         path = f"/mcp/bundles/{name}"
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
         routes[path] = Route(path, ToolsetSurface(bundle.Bundle(patterns)), shown, policies, own)

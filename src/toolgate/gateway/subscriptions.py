@@ -114,7 +114,7 @@ class Subscriptions:
                 f"Too many subscriptions: all sessions and streams of a client together may have {MOST_OF_ONE:,}, "
                 f"and {MOST_BYTES // 1024**2} MiB of URIs"
             )
-            hint = "unsubscribe from some, or end sessions that are not needed any more"
+            hint = "unsubscribe from some, or end sessions that are no longer needed"
             raise Fault("INVALID_REQUEST", message, reach="not_sent", hint=hint)
         self._counted[who] += 1
         self._bytes[who] += size
@@ -132,7 +132,7 @@ class Subscriptions:
             upstream = now.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):
                 self._unheld[id(call)] = upstream
-                self._renewing.start(self._begin_again(call, upstream), f"watch {call.server} again")
+                self._renewing.start(self._begin_again(call, upstream), f"renew subscriptions at {call.server}")
 
     async def _begin_again(self, call: Call, upstream: Upstream) -> None:
         try:

@@ -117,7 +117,7 @@ class Approval(Policy):
             return
         raise Fault(
             "APPROVAL_REQUIRED",
-            f"{call.shown} of {call.server} needs approval, and has changed since the call was let go on",
+            f"{call.shown} of {call.server} needs approval, and has changed since the call was allowed",
             reach="not_sent",
             hint=_AGAIN,
         )

@@ -210,7 +210,7 @@ def arguments(shown: Tree) -> Sequence[str]:
 
 def beside(shown: Tree) -> Sequence[str]:
     """Nothing where nothing else is sent."""
-    return ["- Sent beside the arguments:", "", *safe_text.laid_out(shown, "    ")] if shown else []
+    return ["- Sent with the arguments:", "", *safe_text.laid_out(shown, "    ")] if shown else []
 
 
 def offered(case: ApprovalRequest) -> Sequence[str]:

@@ -63,7 +63,7 @@ def is_parted(text: str, cut: Excerpt) -> bool:
 def shape(text: str) -> str:
     """What a JSON text is, from above."""
     if counting.is_too_much(surrogates.escaped(text)):
-        return "JSON with very many values"
+        return "JSON with too many values to describe"
     try:
         keys = list(jsonrpc.members(surrogates.escaped(text)))
     except jsonrpc.UNREADABLE:

@@ -99,7 +99,7 @@ class SchemaCost:
             return self._known[key]
         above = self._above.setdefault(key[0], set())
         if depth in above:
-            raise TooMuch("it refers to itself endlessly")
+            raise TooMuch("it refers to itself without end")
         self.is_recursive = self.is_recursive or bool(above)
         above.add(depth)
         found = self._reckoned(cast("Mapping[str, Any]", node), depth)

@@ -118,7 +118,7 @@ class _Shortening:
 
     def _as_a_whole(self, body: Raw | bytes) -> bytes:
         """Of what has so many values that it is not looked into."""
-        content = self._left_out("result", bytes(body).decode(), _JSON, "a result with very many values")
+        content = self._left_out("result", bytes(body).decode(), _JSON, "a result with too many values to describe")
         result = {"resultType": Raw(b'"complete"')}
         if self._is_promised or jsonrpc.read(body, type=_Failed).isError:
             result["isError"] = Raw(b"true")
@@ -263,7 +263,7 @@ def _said(cut: Excerpt) -> str:
 def _where(uri: str, example: str) -> str:
     if not uri:
         return "It is too large to be stored"
-    return f"The whole is the resource {uri}, readable in ranges, such as {uri}?{example}"
+    return f"The full content is the resource {uri}, readable in ranges such as {uri}?{example}"
 
 
 def _further(cut: Excerpt) -> str:

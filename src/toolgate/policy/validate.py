@@ -99,7 +99,7 @@ def _refusal(call: Call, tool_info: ToolInfo, verdict: ArgumentsVerdict) -> Faul
     wrong = [msgspec.structs.replace(each, pointer=tool_info.as_shown(each.pointer)) for each in verdict.wrong]
     named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
     further = verdict.count - len(wrong)
-    more = f"; and {further:,} more" if further else "" if verdict.is_whole else "; and perhaps more"
+    more = f"; and {further:,} more" if further else "" if verdict.is_whole else "; and possibly more"
     schema = schemas.in_error(tool_info)
     hint = "correct the arguments and call again"
     return Fault(

@@ -58,5 +58,5 @@ def _open(where: Path, clock: Clock) -> Store:
     try:
         return SqliteStore(where, clock)
     except Unusable as why:
-        log.warning("nothing is stored for the next start: %s", why)
+        log.warning("data is not kept for the next start: %s", why)
         return MemoryStore(clock, f"the store cannot be used: {why}")

@@ -44,7 +44,7 @@ class Round:
             return await asyncio.shield(self.task)
         except asyncio.CancelledError:
             if self.task.cancelled() and not _is_cancelled():
-                raise Fault("SESSION_ERROR", "The gateway gave up the call", reach="sent_unknown") from None
+                raise Fault("SESSION_ERROR", "The gateway cancelled the call", reach="sent_unknown") from None
             if self._waiting == 1 and not self.task.done():
                 abandon()
             raise

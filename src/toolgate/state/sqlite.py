@@ -215,5 +215,5 @@ class SqliteStore:
     def _complain(self, error: Exception) -> None:
         """Once, until it goes well again."""
         if not self._problem:
-            log.warning("nothing is stored for the next start: %s: %s", self._file, error)
+            log.warning("data is not kept for the next start: %s: %s", self._file, error)
         self._problem = f"the store cannot be read or written: {self._file}: {error}"

@@ -18,7 +18,7 @@ _NODE = "install Node.js (https://nodejs.org), which includes {0}"
 _UV = "install uv (https://docs.astral.sh/uv/), which includes {0}"
 _PYTHON = "install Python (https://www.python.org), or write the whole path of {0} as the command"
 _OLD_LIBRARY = (
-    'it was made for mcp 1.x and runs with mcp 2: write "compat": "mcp<2" beside its command uvx (in another tool\'s '
+    'it was made for mcp 1.x and runs with mcp 2: write "compat": "mcp<2" next to its command uvx (in another tool\'s '
     "file `--with 'mcp<2'` as the first of its args), or install a newer version of the server"
 )
 
@@ -33,7 +33,7 @@ INSTALLERS = {
     **dict.fromkeys(("bun", "bunx"), "install Bun (https://bun.sh), which includes {0}"),
     "deno": "install Deno (https://deno.com)",
     "go": "install Go (https://go.dev)",
-    "cargo": "install Rust (https://rustup.rs), which has cargo with it",
+    "cargo": "install Rust (https://rustup.rs), which includes {0}",
     "java": "install a Java runtime, version 17 or newer",
     "dotnet": "install .NET (https://dotnet.microsoft.com)",
 }
@@ -46,7 +46,10 @@ CAUSES: tuple[tuple[str, str], ...] = (
     (r"ImportError: cannot import name '[^']{1,100}' from 'mcp(?:\.[\w.]{1,100})?'", _OLD_LIBRARY),
     (r"ModuleNotFoundError: No module named '(?:mcp\.server\.fastmcp|mcp\.[\w.]{1,100})'", _OLD_LIBRARY),
     (r"TypeError: (?:Server|FastMCP)\.\w{1,100}\(\) got an unexpected keyword argument", _OLD_LIBRARY),
-    (r"cannot import name", "it was made for another version of a library: pin that, or install a newer server"),
+    (
+        r"cannot import name",
+        "it was made for another version of a library: pin that version, or install a newer server",
+    ),
     # a variable that is not set
     (r"KeyError: '([A-Z][A-Z0-9_]{2,100})'", "set {0} in its env in the configuration"),
     (
@@ -79,7 +82,10 @@ CAUSES: tuple[tuple[str, str], ...] = (
         r"(?:not found in the package registry|No matching distribution found|No solution found when resolving)",
         "check the package's name and version, and that it exists for this version of Python",
     ),
-    (r"npm (?:ERR!|error) could not determine executable", "the package has no default program: name it after `-p`"),
+    (
+        r"npm (?:ERR!|error) could not determine executable",
+        "the package has no default program: name one, as in `npx -p PACKAGE PROGRAM`",
+    ),
     (
         r"(?:Unsupported engine|EBADENGINE|requires Node(?:\.js)? |engine \"node\" is incompatible)",
         "install a newer Node.js",
@@ -195,7 +201,7 @@ _LACKS: Mapping[int, str] = {
     errno.ENFILE: "the machine has too many files open: raise its limit (fs.file-max)",
     errno.EAGAIN: "too many processes: raise the limit (ulimit -u), or stop some",
     errno.ENOMEM: "the machine is out of memory: add memory, or stop some programs",
-    errno.ENOBUFS: "the machine has no room for more connections: close some",
+    errno.ENOBUFS: "the machine has no memory for more connections: close some",
     errno.EADDRNOTAVAIL: "the machine has no port left to connect from: close some connections",
 }
 

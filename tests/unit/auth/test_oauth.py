@@ -378,7 +378,7 @@ async def test_a_scope_that_was_granted_and_does_not_help_is_not_asked_for_again
     rig = Rig()
     first = await rig.sign_in(scope="admin")
     fault = await rig.fault(status=403, shown=first, error="insufficient_scope", scope="admin")
-    assert fault.code == "UPSTREAM_ERROR" and "although it was requested" in fault.message
+    assert fault.code == "UPSTREAM_ERROR" and "after a sign-in that requested it" in fault.message
 
 
 @pytest.mark.promise("spec.2026.authorization.step-up")
@@ -476,7 +476,7 @@ async def test_own_credentials_need_no_user_and_are_asked_with_once() -> None:
     assert len(set(shown)) == 1 and len(rig.authority.asked("/token")) == 1
     assert rig.authority.asked("/token")[0]["resource"] == rig.server.url
     fault = await rig.fault(status=403, shown=shown[0], error="insufficient_scope")
-    assert "although it was requested" in fault.message
+    assert "after a sign-in that requested it" in fault.message
 
 
 async def test_wrong_credentials_of_our_own_are_said_to_be_wrong() -> None:

@@ -184,7 +184,7 @@ async def test_an_item_out_of_shape_does_not_spoil_the_others(caplog: pytest.Log
 
     shop.list = listing  # type: ignore[method-assign]
     assert names(await seen(catalog_of(shop))) == ["read"]
-    assert caplog.text.count("docs listed items without name in its tools, 3 times") == 1
+    assert caplog.text.count("docs listed items without a name in its tools: 3") == 1
 
 
 async def test_the_end_of_the_catalog_ends_what_it_fetches() -> None:

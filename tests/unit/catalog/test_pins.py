@@ -97,7 +97,7 @@ async def test_what_goes_into_quarantine_and_what_comes_out_of_it_is_noted_once(
     judged(known, other, TOOL | {"name": "new"})
     assert noted == held, "who approves notes it"
     judged(known, TOOL, TOOL | {"name": "new"})
-    assert noted == [*held, ("pins.released", "there", {"read": "it matches its pin again, or is gone"})]
+    assert noted == [*held, ("pins.released", "there", {"read": "it matches its pin again, or no longer exists"})]
 
 
 async def test_of_very_many_tools_some_are_noted_and_how_many_more_there_were() -> None:

@@ -314,7 +314,10 @@ def test_two_tools_may_change_their_names_with_one_another() -> None:
 @pytest.mark.parametrize(
     ("tools", "line"),
     [
-        ({"a": {"name": "c"}, "b": {"name": "c"}}, "tools.b.name: gives two tools the same name: `a` already has it"),
+        (
+            {"a": {"name": "c"}, "b": {"name": "c"}},
+            "tools.b.name: gives two tools the same name: `a` already has this name: choose another one",
+        ),
         ({"a": {"name": "b"}, "b": {}}, "tools.b.name: gives two tools the same name"),
         ({"a": {"name": "no name"}}, "tools.a.name: is not a valid tool name"),
         ({"*": {"name": "a"}}, 'tools."*".name: would give all tools the same name'),
@@ -543,13 +546,13 @@ def test_a_file_that_is_none_is_named_with_line_and_column(format: Format, text:
 def test_deep_nesting_and_great_length_are_refused(format: Format) -> None:
     deep = "[" * 100_000
     assert refused(f"a = {deep}" if format == "toml" else deep, format) == ["is nested too deeply"]
-    assert refused("#" * (2 << 20), format) == ["is over 1 MiB: too large for a configuration"]
+    assert refused("#" * (2 << 20), format) == ["has more than 1 MiB, which is too large for a configuration"]
 
 
 def test_yaml_that_unfolds_without_end_is_refused() -> None:
     level = "\n".join(f"a{n}: &a{n}\n  <<: [*a{n - 1}, *a{n - 1}, *a{n - 1}]\n  k{n}: 1" for n in range(1, 30))
     [line] = said("a0: &a0 {k: 1}\n" + level, "yaml")  # type: ignore[misc]
-    assert "over 100,000 values, aliases unfolded" in line
+    assert "more than 100,000 values with its aliases expanded" in line
     assert refused("&a [" + "*a," * 200 + "]", "yaml") != []
     assert understood("mcpServers:\n  a: &a {command: x}\n  b: {<<: *a, args: [y]}", "yaml").servers[1].command == "x"
 
@@ -733,7 +736,7 @@ def test_a_file_that_cannot_be_read_is_said_to_be_so(tmp_path: Path) -> None:
         ("none.toml", "cannot be read"),
         ("folder.toml", "cannot be read"),
         ("latin.toml", "is not UTF-8"),
-        ("what.ini", "has no suffix of TOML, YAML or JSON"),
+        ("what.ini", "is not a TOML, YAML or JSON file"),
         ("nul\0.toml", "cannot be read"),
     ]:
         with pytest.raises(ConfigError) as caught:

@@ -72,7 +72,7 @@ async def test_of_a_long_text_its_beginning_is_shown_with_where_the_rest_is() ->
     assert shown == "\n".join(LOG.splitlines()[:13])
     assert notice == (
         f"[Cut by toolgate: the first 13 of 1,000 lines are shown. "
-        f"The whole is the resource {part['uri']}, readable in ranges, such as {part['uri']}?lines=14-213]"
+        f"The full content is the resource {part['uri']}, readable in ranges such as {part['uri']}?lines=14-213]"
     )
     assert part == {
         "kind": "text",

@@ -183,7 +183,7 @@ def test_many_errors_are_counted() -> None:
 
 def test_of_very_many_parts_the_first_error_is_named() -> None:
     fault = refused({"properties": {"l": {"items": {"type": "string"}}}}, {"l": [1] * 50_000})
-    assert fault.message == "Invalid arguments for echo: /l/0: must be of type string; and perhaps more"
+    assert fault.message == "Invalid arguments for echo: /l/0: must be of type string; and possibly more"
 
 
 def test_of_very_many_errors_of_few_parts_the_first_is_named() -> None:

@@ -207,7 +207,7 @@ class OAuth:
         _put_last(self._begun, key, (since, count + 1))
         if count >= MOST_BEGUN:
             server, wait = credential.server, since + SIGN_IN_LASTS - now
-            what = f"requires another sign-in each time: {MOST_BEGUN} were offered, the next is in {wait:.0f} s"
+            what = f"requires a new sign-in each time: after {MOST_BEGUN}, the next one is possible in {wait:.0f} s"
             raise Fault("SIGN_IN_REQUIRED", f"{server.name} {what}", server=server.id, reach="not_sent")
 
     def _warn_of_mix_ups(self, server: Server, client: Registration, authority: Authority) -> None:
@@ -218,7 +218,7 @@ class OAuth:
             self._warned.add(place)
         log.warning(
             "%s: %s does not send its issuer in its answers (RFC 9207), and `auth.client_id` has one redirect URI: "
-            "another such authorization server could obtain a code of this one",
+            "another such authorization server could obtain a code from this one",
             server.name,
             authority.issuer,
         )
@@ -289,7 +289,7 @@ class OAuth:
         check_issuer(found, answer, path)
         if "error" in answer or not answer.get("code"):
             said = error_word(answer.get("error", ""))
-            raise Fault("ACCESS_DENIED", f"{found.plan.issuer} did not sign you in: {said or 'no code'}")
+            raise Fault("ACCESS_DENIED", f"{found.plan.issuer} did not sign you in: {said or 'it sent no code'}")
         server = self._server_of(found)
         await self._take(server, found, answer["code"])
         return found.server_name
@@ -308,7 +308,9 @@ class OAuth:
             )
         except NotGranted as no:
             await self.ourselves.forget_if_unknown(found.plan.client, no.error, found.redirect_uri)
-            raise failed(server, f"cannot complete sign-in: {found.plan.issuer} answered: {no or 'no'}") from None
+            raise failed(
+                server, f"cannot complete sign-in: {found.plan.issuer} answered: {no or 'no reason given'}"
+            ) from None
         await self.vault.keep(grant)
         self._offered.pop((server.id, grant.principal), None)
         self._on_grant(server.id, grant.principal)
@@ -353,7 +355,7 @@ class UpstreamCredential:
         try:
             return await self._oauth.in_turn(kind, key, lambda: self._answered(refusal))
         except Full:
-            raise failed(self.server, "refuses each request in another way, so that no sign-in can be found") from None
+            raise failed(self.server, "refuses each request in a different way, so no sign-in is possible") from None
 
     def _once(self, *what: str, work: Callable[[], Coroutine[Any, Any, str]]) -> Awaitable[str]:
         return self._oauth.once((*self._key, *what), work)
@@ -460,7 +462,7 @@ class UpstreamCredential:
             named = " ".join(wants.scopes or ()) or "more"
             raise Fault(
                 "UPSTREAM_ERROR",
-                f"{self.server.name} still requires {named}, although it was requested",
+                f"{self.server.name} still requires {named} after a sign-in that requested it",
                 server=self.server.id,
                 reach="not_sent",
             )
@@ -473,7 +475,9 @@ class UpstreamCredential:
             grant = await self._oauth.grants.by_own(self.server, found.authority, plan)
         except NotGranted as no:
             hint = "check `client_id` and its secret or key in the server's `auth`"
-            raise failed(self.server, f"cannot complete sign-in: {plan.issuer} answered: {no or 'no'}", hint) from None
+            raise failed(
+                self.server, f"cannot complete sign-in: {plan.issuer} answered: {no or 'no reason given'}", hint
+            ) from None
         await self._vault.keep(grant)
         return grant.shown
 

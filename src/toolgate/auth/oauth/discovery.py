@@ -49,7 +49,7 @@ class Discovery:
         if auth.issuer:
             issuer = next((each for each in issuers if each.rstrip("/") == auth.issuer.rstrip("/")), "")
             if issuers and not issuer:
-                raise failed(server, f"requires tokens of {issuers[0]}, but `auth.issuer` is {auth.issuer}")
+                raise failed(server, f"requires tokens from {issuers[0]}, but `auth.issuer` is {auth.issuer}")
             issuer = issuer or auth.issuer
         else:
             issuer = before if before in issuers else issuers[0] if issuers else _origin(urlsplit(server.url))
@@ -90,13 +90,15 @@ class Discovery:
             found = await at(_described_at(resource))
             if found and _is_same(found.resource, resource):
                 return found
-        raise failed(server, f"has metadata for {said.resource}, which has none at {_described_at(said.resource)}")
+        raise failed(
+            server, f"has metadata for {said.resource}, but that resource has none at {_described_at(said.resource)}"
+        )
 
     async def _authority(self, server: Server, issuer: str) -> Authority:
         for url in _places(issuer):
             found = _read(await self._fetch(url, server), Authority)
             if found and found.issuer != issuer:
-                raise failed(server, f"names the authorization server {issuer}, whose metadata is for {found.issuer}")
+                raise failed(server, f"names the authorization server {issuer}, but its metadata is for {found.issuer}")
             if found:
                 for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
                     if endpoint:

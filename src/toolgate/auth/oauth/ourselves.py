@@ -36,7 +36,7 @@ class Ourselves:
         if found := registering.configured(auth, authority):
             bound = auth.issuer or await self._vault.bound_issuer(server, auth.client_id, authority.issuer)
             if bound.rstrip("/") != authority.issuer.rstrip("/"):
-                what = f"requires tokens of {authority.issuer}, but its `auth.client_id` was registered at {bound}"
+                what = f"requires tokens from {authority.issuer}, but its `auth.client_id` was registered at {bound}"
                 raise failed(server, what, "register a client there, and set its `client_id` and `issuer`")
             return found
         base = self._base()
@@ -51,7 +51,7 @@ class Ourselves:
             return found
         if not authority.registration_endpoint:
             what = f"cannot complete sign-in: {authority.issuer} has no dynamic client registration"
-            raise failed(server, what, f"register one there for {redirect_uri}, and set its `client_id` in `auth`")
+            raise failed(server, what, f"register a client there for {redirect_uri}, and set its `client_id` in `auth`")
         fetched = await self._discovery.fetch(
             authority.registration_endpoint,
             server,

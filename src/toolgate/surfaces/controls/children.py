@@ -142,7 +142,7 @@ CONTROLS = (
     Control(
         "get_schema",
         FAMILY,
-        "The tools and resources of a child MCP server, with the schemas of their arguments.",
+        "Show the tools and resources of a child MCP server, with the schemas of their arguments.",
         {"server_id": _SERVER},
         ("server_id",),
         work=get_schema,
@@ -154,7 +154,7 @@ CONTROLS = (
     Control(
         "get_child_status",
         FAMILY,
-        "The state of a child MCP server: running, starting, stopped, or failed with its error and stderr. "
+        "Show the state of a child MCP server: running, starting, stopped, or failed with its error and stderr. "
         "Without server_id: all of them.",
         {"server_id": _SERVER},
         work=get_child_status,

@@ -192,7 +192,9 @@ async def remove_mcp_server(given: Given, context: ControlContext) -> Object:
 
 
 CONTROLS = (
-    Control("status", FAMILY, "The state of the gateway: its uptime, and the state of all MCP servers.", work=status),
+    Control(
+        "status", FAMILY, "Show the state of the gateway: its uptime, and the state of all MCP servers.", work=status
+    ),
     Control(
         "list_mcp_servers",
         FAMILY,
@@ -214,7 +216,7 @@ CONTROLS = (
     Control(
         "list_tools",
         FAMILY,
-        "The tools of one MCP server, or of all, with a line on each.",
+        "List the tools of one MCP server, or of all, with one line for each.",
         {"server": {"type": "string", "description": "Server name. If omitted, all servers."}},
         work=list_tools,
         aliases={"server_name": "server"},
@@ -222,7 +224,7 @@ CONTROLS = (
     Control(
         "get_tool_schema",
         FAMILY,
-        "One tool of an MCP server in full, with the schema of its arguments.",
+        "Show one tool of an MCP server in full, with the schema of its arguments.",
         {"server_name": _SERVER, "tool_name": {"type": "string", "description": "Tool name"}},
         ("server_name", "tool_name"),
         work=get_tool_schema,

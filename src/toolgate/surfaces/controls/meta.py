@@ -111,8 +111,8 @@ def _written(server_list: ServerList, format: str | None) -> Object:
         whole += not budget.is_over
     if whole == len(told):
         return {"tools": told}
-    note = f"{len(told) - whole:,} tools are shown without their parameters, since all together are too large: search"
-    return {"tools": told, "note": f"{note} for one of them by a query"}
+    note = f"{len(told) - whole:,} tools are shown without their parameters, because the list is too large: search"
+    return {"tools": told, "note": f"{note} for one of them"}
 
 
 def _declared(tool: items.Item, format: str | None, budget: signatures.Budget) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
     faults: list[str] = []
     for item in items:
         if len(faults) == MOST_FAULTS:
-            faults.append("the items after that are ignored")
+            faults.append("the items after it are ignored")
             break
         if counting.is_deeper(bytes(item), jsonrpc.DEEPEST_ITEM):
             faults.append(f"it is nested more than {jsonrpc.DEEPEST_ITEM} levels deep: {shown(bytes(item))}")

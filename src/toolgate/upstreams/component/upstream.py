@@ -122,7 +122,7 @@ class ComponentUpstream:
         return {}
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
-        raise Fault("METHOD_NOT_FOUND", f"{self.name} has nothing to subscribe to", reach="not_sent")
+        raise Fault("METHOD_NOT_FOUND", f"{self.name} does not support subscriptions", reach="not_sent")
 
     def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None: ...
 
@@ -240,7 +240,7 @@ class ComponentUpstream:
     async def _ask(self) -> Tools:
         """Asked once, however many wait for it; started where it must be. Raises `Fault`."""
         if not self._asking:
-            self._asking = asyncio.get_running_loop().create_task(self._asked(), name=f"ask {self.id}")
+            self._asking = asyncio.get_running_loop().create_task(self._asked(), name=f"list the tools of {self.id}")
             self._asking.add_done_callback(self._was_asked)
         asking = self._asking
         await asyncio.wait([asking])

@@ -7,7 +7,7 @@ import asyncio
 from toolgate.core.asks import answer_value
 from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Object, ToolContext, text
 
-_NAME = {"type": "object", "properties": {"name": {"type": "string", "description": "Whom to greet"}}}
+_NAME = {"type": "object", "properties": {"name": {"type": "string", "description": "The name of the person to greet"}}}
 
 
 async def greet(arguments: Arguments, context: ToolContext) -> Object:
@@ -19,7 +19,7 @@ async def greet(arguments: Arguments, context: ToolContext) -> Object:
 async def _ask_name(context: ToolContext) -> str:
     question = {
         "mode": "form",
-        "message": "Whom may I greet?",
+        "message": "Who should I greet?",
         "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
     }
     answer = answer_value(await context.ask("elicitation/create", question))
@@ -68,7 +68,13 @@ def greeter() -> InProcessTools:
     }
     resources = {
         "greeter://about": InProcessItem(
-            {"uri": "greeter://about", "name": "about", "mimeType": "text/plain", "description": "What this is."}, about
+            {
+                "uri": "greeter://about",
+                "name": "about",
+                "mimeType": "text/plain",
+                "description": "What this server is.",
+            },
+            about,
         )
     }
     prompts = {
@@ -76,7 +82,7 @@ def greeter() -> InProcessTools:
             {
                 "name": "letter",
                 "description": "A letter of greeting.",
-                "arguments": [{"name": "name", "description": "Whom to greet", "required": False}],
+                "arguments": [{"name": "name", "description": "The name of the person to greet", "required": False}],
             },
             letter,
         )

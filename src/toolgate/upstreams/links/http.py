@@ -170,7 +170,7 @@ class HttpLink:
         self._listener = headers
 
         def over(status: int) -> None:
-            log.debug("%s offers no stream of its own messages: HTTP %d", self._server.name, status)
+            log.debug("%s offers no stream for its own messages: HTTP %d", self._server.name, status)
             if status == 404 and listening.was_accepted and self._session:
                 self._forgotten()
 
@@ -459,7 +459,7 @@ class _Reply:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
         wants none (a notification, or an answer of ours) it would be of no call, and each answer could bring more."""
         if self.origin is None and _is_request(data):
-            log.info("ignored a request on the answer to a notification")
+            log.info("ignored a request in the answer to a notification")
             return
         self._link.received(data, self.origin)
 

@@ -215,7 +215,7 @@ class Wire(asyncio.Protocol, Tenant):
             self._break(f"the answer is not valid HTTP: {error}")
             return
         if self._beside > MOST_BESIDE:
-            self._break(f"its answer has more than {MOST_BESIDE} bytes in a row that are not its body")
+            self._break(f"its answer has more than {MOST_BESIDE} bytes of headers and chunk sizes")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.finish(lambda: self._ended(exc))

@@ -160,6 +160,6 @@ class Places:
             self._look()
 
     def _refusal(self) -> Fault:
-        message = "Too many connections to servers at once: there was no place for another one of this client"
+        message = "Too many connections to servers at once: this client could not get another one"
         hint = "wait until earlier calls are answered, then try again; the operator may raise the limit of open files"
         return Fault("RATE_LIMITED", message, reach="not_sent", hint=hint, extra={"retryAfter": SOON})

@@ -187,7 +187,7 @@ class SseLink(PipeLink):
             self._endpoint.set_result(endpoint)
         else:
             given = excerpt(written, server=self._server.id)
-            self.refused(f"gave the message endpoint {given!r}, which does not have the origin of {told}")
+            self.refused(f"gave the message endpoint {given!r}, which is not at {told}")
 
     def refused(self, what: str, hint: str = "") -> None:
         """There is no stream."""

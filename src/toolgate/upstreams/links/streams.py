@@ -83,7 +83,7 @@ class Following:
         self._keeps = keeps
         self._reply: _Events | None = None  # of the newest connection
         self.wire: Wire | None = None  # while it is ours
-        self._task = asyncio.get_running_loop().create_task(self._follow(), name="follow a stream of events")
+        self._task = asyncio.get_running_loop().create_task(self._follow(), name="follow an event stream")
 
     def close(self) -> None:
         self._task.cancel()
