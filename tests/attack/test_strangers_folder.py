@@ -12,14 +12,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from processes.ground import WAIT, Gateway, Json, child, home, over_the_socket, real, until
 from typer.testing import CliRunner
 
 from toolgate import config as configs
 from toolgate.cli import app
-from toolgate.config import edits, trust
+from toolgate.config import edits, files, formats, trust
+from toolgate.config.problems import Problem
 
 CANARY = "hunter2-of-the-user"
 SERVING = ["serve", "--port", "0"]
@@ -324,3 +327,40 @@ async def test_a_running_gateway_serves_an_edit_of_a_file_that_was_found_once_it
         finally:
             running.process.terminate()
             await running.ended()
+
+
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME"])
+def test_a_folder_of_ones_own_is_not_below_the_one_that_a_command_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path / "toolgate", tmp_path / ".config" / "toolgate"):
+        folder.mkdir(parents=True)
+        (folder / "toolgate.toml").write_text("")
+    for written in (".", "", "./x/..", "~"):
+        assert files.find(None, tmp_path / "elsewhere", {variable: written}) is None
+
+
+def test_the_name_of_a_folder_does_not_act_on_a_terminal(tmp_path: Path) -> None:
+    strange = tmp_path / "a\x1b]0;b\x07\u202e" / "toolgate.toml"
+    problem = str(Problem(str(strange), "", "is not trusted yet"))
+    assert problem.isprintable() and "\\x1b]0;b\\x07\\u202e" in problem
+
+
+@pytest.mark.parametrize("format", ["json", "yaml"])
+def test_a_file_that_is_nested_too_deeply_is_refused_however_deep_its_reader_is_called(format: Any) -> None:
+    formats.parse("[" * formats.DEEPEST + "]" * formats.DEEPEST, format)
+    for levels in (formats.DEEPEST + 1, 900, 100_000):
+        with pytest.raises(formats.Malformed, match="nested too deeply"):
+            formats.parse("[" * levels + "]" * levels, format)
+
+
+def test_where_problems_are_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[int]()
+    compose = yaml.compose  # type: ignore[attr-defined]
+    monkeypatch.setattr(yaml, "compose", lambda text, loader: read.append(1) or compose(text, loader))
+    servers = {f"s{number}": {"command": "x", "cmmand": 1} for number in range(50)}
+    text = json.dumps({"mcpServers": servers, "unknown": 1}, indent=1)
+    for number in range(50):
+        assert formats.line_of(text, "json", ("mcpServers", f"s{number}")) > 0
+    assert len(read) <= 1

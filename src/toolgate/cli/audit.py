@@ -285,5 +285,5 @@ def _write_csv(lines: Iterable[bytes]) -> None:
 
 def _cell(value: Any) -> str:
     """A spreadsheet must not take it for a formula."""
-    text = _plain(value)
+    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in _plain(value))
     return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

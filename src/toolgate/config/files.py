@@ -39,10 +39,11 @@ def is_strangers(path: Path, explicit: str | None, environ: Mapping[str, str]) -
 
 def _own_folder(environ: Mapping[str, str]) -> Iterator[Path]:
     """The user's own, if there is one."""
-    home = environ.get("HOME") or environ.get("USERPROFILE")
-    if environ.get("XDG_CONFIG_HOME"):
-        yield Path(environ["XDG_CONFIG_HOME"], "toolgate")
-    elif home:
+    home = environ.get("HOME") or environ.get("USERPROFILE") or ""
+    configs = environ.get("XDG_CONFIG_HOME") or ""
+    if os.path.isabs(configs):  # else it would be below whatever folder the command was started in
+        yield Path(configs, "toolgate")
+    elif os.path.isabs(home):
         yield Path(home, ".config", "toolgate")
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
 Format: TypeAlias = Literal["toml", "yaml", "json"]
@@ -24,6 +25,7 @@ SUFFIXES: dict[str, Format] = {
 }
 MOST_DOTS = 200  # in a line of TOML, outside of strings: tomllib takes as many steps as the square of a key's parts
 LONGEST = 1024 * 1024  # characters; a configuration is some kilobytes
+DEEPEST = 64  # levels
 MOST_NODES = 100_000  # of a YAML file, what its aliases stand for counted each time: whoever reads the value meets them
 
 _toml_place = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -53,9 +55,28 @@ def parse(text: str, format: Format) -> object:
     if len(text) > LONGEST:
         raise Malformed("has more than 1 MiB, which is too large for a configuration")
     try:
-        return _PARSERS[format](text.removeprefix("\ufeff"))
+        found = _PARSERS[format](text.removeprefix("\ufeff"))
     except RecursionError:
         raise Malformed("is nested too deeply") from None
+    if _is_deep(found):
+        raise Malformed("is nested too deeply")
+    return found
+
+
+def _is_deep(found: object) -> bool:
+    """Whether it has more levels than `DEEPEST`: how deep a reader goes must not depend on who calls it."""
+    level: list[object] = [found]
+    for _ in range(DEEPEST):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(each: object) -> Iterable[object]:
+    if isinstance(each, dict):
+        return cast("dict[object, object]", each).values()
+    return cast("list[object]", each) if isinstance(each, list) else ()
 
 
 def _toml(text: str) -> object:
@@ -184,17 +205,23 @@ def line_of(text: str, format: Format, path: Sequence[str | int]) -> int:
         return 0
 
 
-def _yaml_line(text: str, format: Format, path: Sequence[str | int]) -> int:
-    """JSON without comments and tabs is YAML, and PyYAML says where its nodes stand."""
+@lru_cache(1)  # of a file with many problems
+def _nodes(text: str, format: Format) -> Any:
+    """JSON without comments and tabs is YAML, and PyYAML says where its nodes stand. None where it cannot be read."""
     import yaml
 
     if format == "json":
         text = _comment_or_string.sub(_blank, text).replace("\t", " ")
     try:
-        node = cast("Any", yaml).compose(text.removeprefix("\ufeff"), yaml.SafeLoader)
+        return cast("Any", yaml).compose(text.removeprefix("\ufeff"), yaml.SafeLoader)
     except yaml.YAMLError:
-        return 0
-    line = 0
+        return None
+
+
+def _yaml_line(text: str, format: Format, path: Sequence[str | int]) -> int:
+    import yaml
+
+    node, line = _nodes(text, format), 0
     for key in path:
         if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
             node = node.value[key]

@@ -22,7 +22,12 @@ class Problem(msgspec.Struct, frozen=True):
     fix: str = ""
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.file, self.path, self.message, self.fix) if part)
+        return ": ".join(part for part in (_visible(self.file), self.path, self.message, self.fix) if part)
+
+
+def _visible(file: str) -> str:
+    """The name of a folder is whoever made it's: it must not act on a terminal."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in file)
 
 
 class ConfigError(Exception):

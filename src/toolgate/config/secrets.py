@@ -103,11 +103,11 @@ def named_in(text: str) -> list[str]:
 
 def folder(state: str, source: str, environ: Mapping[str, str]) -> Path:
     """The state folder. It is not made here."""
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home()).absolute()
     if state:
         written = state.removeprefix("~/")
         return Path(source).absolute().parent / (home / written if written != state else written)
-    if environ.get("XDG_STATE_HOME"):
+    if os.path.isabs(environ.get("XDG_STATE_HOME", "")):
         return Path(environ["XDG_STATE_HOME"], "toolgate")
     return home / ".local" / "state" / "toolgate"
 
