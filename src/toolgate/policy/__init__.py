@@ -13,7 +13,7 @@ The policies, in their order
     quarantine         refuses tools that are held back
     validate           checks arguments against their schema
     scopes             asks for the scopes of a token that some tools need
-    limits             calls in a while, at once; arguments (`limits.rates`, `.concurrency`, `.argument_limit`, `.values`)
+    limits             rates, calls at once, arguments (`limits.rates`, `.concurrency`, `.argument_limit`, `.values`)
     approval           asks a person
     truncate           cuts results that are too large (`limits.result_limit`, `.result_tokens`, `.truncate`)
     scrub              takes secrets out of what servers say
