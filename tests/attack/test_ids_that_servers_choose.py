@@ -76,7 +76,7 @@ async def test_a_page_of_an_endless_id_is_refused(version: str, id: str) -> None
         else:
             await visitor.initialize(version, elicitation={"url": {}})
             reply = await visitor.ask("tools/call", name="there__t", arguments={})
-    assert ("whose elicitationId has over" in str(reply.last)) == (id != FITS)
+    assert ("whose elicitationId has more than" in str(reply.last)) == (id != FITS)
     assert id == FITS or len(str(reply.last)) < 1000
 
 

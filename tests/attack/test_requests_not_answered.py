@@ -84,7 +84,7 @@ async def test_a_large_answer_to_a_question_is_taken_whatever_is_under_way() -> 
 def test_each_principal_can_have_one_whatever_others_have() -> None:
     kept = Unanswered()
     begun = [(who, kept.begun(who, size * SIZE)) for who, size in (("a", 2), ("b", 2), ("c", 2), ("d", 100))]
-    with pytest.raises(Fault, match="Too much is under way"):
+    with pytest.raises(Fault, match="Too many requests are in progress"):
         kept.begun("a", 1)
     begun += [("e", kept.begun("e", 1)) for _ in range(FREE // (EACH + 1))]
     for who, size in begun:

@@ -138,7 +138,7 @@ def test_what_is_not_judged_any_more_is_off(caplog: pytest.LogCaptureFixture) ->
     uris = [f"https://a.example/%255c..%252f./{'x' * 1900}/{i}" for i in range(200)]
     shown = permitted.permitted(ServerList({uri: Raw(b"{}") for uri in uris}), "wild", "resources", rules)
     assert 0 < len(shown.items) < 200 and list(shown.items) == uris[: len(shown.items)]
-    assert "the rest of its resources is off" in caplog.text
+    assert "the rest of its resources are off" in caplog.text
 
 
 def test_a_long_name_is_off_where_anything_of_its_server_is() -> None:

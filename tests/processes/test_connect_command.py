@@ -58,7 +58,7 @@ async def test_who_signs_in_by_the_command_is_known_to_the_others() -> None:
             status, said = await run(environ, config, "connect", "docs", "--no-browser")
             assert status == 0 and said == "docs: signed in, 1 tool\n", said  # nobody is asked again
             status, said = await run(environ, config, "connect", "docs", "--forget")
-            assert (status, said) == (0, "docs: forgotten\n")
+            assert (status, said) == (0, "docs: signed out\n")
             status, said = await run(environ, config, "call", "docs", "act")
             assert status == 1 and "toolgate connect docs" in said
 
