@@ -252,7 +252,11 @@ def shown(line: bytes) -> str:
     found = _decoded(line)
     first = [str(found[key]) for key in _SHOWN_FIRST if found.get(key)]
     rest = [f"{key}={_plain(each)}" for key, each in found.items() if key not in (*_SHOWN_FIRST, *_CHAIN)]
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in "  ".join([*first, *rest]))
+    return _escaped("  ".join([*first, *rest]))
+
+
+def _escaped(text: str) -> str:
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _plain(value: Any) -> str:
@@ -285,5 +289,5 @@ def _write_csv(lines: Iterable[bytes]) -> None:
 
 def _cell(value: Any) -> str:
     """A spreadsheet must not take it for a formula."""
-    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in _plain(value))
+    text = _escaped(_plain(value))
     return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -64,7 +64,7 @@ class HttpFrontend(Application):
             return
         if scope["type"] != "http":
             raise NotImplementedError(f"the HTTP frontend does not serve {scope['type']}")
-        connection = scope["state"].get(connections.STATE) if "state" in scope else None
+        connection = connections.of(scope)
         response = Response(send, backlog=connection.backlog if connection else None)
         try:
             if scope["path"].startswith(self.web.prefixes):
@@ -139,7 +139,7 @@ class HttpFrontend(Application):
         is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params)
         if is_modern and request.twice:
             raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
-        if not (message.id and message.method):  # what answers a question is taken whatever is under way
+        if not message.is_request:  # what answers a question is taken whatever is under way
             await (self._modern_told if is_modern else self._legacy_told)(request, response, message)
             return
         whose = request.principal.counted_as

@@ -156,7 +156,7 @@ class Gateway:
             return await self._views.upstream(route, self._clock).invoke(call)
         if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
-        upstream = route.upstreams.get(call.server) or route.upstream(call.server)
+        upstream = route.upstream(call.server)
         try:
             outcome = await upstream.invoke(call)
         except Fault as fault:
