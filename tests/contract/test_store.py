@@ -19,9 +19,10 @@ import pytest
 
 from toolgate import state as stores
 from toolgate.core.clock import SystemClock
-from toolgate.state.base import NotKept, Store
+from toolgate.state.base import NEWS, Connection, NotKept, Store
 from toolgate.state.memory import MemoryStore
-from toolgate.state.opening import Migration, Unusable
+from toolgate.state.migrations import KEPT, MIGRATIONS, Migration
+from toolgate.state.opening import Unusable
 from toolgate.state.sqlite import BATCH, FILE, SqliteStore
 
 
@@ -51,6 +52,18 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(request.param, tmp_path)
 
 
+def keep(key: str) -> Callable[[Connection], str]:
+    def work(connection: Connection) -> str:
+        connection.execute("INSERT INTO task_session VALUES (?, ?, ?, ?)", (key, "s", "worked_on", "now"))
+        return key
+
+    return work
+
+
+def found_tasks(connection: Connection) -> list[str]:
+    return [key for [key] in connection.execute("SELECT task_id FROM task_session ORDER BY task_id").fetchall()]
+
+
 # What every store promises.
 
 
@@ -64,6 +77,39 @@ async def test_what_is_put_is_there_until_it_is_deleted(place: Place) -> None:
     await store.delete("a", "key")
     assert store.get("a", "key") is None
     await store.close()
+
+
+async def test_tables_are_changed_as_a_whole_or_not_at_all(place: Place) -> None:
+    store = place.open()
+
+    def half(connection: Connection) -> None:
+        keep("t-2")(connection)
+        raise LookupError("not today")
+
+    done = await asyncio.gather(
+        *(store.transact(work) for work in (keep("t-1"), half, keep("t-3"))), return_exceptions=True
+    )
+    assert [str(each) for each in done] == ["t-1", "not today", "t-3"]
+    assert await store.query(found_tasks) == ["t-1", "t-3"]
+    await store.close()
+
+
+async def test_who_listens_hears_of_what_was_changed_in_the_tables(place: Place) -> None:
+    store = place.open()
+    before = store.items(NEWS)
+    await store.transact(keep("t-1"), "tasks")
+    assert (told := store.items(NEWS)).keys() == {"tasks"} != before.keys()
+    await store.transact(keep("t-2"), "tasks")
+    assert store.items(NEWS) != told
+    await store.close()
+
+
+async def test_a_store_that_is_closed_refuses_work_on_its_tables(place: Place) -> None:
+    store = place.open()
+    await store.close()
+    for work in (store.query(found_tasks), store.transact(keep("t-1"))):
+        with pytest.raises(NotKept, match="closed"):
+            await work
 
 
 async def test_spaces_know_nothing_of_each_other_and_list_their_own_in_order(place: Place) -> None:
@@ -195,7 +241,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened(folder: Path, *more: Migration) -> SqliteStore:
-    return SqliteStore(folder, WallClock(), more)
+    return SqliteStore(folder, WallClock(), (KEPT, *more) if more else MIGRATIONS)
 
 
 async def test_it_is_there_after_a_restart(folder: Path) -> None:
@@ -356,22 +402,63 @@ async def test_a_file_that_is_none_is_kept_aside_and_a_new_one_begun(
     await store.close()
 
 
+async def test_no_fresh_file_passes_for_one_that_was_damaged_until_somebody_has_decided(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / FILE).write_bytes(b"no database at all" * 1000)
+    store = opened(folder)
+    for work in (store.query(found_tasks), store.transact(keep("t-1"))):
+        with pytest.raises(NotKept, match="toolgate state restore"):
+            await work
+    (folder / f"{FILE}.damaged-1").unlink()
+    await store.transact(keep("t-1"))
+    assert await store.query(found_tasks) == ["t-1"]
+    await store.close()
+
+
+async def test_what_cannot_be_read_of_a_table_is_told_with_how_to_look_at_it(folder: Path) -> None:
+    store = opened(folder)
+    with pytest.raises(NotKept, match="toolgate state check"):
+        await store.query(lambda connection: connection.execute("SELECT nonsense FROM task").fetchone())
+    await store.close()
+
+
+async def test_a_long_look_at_a_table_holds_up_no_write_and_no_other_look(folder: Path) -> None:
+    store, reads, ends = opened(folder), threading.Event(), threading.Event()
+
+    def long(connection: Connection) -> list[str]:
+        before = found_tasks(connection)
+        reads.set()
+        assert ends.wait(30)
+        return before + found_tasks(connection)
+
+    looked = asyncio.ensure_future(store.query(long))
+    await asyncio.to_thread(reads.wait, 30)
+    await store.transact(keep("t-1"))
+    assert await store.query(found_tasks) == ["t-1"]
+    ends.set()
+    assert await looked == []  # as it was when the look began
+    await store.close()
+
+
 async def test_a_file_of_a_newer_toolgate_is_left_alone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    newer = opened(folder, Migration(2, "CREATE TABLE more (x)"))
+    more = Migration(len(MIGRATIONS) + 1, "CREATE TABLE more (x)")
+    newer = SqliteStore(folder, WallClock(), (*MIGRATIONS, more))
     await newer.put("a", "key", b"1")
     await newer.close()
     with pytest.raises(Unusable, match=r"newer toolgate .*; use the newer one"):
         opened(folder)
     async with stores.opened(folder) as store:
         assert isinstance(store, MemoryStore)
+        with pytest.raises(NotKept, match="use the newer one"):
+            await store.query(lambda connection: connection.execute("SELECT 1").fetchone())
     assert "newer" in caplog.text and caplog.text.count("data is not kept") == 1
-    again = opened(folder, Migration(2, "CREATE TABLE more (x)"))
+    again = SqliteStore(folder, WallClock(), (*MIGRATIONS, more))
     assert again.get("a", "key") == b"1"
     await again.close()
 
 
-async def test_other_rooms_bring_their_tables(folder: Path) -> None:
-    first = opened(folder)
+async def test_an_older_file_gets_the_tables_that_are_new(folder: Path) -> None:
+    first = SqliteStore(folder, WallClock(), (KEPT,))
     await first.put("a", "key", b"1")
     await first.close()
     tables = Migration(3, "CREATE TABLE three (x); INSERT INTO three VALUES (3)"), Migration(2, "CREATE TABLE two (x)")

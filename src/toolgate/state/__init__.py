@@ -4,16 +4,17 @@ May import `config` and `core`.
 
 The rule of this room: a gateway whose store cannot be used works all the same, forgets at its end, and says so once.
 
-    __init__  `opened`: the store of a folder, for as long as a block
-    base      what every store promises: keys and values by space, with a lifetime and compare-and-set
-    memory    a store that lasts as long as its object
-    sqlite    the store on disk: one file, written by one thread, shared by all gateways of the folder
-    opening   opening that file: its folder, its version, a damaged one; `Migration`
-    changes   what other processes have changed in the store; `StoreChanges` tells those who listen
-    keys      the keys that seal what clients carry, kept so that it opens after a restart
-    audit     who did what, in a file that only grows, each line bound to the line before
-    parking   work that waits for its client; the only place where a call outlives its request
-    settings  where the configuration comes from while the gateway runs
+    __init__    `opened`: the store of a folder, for as long as a block
+    base        what every store promises: keys and values by space, with a lifetime and compare-and-set; and tables
+    memory      a store that lasts as long as its object
+    sqlite      the store on disk: one file, written by one thread, shared by all gateways of the folder
+    opening     opening that file: its folder, its version, a damaged one
+    migrations  the tables, and how an older file gets them
+    changes     what other processes have changed in the store; `StoreChanges` tells those who listen
+    keys        the keys that seal what clients carry, kept so that it opens after a restart
+    audit       who did what, in a file that only grows, each line bound to the line before
+    parking     work that waits for its client; the only place where a call outlives its request
+    settings    where the configuration comes from while the gateway runs
 
 Reads answer at once, on the thread of the event loop. A write is on its way when the method returns, and is awaited
 only where that matters. Each coding agent may start its own `toolgate stdio`, so several gateways share one file; of
@@ -24,8 +25,8 @@ What lies in the folder (`state`, else the user's own), readable by its user alo
 `audit.jsonl` the audit log where it is on, `servers-….json` the servers that were added at run time, one file for each
 configuration, with their `${VAR}` unexpanded.
 
-Something else to keep is a space of the `Store`; a table of its own needs a `Migration`. Something else that the
-command line changes under a running gateway is a `Subject` of `changes`.
+Something else to keep is a space of the `Store`; a table of its own needs a `Migration`. Something else that other
+processes change under a running gateway is a `Subject` of `base`.
 """
 
 from __future__ import annotations

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+Subject = Literal["keys", "approvals", "pins", "tasks", "sessions"]
+"""What other processes may change in the store, and listeners hear of (`changes`)."""
+
+NEWS = "news"  # the space in which each subject has another value since it was changed
+
+Result = TypeVar("Result")
 
 
 class NotKept(Exception):
-    """The store could not write: the disk is full, or nothing may be written there. `str()` says why."""
+    """The store could not write, or its tables cannot be used: the disk is full, nothing may be written there, or the
+    file is damaged. `str()` says why, and how to fix it."""
+
+
+class Rows(Protocol):
+    """What a query finds, each row as a tuple."""
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+
+class Connection(Protocol):
+    """What works on the tables: SQL that SQLite and PostgreSQL both understand, with `?` for each value."""
+
+    def execute(self, sql: str, values: Sequence[object] = (), /) -> Rows: ...
+
+    def executemany(self, sql: str, values: Sequence[Sequence[object]], /) -> Rows: ...
+
+
+Work = Callable[[Connection], Result]
 
 
 class Store(Protocol):
@@ -37,6 +64,17 @@ class Store(Protocol):
         self, space: str, key: str, old: bytes | None, new: bytes | None, ttl: float | None = None
     ) -> Awaitable[bool]:
         """Put `new` only where `old` stands (None: nothing), and say whether. One of several wins, in all processes."""
+        ...
+
+    async def query(self, work: Work[Result]) -> Result:
+        """What this reads of the tables of `migrations`: all of it as it was at one time, and what has been awaited.
+        It waits for no write, and may run in a thread. What it raises is raised; and `NotKept`."""
+        ...
+
+    async def transact(self, work: Work[Result], *tells: Subject) -> Result:
+        """Do this to the tables, as a whole or not at all, one after another in all processes; it is kept when this
+        returns, and those who listen hear of what it `tells`. It may be done twice, if the first is undone. What it
+        raises is raised, and undoes it; and `NotKept`."""
         ...
 
     async def close(self) -> None:

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import Literal
 
 from toolgate.core.clock import Clock
-from toolgate.state.base import Store
+from toolgate.state.base import NEWS, Store, Subject
 
-Subject = Literal["keys", "approvals", "pins"]
-
-SPACE = "news"
 LOOK = 0.5  # seconds between looks
 
 
 def tell(store: Store, subject: Subject) -> Awaitable[None]:
     """Say that a subject was changed. To be awaited after what has changed."""
-    return store.put(SPACE, subject, os.urandom(8))
+    return store.put(NEWS, subject, os.urandom(8))
 
 
 class StoreChanges:
@@ -30,7 +26,7 @@ class StoreChanges:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._known = store.items(SPACE)
+        self._known = store.items(NEWS)
         self._listeners: dict[str, list[Callable[[], object]]] = {}
 
     def listen(self, subject: Subject, then: Callable[[], object]) -> None:
@@ -40,7 +36,7 @@ class StoreChanges:
         """Until cancelled."""
         while True:
             await self._clock.sleep(LOOK)
-            seen = self._store.items(SPACE)
+            seen = self._store.items(NEWS)
             for subject, listeners in self._listeners.items():
                 if seen.get(subject) != self._known.get(subject):
                     for listener in listeners:

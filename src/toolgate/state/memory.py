@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from toolgate.core.clock import Clock
-from toolgate.state.base import NotKept
+from toolgate.state.base import NEWS, NotKept, Result, Subject, Work
+from toolgate.state.migrations import MIGRATIONS
+
+if TYPE_CHECKING:
+    import sqlite3  # imported where tables are used: it takes a while
 
 PURGE = 60.0  # seconds between two looks for what is over
 
 Kept = tuple[bytes, float | None]  # a value, and when it is over
-
-Result = TypeVar("Result")
 
 
 class MemoryStore:
@@ -27,6 +30,7 @@ class MemoryStore:
         self._turn = threading.RLock()
         self._purged = clock.wall()
         self._is_closed = False
+        self._tables: sqlite3.Connection | None = None
 
     def get(self, space: str, key: str) -> bytes | None:
         found = self._spaces.get(space, {}).get(key)
@@ -54,8 +58,40 @@ class MemoryStore:
 
         return self._write(work)
 
+    async def query(self, work: Work[Result]) -> Result:
+        return await self.transact(work)
+
+    async def transact(self, work: Work[Result], *tells: Subject) -> Result:
+        with self._turn:
+            connection = self._opened_tables()
+            connection.execute("BEGIN")
+            try:
+                result = work(connection)
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+            for subject in tells:
+                self._set(NEWS, subject, os.urandom(8), None)
+        return result
+
+    def _opened_tables(self) -> sqlite3.Connection:
+        """Raises `NotKept` where this stands for a store on disk: what is not in here may be there."""
+        if self.problem or self._is_closed:
+            raise NotKept(self.problem or "the store is closed")
+        if self._tables is None:
+            import sqlite3
+
+            self._tables = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            for step in MIGRATIONS:
+                self._tables.executescript(step.sql)
+        return self._tables
+
     async def close(self) -> None:
         self._is_closed = True
+        if self._tables:
+            self._tables.close()
+            self._tables = None
 
     def _write(self, work: Callable[[], Result]) -> Awaitable[Result]:
         written: asyncio.Future[Result] = asyncio.get_running_loop().create_future()

@@ -15,10 +15,9 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from toolgate.config import ownership
 from toolgate.config.edits import make_folder
+from toolgate.state.migrations import Migration
 
 if TYPE_CHECKING:
     import sqlite3  # imported where it is used: most commands open no store, and it takes a while
@@ -33,24 +32,6 @@ class Unusable(Exception):
     """The store cannot be opened. `str()` says why, and how to fix it."""
 
 
-class Migration(msgspec.Struct, frozen=True):
-    """A step from one version of the file to the next, once for each file."""
-
-    number: int
-    sql: str
-
-
-KEPT = Migration(
-    1,
-    """
-    CREATE TABLE kept (
-        space TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, expires REAL, PRIMARY KEY (space, key)
-    );
-    CREATE INDEX kept_expires ON kept (expires) WHERE expires IS NOT NULL;
-    """,
-)
-
-
 def open_file(file: Path, migrations: Sequence[Migration]) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     """A connection that writes, and one that reads. Raises `Unusable`."""
     import sqlite3
@@ -60,7 +41,7 @@ def open_file(file: Path, migrations: Sequence[Migration]) -> tuple[sqlite3.Conn
         for end in ("", "-wal", "-shm", ".lock"):
             ownership.check_file(Path(f"{file}{end}"))
         with _alone(file):
-            return _writer(file, (KEPT, *migrations)), _reader(file)
+            return _writer(file, migrations), reader(file)
     except ownership.NotOurs as error:
         raise Unusable(f"{error.filename} {error.why}, or set another folder as `state`") from None
     except (OSError, sqlite3.Error) as error:
@@ -79,7 +60,8 @@ def _writer(file: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
         return _migrated(file, migrations)
 
 
-def _reader(file: Path) -> sqlite3.Connection:
+def reader(file: Path) -> sqlite3.Connection:
+    """Another connection that reads, to a file that is open."""
     reader = _connected(file)
     reader.execute("PRAGMA query_only = ON")
     return reader
@@ -143,7 +125,12 @@ def _make(file: Path) -> None:
 def damaged(file: Path) -> str:
     """Whether there was another file before this one, whose content is missing now; empty where there was none."""
     aside = next(iter(sorted(file.parent.glob(f"{file.name}.damaged-[0-9]*"))), None)
-    return f"an earlier store was damaged; remove {aside} when you no longer need it" if aside else ""
+    if not aside:
+        return ""
+    return (
+        f"an earlier store was damaged; put a backup in its place with `toolgate state restore`, "
+        f"or remove {aside} to go on without what was in it"
+    )
 
 
 def _move_aside(file: Path, error: Exception) -> None:

@@ -1,11 +1,8 @@
 """The store on disk: one SQLite file in the state folder, which several gateways share.
 
 One thread writes: it takes all that is queued into one transaction. Points are read on a connection of their own, on
-the thread that asks. The rules this file keeps: nobody waits for the disk who does not say so; that a disk takes
-nothing is said once, and the gateway goes on without.
-
-A room that needs tables brings them as `Migration`s, with numbers that go on where the others end, reads with `read`
-and writes with `write`.
+the thread that asks; tables are read in a few threads, each with its own. The rules this file keeps: nobody waits for
+the disk who does not say so; that a disk takes nothing is said once, and the gateway goes on without.
 """
 
 from __future__ import annotations
@@ -13,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolgate.core.clock import Clock
-from toolgate.state.base import NotKept
-from toolgate.state.opening import Migration, damaged, open_file
+from toolgate.state.base import NEWS, NotKept, Result, Subject, Work
+from toolgate.state.migrations import MIGRATIONS, Migration
+from toolgate.state.opening import damaged, open_file, reader
 
 if TYPE_CHECKING:
     import sqlite3  # imported where it is used: most commands open no store, and it takes a while
@@ -32,9 +32,9 @@ FILE = "toolgate.db"
 BATCH = 1000  # writes in one transaction
 MOST_QUEUED = 20_000  # writes that wait for a disk that does not come on
 PURGE = 60.0  # seconds between two looks for what is over
+READERS = 2  # threads that read tables: a long export holds up no short list
 
-Result = TypeVar("Result")
-Work = Callable[["sqlite3.Connection"], Any]
+Written = TypeVar("Written")
 
 _GET = "SELECT value FROM kept WHERE space = ? AND key = ? AND (expires IS NULL OR expires > ?)"
 _ITEMS = "SELECT key, value FROM kept WHERE space = ? AND (expires IS NULL OR expires > ?) ORDER BY key"
@@ -46,7 +46,7 @@ _PURGE = "DELETE FROM kept WHERE expires <= ?"
 class _Queued:
     """A write that waits for its turn."""
 
-    def __init__(self, work: Work, done: asyncio.Future[Any]) -> None:
+    def __init__(self, work: Callable[[sqlite3.Connection], Any], done: asyncio.Future[Any]) -> None:
         self.work = work
         self.done = done
 
@@ -61,10 +61,17 @@ class _Queued:
             self.done.set_result(result)
 
 
+class _Refused:
+    """What a piece of work on tables has raised, which undid it and nothing else."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 class SqliteStore:
     """A `state.base.Store`. It is used in the event loop that it was made in."""
 
-    def __init__(self, folder: Path, clock: Clock, migrations: Sequence[Migration] = ()) -> None:
+    def __init__(self, folder: Path, clock: Clock, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         """Opens it. Raises `Unusable`."""
         import sqlite3
 
@@ -78,6 +85,9 @@ class SqliteStore:
         self._problem = ""
         self._damaged = damaged(self._file)
         self._purged = 0.0
+        self._tables = ThreadPoolExecutor(READERS, "toolgate tables")
+        self._of_thread = threading.local()
+        self._readers: list[sqlite3.Connection] = []
         self._thread = threading.Thread(target=self._write_what_comes, name="toolgate store", daemon=True)
         self._thread.start()
 
@@ -101,6 +111,41 @@ class SqliteStore:
         except self._sqlite.Error as error:
             self._complain(error)
             return []
+
+    async def query(self, work: Work[Result]) -> Result:
+        self._check_tables()
+        return await self._loop.run_in_executor(self._tables, self._look_up, work)
+
+    async def transact(self, work: Work[Result], *tells: Subject) -> Result:
+        self._check_tables()
+        news = [(NEWS, subject, os.urandom(8), None) for subject in tells]
+
+        def whole(connection: sqlite3.Connection) -> Result | _Refused:
+            connection.execute("SAVEPOINT work")
+            try:
+                result = work(connection)
+                connection.executemany(_PUT, news)
+            except self._sqlite.Error:
+                raise  # the disk's: all that is written with it is undone, and done again alone
+            except Exception as error:  # noqa: BLE001  whatever it raises is its caller's
+                connection.execute("ROLLBACK TO work")
+                return _Refused(error)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("RELEASE work")
+            return result
+
+        done = await self.write(whole)
+        if isinstance(done, _Refused):
+            raise done.error
+        return done
+
+    def _check_tables(self) -> None:
+        """Raises `NotKept` where a fresh file would pass for one that was damaged, until the operator has decided."""
+        if self._damaged:
+            self._damaged = damaged(self._file)
+        if self._damaged or self._is_closed:
+            raise NotKept(self._damaged or "the store is closed")
 
     def put(self, space: str, key: str, value: bytes, ttl: float | None = None) -> Awaitable[None]:
         row = (space, key, value, self._end(ttl))
@@ -126,9 +171,9 @@ class SqliteStore:
 
         return self.write(work)
 
-    def write(self, work: Callable[[sqlite3.Connection], Result]) -> Awaitable[Result]:
+    def write(self, work: Callable[[sqlite3.Connection], Written]) -> Awaitable[Written]:
         """Do this within a transaction, which it shares with others; it may be done twice, if the first is undone."""
-        done: asyncio.Future[Result] = self._loop.create_future()
+        done: asyncio.Future[Written] = self._loop.create_future()
         queued = _Queued(work, done)
         if self._is_closed or self._queue.qsize() >= MOST_QUEUED:
             queued.tell(None, NotKept("the store is closed" if self._is_closed else "too many queued writes"))
@@ -141,6 +186,9 @@ class SqliteStore:
             return
         self._is_closed = True
         self._reader.close()
+        await asyncio.to_thread(self._tables.shutdown)
+        for connection in self._readers:
+            connection.close()
         written = self._loop.create_future()
         self._queue.put(_Queued(lambda _connection: None, written))
         self._queue.put(None)
@@ -149,6 +197,22 @@ class SqliteStore:
 
     def _end(self, ttl: float | None) -> float | None:
         return None if ttl is None else self._clock.wall() + ttl
+
+    # In the threads that read.
+
+    def _look_up(self, work: Work[Result]) -> Result:
+        connection: sqlite3.Connection | None = getattr(self._of_thread, "connection", None)
+        try:
+            if connection is None:
+                connection = self._of_thread.connection = reader(self._file)
+                self._readers.append(connection)
+            connection.execute("BEGIN")
+            try:
+                return work(connection)
+            finally:
+                connection.execute("ROLLBACK")
+        except self._sqlite.Error as error:
+            raise NotKept(f"the store cannot be read: {self._file}: {error}; see `toolgate state check`") from None
 
     # In the thread that writes.
 

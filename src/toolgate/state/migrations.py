@@ -1,0 +1,120 @@
+"""The tables of the store, and how a file of an older version gets them.
+
+The rules this file keeps: a migration that was released is never edited, the next one changes what it made; and the SQL
+is what SQLite and PostgreSQL both understand, so that times are texts that sort
+(`2026-11-24T08:30:00.000000Z`), lists and objects are JSON as text, and what is true is 1.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """A step from one version of the file to the next, once for each file."""
+
+    number: int
+    sql: str
+
+
+KEPT = Migration(
+    1,
+    """
+    CREATE TABLE kept (
+        space TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, expires REAL, PRIMARY KEY (space, key)
+    );
+    CREATE INDEX kept_expires ON kept (expires) WHERE expires IS NOT NULL;
+    """,
+)
+
+# The workspace: tasks, what they wait for, the sessions of coding agents, and which of them had to do with which tasks.
+# `project_id` is empty for what is in no project, so that it compares as any other.
+WORKSPACE = Migration(
+    2,
+    """
+    CREATE TABLE task (
+        id TEXT PRIMARY KEY,
+        project_id TEXT NOT NULL,
+        title TEXT NOT NULL,
+        status TEXT NOT NULL,
+        priority INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        updated_at TEXT NOT NULL,
+        description TEXT,
+        parent_task_id TEXT,
+        created_in_session_id TEXT,
+        closed_in_session_id TEXT,
+        closed_commit_sha TEXT,
+        closed_at TEXT,
+        assignee TEXT,
+        labels TEXT NOT NULL,
+        closed_reason TEXT,
+        validation_status TEXT,
+        validation_feedback TEXT,
+        test_strategy TEXT,
+        complexity_score INTEGER,
+        estimated_subtasks INTEGER,
+        expansion_context TEXT,
+        validation_criteria TEXT,
+        use_external_validator INTEGER NOT NULL,
+        validation_fail_count INTEGER NOT NULL,
+        validation_override_reason TEXT,
+        workflow_name TEXT,
+        verification TEXT,
+        sequence_order INTEGER,
+        commits TEXT NOT NULL,
+        escalated_at TEXT,
+        escalation_reason TEXT
+    );
+    CREATE INDEX task_by_need ON task (project_id, status, priority, created_at, id);
+    CREATE INDEX task_by_age ON task (project_id, created_at, id);
+    CREATE INDEX task_by_parent ON task (parent_task_id);
+
+    CREATE TABLE task_dependency (
+        task_id TEXT NOT NULL,
+        depends_on TEXT NOT NULL,
+        dep_type TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        PRIMARY KEY (task_id, depends_on, dep_type)
+    );
+    CREATE INDEX task_dependency_back ON task_dependency (depends_on, dep_type, task_id);
+
+    CREATE TABLE session_record (
+        id TEXT PRIMARY KEY,
+        external_id TEXT NOT NULL,
+        machine TEXT NOT NULL,
+        source TEXT NOT NULL,
+        project_id TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        cwd TEXT NOT NULL,
+        status TEXT NOT NULL,
+        title TEXT NOT NULL,
+        model TEXT NOT NULL,
+        transcript_path TEXT NOT NULL,
+        parent_id TEXT,
+        first_prompt TEXT NOT NULL,
+        last_prompt TEXT NOT NULL,
+        last_reply TEXT NOT NULL,
+        prompts INTEGER NOT NULL,
+        summary TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        updated_at TEXT NOT NULL,
+        ended_at TEXT,
+        UNIQUE (external_id, machine, source)
+    );
+    CREATE INDEX session_record_by_project ON session_record (project_id, status, updated_at);
+    CREATE INDEX session_record_by_folder ON session_record (principal, cwd, status);
+
+    CREATE TABLE task_session (
+        task_id TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        action TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        PRIMARY KEY (task_id, session_id, action)
+    );
+    CREATE INDEX task_session_back ON task_session (session_id, created_at);
+    """,
+)
+
+MIGRATIONS = (KEPT, WORKSPACE)
