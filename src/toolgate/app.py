@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -63,6 +64,8 @@ from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
+from toolgate.workspace import internal_servers
+from toolgate.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -146,6 +149,7 @@ class App:
 
     def _open_gateway(self) -> None:
         """With the first snapshot."""
+        self.workspace = Workspace(self._given.store, self.clock, self._given.config, Path.cwd())
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
@@ -304,13 +308,14 @@ class App:
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
-        return snapshots.build(config, self._catalog, *ours, before)
+        internal = before.internal if before else internal_servers(self.workspace)
+        return snapshots.build(config, self._catalog, *ours, before, internal)
 
     @property
     def _services(self) -> Sequence[Service]:
         """What goes by the configuration, beside the snapshot, in the order in which it takes up another one."""
         links = self._link_deps
-        above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow)
+        above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow, self.workspace)
         return (*above, links.pool, links.outside, links.bounds)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:

@@ -10,9 +10,8 @@ import pytest
 from inmemory import Json, Refusal, Scripted, gateway, said, tools
 from stage import CONSENTS, PIXEL, Asker, allowing, cast, playing, tool
 
-from toolgate.config import Config, Server, Sessions
+from toolgate.config import Config, Server, Sessions, Tasks
 from toolgate.core.fault import Fault
-from toolgate.upstreams.inprocess import BUILT_IN_SERVERS
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon"])
 DOWN = Fault("SERVER_FAILED", "Command not found: npx", reach="not_sent", hint="install Node")
@@ -177,9 +176,10 @@ async def test_tools_of_one_server_or_of_all_are_listed_with_a_brief_line(path: 
         assert all(len(brief) <= 100 and "\n" not in brief for brief in briefs.values())
         everything = await asker.told("list_tools")
         assert everything["success"] is True
-        there, down = everything["servers"]
+        there, down, internal = everything["servers"]
         assert (there["name"], there["tools"]) == ("there", told["tools"])
         assert (down["name"], down["tools"]) == ("down", [])
+        assert internal["name"] == "gobby-tasks"
         assert "Command not found: npx" in down["error"]
         assert (await asker.told("list_tools", server_name="there")) == told
 
@@ -334,14 +334,32 @@ async def test_who_comes_over_the_network_may_call_tools_but_neither_add_servers
 
 
 @pytest.mark.promise("004.proxy.internal")
-async def test_a_server_of_the_gateways_own_prefix_is_answered_inside_it(
-    era: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(BUILT_IN_SERVERS, "gobby-demo", BUILT_IN_SERVERS["greeter"])  # type: ignore[index]
-    async with gateway(Server(id="gobby-demo", name="gobby-demo", type="registry")) as app:
+async def test_a_server_of_the_gateways_own_prefix_is_answered_inside_it(era: str) -> None:
+    async with gateway(scripts={"there": Scripted(tools_list=tools("t"))}) as app:
         asker = Asker(app, era, "/mcp/daemon")
-        listed = await asker.told("list_tools", server="gobby-demo")
-        assert "greet" in [each["name"] for each in listed["tools"]]
-        told = await asker.told("call_tool", **calling("gobby-demo", "greet", name="Ada"))
+        listed = await asker.told("list_tools", server="gobby-tasks")
+        assert "create_task" in [each["name"] for each in listed["tools"]]
+        told = await asker.told("call_tool", **calling("gobby-tasks", "create_task", title="Fix bug"))
         assert told["success"] is True
-        assert "Ada" in json.dumps(told["result"])
+        assert told["result"]["title"] == "Fix bug"
+        failed = await asker.failed("call_tool", **calling("gobby-tasks", "get_task", task_id="gt-000000"))
+        assert (failed["success"], failed["error_type"]) == (False, "KeyError")
+
+
+@pytest.mark.promise("004.proxy.internal")
+async def test_a_server_of_the_gateway_itself_is_listed_for_who_asks_and_counted_nowhere(era: str) -> None:
+    async with gateway(scripts={"there": Scripted(tools_list=tools("t"))}) as app:
+        asker = Asker(app, era, "/mcp/all")
+        assert [each["name"] for each in (await asker.told("list_tools"))["servers"]] == ["there", "gobby-tasks"]
+        assert (await asker.told("list_registered_children"))["count"] == 1
+        assert [each["name"] for each in await asker.told("mcp_discover")] == ["there"]
+        assert (await asker.told("status"))["mcp_server_count"] == 1
+        assert "create_task" in json.dumps(await asker.told("mcp_discover", query="create a task"))
+        assert [name for name in await asker.listed() if "__" in name] == ["there__t"]
+        called = await asker.call("gobby-tasks__create_task", {"title": "Fix bug"})
+        assert called["structuredContent"]["title"] == "Fix bug"
+    async with gateway(
+        config=Config(tasks=Tasks(show=True)), scripts={"there": Scripted(tools_list=tools("t"))}
+    ) as app:
+        shown = await Asker(app, era).listed()
+        assert {"there__t", "gobby-tasks__create_task"} <= {*shown}

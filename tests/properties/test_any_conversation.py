@@ -32,6 +32,7 @@ from virtualtime import FakeClock, play, settle
 
 from toolgate.app import App, running
 from toolgate.config import CatalogLimits, Config, ParkingLimits, Server, Sessions
+from toolgate.core.names import INTERNAL
 from toolgate.upstreams.base import Upstream
 from toolgate.upstreams.mcp.upstream import McpUpstream
 
@@ -144,10 +145,11 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
         "lists being fetched",
         [place for place, slot in catalog._slots.items() if slot.fetch or slot.has_changed] + catalog._refresh.left,
     )
-    known = {(id, scope) for id, each in app.gateway.snapshot.upstreams.items() for scope in _scopes(each)}
+    upstreams = {id: each for id, each in app.gateway.snapshot.upstreams.items() if id not in INTERNAL}
+    known = {(id, scope) for id, each in upstreams.items() for scope in _scopes(each)}
     kept = {place[:2] for place in (*catalog._slots, *catalog._readers) if place[1]}
     yield "lists of scopes that are forgotten", kept - known
-    for upstream in app.gateway.snapshot.upstreams.values():
+    for upstream in upstreams.values():
         assert isinstance(upstream, McpUpstream)
         sessions = upstream._sessions.values()
         yield f"{upstream.id}: scopes", [session for session in sessions if session.scope and session.live]

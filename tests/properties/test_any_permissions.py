@@ -210,6 +210,7 @@ class Visit:
         if not self.oracle.permits_controls():
             assert found is None
             return
+        found["servers"] = [each for each in found["servers"] if each["name"] not in names.INTERNAL]
         seen = [id for id in IDS if self.oracle.sees(id)]
         assert [each["name"] for each in found["servers"]] == [id.replace("-", "_") for id in seen]
         listed = [(names.slug(each["name"]), tool["name"]) for each in found["servers"] for tool in each["tools"]]
@@ -221,9 +222,11 @@ class Visit:
         hits = await self._said(client, "search_tools", query=".", mode="regex", limit=50, type="all")
         by_name = {names.join_name(*each) for kind in ("tools", "prompts") for each in self.permitted(kind)}
         by_uri = {names.join_uri(*each) for kind in ("resources", "resourceTemplates") for each in self.permitted(kind)}
-        assert {hit["name"] for hit in hits["matches"]} == by_name | by_uri
+        own = tuple(names.join_name(id, "") for id in names.INTERNAL)
+        assert {hit["name"] for hit in hits["matches"] if not hit["name"].startswith(own)} == by_name | by_uri
         discovered = await self._said(client, "mcp_discover", query="thing get delete alpha beta gamma delta epsilon")
-        assert {(names.slug(hit["server"]), hit["tool"]) for hit in discovered} <= set(shown)
+        hits = [hit for hit in discovered if hit["server"] not in names.INTERNAL]
+        assert {(names.slug(hit["server"]), hit["tool"]) for hit in hits} <= set(shown)
         for server, tool in self.things("tools"):
             told = await self._said(client, "get_tool_schema", server_name=server, tool_name=tool, careful=False)
             assert ("tool" in told) == self.oracle.permits(server, "tools", tool)

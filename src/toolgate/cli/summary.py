@@ -11,6 +11,7 @@ from toolgate.catalog.base import ServerList
 from toolgate.catalog.poisoning import visible
 from toolgate.cli.printing import aligned
 from toolgate.config import Config
+from toolgate.core import names
 from toolgate.core.model import Client
 from toolgate.gateway.gateway import Gateway
 from toolgate.search import tokens
@@ -52,7 +53,7 @@ def lines(app: App, url: str) -> Iterator[str]:
 
 def _known(gateway: Gateway) -> Mapping[str, ServerList | None]:
     catalog = gateway.snapshot.catalog
-    return {id: catalog.known(id, "tools", Client()) for id in gateway.snapshot.upstreams}
+    return {id: catalog.known(id, "tools", Client()) for id in gateway.snapshot.upstreams if id not in names.INTERNAL}
 
 
 def _rows(config: Config, server_lists: Mapping[str, ServerList | None]) -> Iterator[tuple[str, str]]:

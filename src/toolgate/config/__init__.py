@@ -68,6 +68,7 @@ from toolgate.config.settings import (
     ParkingLimits,
     PoolLimits,
     Sessions,
+    Tasks,
     VirtualSearch,
 )
 from toolgate.config.shapes import SURFACES, Surface
@@ -93,6 +94,7 @@ __all__ = [
     "ServerAuth",
     "Sessions",
     "Surface",
+    "Tasks",
     "VirtualSearch",
     "find",
     "is_strangers",

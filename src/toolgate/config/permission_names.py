@@ -44,6 +44,9 @@ def split_uri(name: str) -> tuple[str, str, str]:
     return (found[1] or "") + scheme, "+", found[4]
 
 
+_OURS = (names.OWN, *names.INTERNAL)
+
+
 def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iterator[tuple[str, str, str]]:
     """(key, what is said there, its fix) of what names no server that is configured. `servers` are ids."""
     for client in clients:
@@ -55,7 +58,7 @@ def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iter
                     f"`{name}` matches no server, so it has no effect",
                     f"write `{begun}`",
                 )
-            elif owner not in servers and owner != names.OWN:
+            elif owner not in servers and owner not in _OURS:
                 told = f"{_quoted(name)} refers to a server that is not configured"
                 yield f"clients.{client.id}.{key}", told, "correct the name, or add the server"
 
@@ -65,7 +68,7 @@ def vain(
 ) -> Iterator[tuple[str, str, str]]:
     """The same of patterns that fit no name which one of these servers could have, and of names that no server writes
     so. `step_up` are the patterns of `auth.step_up`."""
-    known = (*servers, names.OWN)
+    known = (*servers, *_OURS)
     for client in clients:
         permissions, begin = client.permissions, f"clients.{client.id}.mcp_permissions"
         for name in permissions.servers:

@@ -172,6 +172,27 @@ class Limits(msgspec.Struct, frozen=True):
     )
 
 
+class Tasks(msgspec.Struct, frozen=True):
+    """The registry `gobby-tasks`. `jsonl` is a path within the folder of a project."""
+
+    show: Annotated[
+        bool,
+        Key(flag, "`true`: its tools stand in lists of all tools too; they can be called in any case", "relist"),
+        allowing.LOOKS,
+    ] = False
+    require_session_id: Annotated[
+        bool, Key(flag, "`true`: a task is created and closed with a `session_id` only"), allowing.LESS
+    ] = False
+    sync: Annotated[
+        bool, Key(flag, "`false`: the file of a project is written and read by `sync_tasks` only"), allowing.LESS
+    ] = True
+    jsonl: Annotated[
+        str,
+        Key(shapes.within, "the file in the folder of a project"),
+        Allows("write tasks to the file {} in your projects"),
+    ] = ".gobby/tasks.jsonl"
+
+
 class Known(msgspec.Struct, frozen=True):
     """Values that are secrets, never to be shown."""
 
@@ -300,6 +321,9 @@ class Config(msgspec.Struct, frozen=True):
         ),
         allowing.REFUSED,
     ] = ""
+    tasks: Annotated[Tasks, Section(Tasks, "Tasks that outlive a session ([tasks.md](tasks.md)).", noted=True)] = (
+        Tasks()
+    )
     component_url: Annotated[
         str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")
     ] = "http://{name}.spin.internal/"
@@ -323,13 +347,6 @@ class Config(msgspec.Struct, frozen=True):
             }
         ),
         "sandbox": Section(later={"require_os_confinement": Later("auto"), "strict_globals": Later(False)}),
-        "tasks": Section(
-            later={
-                "require_session_id": Later(False),
-                "jsonl": Later(".gobby/tasks.jsonl"),
-                "sync": Later(),
-            }
-        ),
         "log": Later(),
         "telemetry": Later(),
         "cluster": Later(),

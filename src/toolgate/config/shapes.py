@@ -188,3 +188,12 @@ def template(value: object) -> str:
     if "{name}" not in values.filled(value):
         raise wrong("must contain `{name}`, the place for the component's name")
     return values.text(value)
+
+
+@kind({"type": "string", "pattern": "^[^/].*$"})
+def within(value: object) -> str:
+    """A file in a folder that is not known yet, or below it."""
+    found = values.filled(value)
+    if found.startswith("/") or ".." in found.split("/"):
+        raise wrong("must be a path within the folder of a project, such as `.gobby/tasks.jsonl`")
+    return found

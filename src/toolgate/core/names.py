@@ -19,6 +19,7 @@ from toolgate.core import surrogates
 SEPARATOR = "__"
 OWN = "toolgate"  # the id of the gateway itself, as a server
 OWN_SCHEME = "mcp://"
+INTERNAL = ("gobby-tasks",)  # servers that the gateway has itself, under names that no other may have (seed 004)
 LONGEST = 64  # a limit of common model APIs on a tool's name
 _not_slug = re.compile(r"[^a-z0-9]+")
 _needs_letter = re.compile("s*[0-9]")

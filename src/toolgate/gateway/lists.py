@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from toolgate.auth.access import Access
 from toolgate.catalog import server_info
+from toolgate.core import names
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, Listing, Made
@@ -112,7 +113,9 @@ class Lists:
         return about and msgspec.structs.replace(about, instructions=self._redactor.of(server).text(about.instructions))
 
     def upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
-        return [route.upstreams[id] for id in route.seen_by(self._access.rules(client.principal))]
+        """Those that may tell of themselves: not the gateway's own."""
+        seen = route.seen_by(self._access.rules(client.principal))
+        return [route.upstreams[id] for id in seen if id not in names.INTERNAL or route.is_strict]
 
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route."""

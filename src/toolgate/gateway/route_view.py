@@ -135,6 +135,11 @@ class RouteView:
         return _Summaries(self._seen, self._snapshot.servers)
 
     @property
+    def configured(self) -> Mapping[str, ServerSummary]:
+        seen = {id: name for id, name in self._seen.items() if id not in names.INTERNAL}
+        return _Summaries(seen, self._snapshot.servers)
+
+    @property
     def _seen(self) -> Mapping[str, str]:
         """Those of the route that the client may see."""
         return self._route.seen_by(self._rules)

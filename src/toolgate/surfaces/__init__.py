@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolgate.config import Config
+from toolgate.core import names
 from toolgate.surfaces.aggregate import Aggregate
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.components import Components
@@ -39,13 +40,14 @@ _DAEMON = "list_tools lists tools, get_tool_schema describes one in full, call_t
 
 def toolset_surfaces(config: Config) -> Mapping[str, Surface]:
     """By the names that paths and configurations have for them (behaviour.md section 2)."""
-    names = Aggregate()
+    hidden = () if config.tasks.show else names.INTERNAL
+    aggregate = Aggregate(hidden)
     components = [server.id for server in config.servers if server.has_bare_names]
     return {
-        "aggregate": ToolsetSurface(names, search=config.virtual_search),
-        "children": ToolsetSurface(names, SETS["children"], _CHILDREN, shows_resources=True),
-        "meta": ToolsetSurface(names, SETS["meta"], _META),
-        "components": ToolsetSurface(Components(components)),
-        "daemon": ToolsetSurface(names, SETS["daemon"], _DAEMON),
-        "all": ToolsetSurface(names, tuple(CONTROLS.values()), shows_resources=True),
+        "aggregate": ToolsetSurface(aggregate, search=config.virtual_search),
+        "children": ToolsetSurface(aggregate, SETS["children"], _CHILDREN, shows_resources=True),
+        "meta": ToolsetSurface(aggregate, SETS["meta"], _META),
+        "components": ToolsetSurface(Components(components, hidden)),
+        "daemon": ToolsetSurface(aggregate, SETS["daemon"], _DAEMON),
+        "all": ToolsetSurface(aggregate, tuple(CONTROLS.values()), shows_resources=True),
     }

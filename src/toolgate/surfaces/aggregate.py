@@ -23,6 +23,11 @@ _BY_URI = frozenset({"resources", "resourceTemplates"})
 
 
 class Aggregate:
+    """What is `hidden` is called by its whole name, and stands in no list; a bare name never means it."""
+
+    def __init__(self, hidden: Collection[str] = ()) -> None:
+        self._hidden = hidden
+
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         kind = call.kind
         split = _split(call.target, kind, view)
@@ -31,10 +36,13 @@ class Aggregate:
         if split:
             return [(split[0], kind)]
         kinds = (kind, "resourceTemplates") if kind == "resources" else (kind,)
-        return [(server, kind) for server in view.servers for kind in kinds]
+        return [(server, kind) for server in self._listed(view.servers) for kind in kinds]
 
     def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
-        return servers
+        return self._listed(servers)
+
+    def _listed(self, servers: Collection[str]) -> Collection[str]:
+        return [server for server in servers if server not in self._hidden] if self._hidden else servers
 
     def about(self) -> About | None:
         return SERVED
@@ -52,7 +60,7 @@ class Aggregate:
         return _join(kind, server, name)
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
-        for server in view.servers:
+        for server in self._listed(view.servers):
             server_list = view.server_list(server, kind)
             if server_list:
                 yield from (raw for _, raw in exposed(server, kind, server_list).values())
@@ -87,8 +95,9 @@ class Aggregate:
     def _bare(self, call: Call, view: View) -> Call:
         """A server's own name, where exactly one permitted server has it."""
         kind = call.kind
-        owners = [server for server in view.servers if _has(view.server_list(server, kind), call.target)]
-        owners = owners or [server for server in view.servers if _makes(server, call, view)]
+        servers = self._listed(view.servers)
+        owners = [server for server in servers if _has(view.server_list(server, kind), call.target)]
+        owners = owners or [server for server in servers if _makes(server, call, view)]
         if len(owners) == 1:
             return call.at(owners[0], call.target)
         if owners:
@@ -98,9 +107,7 @@ class Aggregate:
                 f"{noun} not found: {call.target} is offered by several servers; use one of {', '.join(candidates)}"
             )
             raise Fault(mcp.KINDS[kind].missing, message, tool=call.target, extra={"candidates": candidates})
-        server_lists = (
-            (server, server_list) for server in view.servers if (server_list := view.server_list(server, kind))
-        )
+        server_lists = ((server, server_list) for server in servers if (server_list := view.server_list(server, kind)))
         listed = ((server, exposed(server, kind, server_list)) for server, server_list in server_lists)
         if len(call.target) == names.LONGEST:  # a shortened name may lack its server's whole id
             for server, found in listed:

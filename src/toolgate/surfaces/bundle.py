@@ -19,6 +19,7 @@ class Bundle(Aggregate):
     """`patterns` are namespaced names, or the beginnings of some with `*` behind them."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
+        super().__init__()
         self._patterns = patterns
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:

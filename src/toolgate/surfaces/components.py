@@ -18,11 +18,16 @@ class Components(Aggregate):
     """`servers` are those that are components. A name that two of them have is listed by neither, and one of a control
     tool that calls others by none: it would get what is meant for them. Either can be called by its namespaced name."""
 
-    def __init__(self, servers: Collection[str]) -> None:
+    def __init__(self, servers: Collection[str], hidden: Collection[str] = ()) -> None:
+        super().__init__(hidden)
         self._servers = servers
 
     def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
-        return [server for server in servers if server in self._servers] if kind == "tools" else servers
+        return (
+            [server for server in servers if server in self._servers]
+            if kind == "tools"
+            else super().shown(kind, servers)
+        )
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         if kind != "tools":

@@ -202,7 +202,7 @@ def find_server(named: str, servers: Mapping[str, str]) -> str:
     if id in servers:
         return id
     close = names.did_you_mean([servers[each] for each in names.near(id, servers)])
-    shown = list(servers.values())
+    shown = [name for id, name in servers.items() if id not in names.INTERNAL]
     hint = close or ("there are no servers" if not shown else f"there are {', '.join(shown[:MOST_NAMED])}")
     raise Fault(
         "SERVER_NOT_FOUND",

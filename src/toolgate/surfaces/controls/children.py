@@ -67,7 +67,7 @@ def _located(raw: Raw) -> Object:
 
 
 async def list_registered_children(given: Given, context: ControlContext) -> Object:
-    children = [server.name for server in context.gateway.servers.values()]
+    children = [server.name for server in context.gateway.configured.values()]
     return {"children": children, "count": len(children)}
 
 
@@ -75,7 +75,7 @@ async def get_child_status(given: Given, context: ControlContext) -> Object:
     if "server_id" in given:
         id = base.find_server(given["server_id"], context.gateway.names)
         return _status(context.gateway.servers[id], context.gateway.status(id))
-    found = [_status(server, context.gateway.status(id)) for id, server in context.gateway.servers.items()]
+    found = [_status(server, context.gateway.status(id)) for id, server in context.gateway.configured.items()]
     return {"children": found, "count": len(found)}
 
 
@@ -178,8 +178,10 @@ CONTROLS = (
 
 async def server_summary(context: ControlContext) -> Object:
     return {
-        "total_children": len(context.gateway.servers),
-        "active_sessions": sum(IN_000[context.gateway.status(id).state] == "running" for id in context.gateway.servers),
+        "total_children": len(context.gateway.configured),
+        "active_sessions": sum(
+            IN_000[context.gateway.status(id).state] == "running" for id in context.gateway.configured
+        ),
         "config_path": context.gateway.gateway_info.source,
         "version": context.gateway.gateway_info.version,
     }
@@ -188,7 +190,7 @@ async def server_summary(context: ControlContext) -> Object:
 async def children_servers(context: ControlContext) -> Object:
     children = [
         _child(server, context.gateway.status(id), context.gateway.known(id, "tools"))
-        for id, server in context.gateway.servers.items()
+        for id, server in context.gateway.configured.items()
     ]
     return {"children": children, "count": len(children)}
 

@@ -41,7 +41,12 @@ class GatewayView(Protocol):
 
     @property
     def servers(self) -> Mapping[str, ServerSummary]:
-        """Those that the client may use, by id, in the order of the configuration."""
+        """Those that the client may use, by id, in the order of the configuration, and the gateway's own."""
+        ...
+
+    @property
+    def configured(self) -> Mapping[str, ServerSummary]:
+        """The same without the gateway's own, which nobody has to know of to use the others."""
         ...
 
     @property

@@ -68,7 +68,7 @@ _SERVER = {"type": "string", "description": "Server name"}
 async def status(given: Given, context: ControlContext) -> Object:
     gateway_info = context.gateway.gateway_info
     seconds = int(gateway_info.wall() - gateway_info.started)
-    servers = [_state(server, context.gateway.status(id)) for id, server in context.gateway.servers.items()]
+    servers = [_state(server, context.gateway.status(id)) for id, server in context.gateway.configured.items()]
     return {
         "status": "running",
         "uptime": _spoken(seconds),
@@ -118,7 +118,7 @@ async def list_mcp_servers(given: Given, context: ControlContext) -> Object:
                 "description": server.description,
                 **{key: value for key, value in _state(server, context.gateway.status(id)).items() if key != "name"},
             }
-            for id, server in context.gateway.servers.items()
+            for id, server in context.gateway.configured.items()
         ]
         + [{"name": name, "state": "disabled", "connected": False} for name in context.gateway.disabled.values()]
     }

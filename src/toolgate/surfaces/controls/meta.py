@@ -42,7 +42,7 @@ FAMILY = Family(_wrap, _fail, base.text)
 
 async def mcp_discover(given: Given, context: ControlContext) -> Any:
     one = base.find_server(given["server"], context.gateway.names) if "server" in given else None
-    known = context.gateway.servers
+    known = context.gateway.servers if one or "query" in given else context.gateway.configured
     servers = [one] if one else list(known)
     wanted = [(id, "tools") for id in servers]
     view = await context.gateway.lists(wanted)

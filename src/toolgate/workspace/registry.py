@@ -1,0 +1,58 @@
+"""A tool of an internal server as a row: its arguments are a struct, which is its schema as well."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from toolgate.core import jsonrpc
+from toolgate.core.fault import Fault
+from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Object, ToolContext, text
+from toolgate.workspace.workspace import Workspace
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """`takes` is the struct of its arguments, closed (`forbid_unknown_fields`), each field with a description. `work`
+    returns the object that it answers with; it raises `Fault`. `changes`: it does more than read."""
+
+    name: str
+    description: str
+    takes: type[msgspec.Struct]
+    work: Callable[[Any, Workspace, ToolContext], Awaitable[Object]]
+    changes: bool = False
+
+
+def as_server(tools: Sequence[Tool], workspace: Workspace) -> InProcessTools:
+    return InProcessTools(
+        {"tools": {tool.name: InProcessItem(_listed(tool), _work(tool, workspace)) for tool in tools}}
+    )
+
+
+def _listed(tool: Tool) -> Object:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": _schema(tool.takes),
+        "annotations": {"readOnlyHint": not tool.changes, "openWorldHint": False},
+    }
+
+
+def _schema(takes: type[msgspec.Struct]) -> Mapping[str, Any]:
+    _, components = msgspec.json.schema_components((takes,))
+    [schema] = components.values()
+    return {key: value for key, value in schema.items() if key != "title"}
+
+
+def _work(tool: Tool, workspace: Workspace) -> Callable[[Arguments, ToolContext], Awaitable[Object]]:
+    async def work(arguments: Arguments, context: ToolContext) -> Object:
+        try:
+            given = msgspec.convert(arguments, tool.takes)
+        except msgspec.ValidationError as error:
+            takes = {"schema": _schema(tool.takes)}
+            raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent", extra=takes) from None
+        said = await tool.work(given, workspace, context)
+        return text(jsonrpc.encode(said).decode(), structuredContent=said)
+
+    return work
