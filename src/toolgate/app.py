@@ -150,6 +150,7 @@ class App:
     def _open_gateway(self) -> None:
         """With the first snapshot."""
         self.workspace = Workspace(self._given.store, self.clock, self._given.config, Path.cwd())
+        self._internal = internal_servers(self.workspace)
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
@@ -308,8 +309,7 @@ class App:
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
-        internal = before.internal if before else internal_servers(self.workspace)
-        return snapshots.build(config, self._catalog, *ours, before, internal)
+        return snapshots.build(config, self._catalog, *ours, before, self._internal)
 
     @property
     def _services(self) -> Sequence[Service]:

@@ -5,7 +5,7 @@ May import `upstreams` and the rooms below it.
     __init__   `internal_servers`: the gateway's own servers, by id
     workspace  `Workspace`: what the tools here work by; whose project a call is in
     projects   folders with a `.gobby/project.json`
-    registry   a tool of an internal server as a row: its arguments as a struct, and its function
+    tools      a tool of an internal server as a row: its arguments as a struct, and its function
     tasks      what a task is; made, found, changed, closed and deleted
 
 The rules of this room: what it keeps are rows of the store's tables (`state.migrations`), read and changed by plain
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 
 from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.workspace import tasks
-from toolgate.workspace.registry import as_server
+from toolgate.workspace.tools import as_server
 from toolgate.workspace.workspace import Workspace
 
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
-from toolgate.workspace.registry import Tool
+from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
 
 Status = Literal["open", "in_progress", "closed", "failed", "escalated"]
