@@ -26,6 +26,8 @@ from toolgate.workspace import tasks
 from toolgate.workspace.tools import as_server
 from toolgate.workspace.workspace import Workspace
 
+__all__ = ["Workspace", "internal_servers"]
+
 
 def internal_servers(workspace: Workspace) -> Mapping[str, InProcessTools]:
     return {"gobby-tasks": as_server(tasks.TOOLS, workspace)}
