@@ -16,8 +16,8 @@ from msgspec import Meta
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.workspace import tasks
-from toolgate.workspace.registry import Tool
 from toolgate.workspace.tasks import TaskId
+from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
 
 DependencyType = Literal["blocks", "discovered-from", "related"]

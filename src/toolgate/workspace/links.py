@@ -11,8 +11,8 @@ from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.workspace import records, tasks
 from toolgate.workspace.records import SessionId
-from toolgate.workspace.registry import Tool
 from toolgate.workspace.tasks import TaskId
+from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
 
 Action = Literal["worked_on", "discovered", "mentioned", "closed"]

@@ -15,8 +15,8 @@ from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.workspace import tasks
 from toolgate.workspace.dependencies import in_line
-from toolgate.workspace.registry import Tool
 from toolgate.workspace.tasks import MOST_LISTED, Priority, TaskId, Type
+from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
 
 Limit = Annotated[int, Meta(description="At most so many; null: all", ge=1, le=MOST_LISTED)]

@@ -19,8 +19,8 @@ from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.workspace import dependencies, git_head, links, tasks
 from toolgate.workspace.ready import Limit
 from toolgate.workspace.records import Caller, SessionId
-from toolgate.workspace.registry import Tool
 from toolgate.workspace.tasks import Priority, Status, Task, TaskId, Type
+from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
 
 REASONS_WITH_OPEN_CHILDREN = ("duplicate", "already_implemented", "wont_fix", "obsolete")
