@@ -95,7 +95,7 @@ def of_task(connection: Connection, id: str) -> dict[str, Any]:
     for way, (start, end) in _ENDS.items():
         sql = (
             f"SELECT d.dep_type, task.id, task.title, task.status FROM task_dependency d JOIN task ON task.id = d.{end}"
-            f" WHERE d.{start} = ? ORDER BY d.dep_type, d.created_at, task.id LIMIT ?"
+            f" WHERE d.{start} = ? ORDER BY d.dep_type, task.priority, task.created_at, task.id LIMIT ?"
         )
         found = connection.execute(sql, (id, MOST_OF_ONE + 1)).fetchall()
         for dep_type, *row in found[:MOST_OF_ONE]:
