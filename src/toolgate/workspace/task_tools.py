@@ -342,14 +342,14 @@ TOOLS = (
     Tool("close_task", "Close a task with a reason.", CloseTask, close_task, changes=True),
     Tool(
         "delete_task",
-        "Delete a task, and with cascade all that is below it.",
+        "Delete a task (optional cascade: with all that is below it).",
         DeleteTask,
         delete_task,
         changes=True,
     ),
     Tool(
         "list_tasks",
-        "List tasks with optional filters, the newest first. In brief: get_task shows all of one.",
+        "List tasks with optional filters. The newest come first, in brief: get_task shows all of one.",
         ListTasks,
         list_tasks,
     ),
