@@ -5,6 +5,8 @@ May import `upstreams` and the rooms below it.
     __init__   `internal_servers`: the gateway's own servers, by id
     workspace  `Workspace`: what the tools here work by; whose project a call is in
     projects   folders with a `.gobby/project.json`
+    sessions   records of the sessions of coding agents; what one hands over to the next
+    hooks      what the agents' programs say of their sessions, by `call_hook` or by `toolgate hook`
     registry   a tool of an internal server as a row: its arguments as a struct, and its function
     tasks      what a task is; made, found, changed, closed and deleted
 

@@ -1,17 +1,37 @@
-"""What the tools of the workspace work by: the tables, the time, the configuration, and whose project a call is in."""
+"""What the tools of the workspace work by: the tables, the time, the configuration, and in whose session and project a
+call is."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from toolgate.config import Config
+from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
+from toolgate.core.model import Answer, Client, Principal
 from toolgate.core.services import Swap, sets
 from toolgate.state.base import NotKept, Result, Store, Subject, Work
 from toolgate.upstreams.inprocess.tools import ToolContext
+from toolgate.workspace import sessions
 from toolgate.workspace.projects import Project, project_of
+from toolgate.workspace.sessions import Record
+
+MOST_REMEMBERED = 10_000  # sessions of clients whose record and roots are remembered
+LONGEST_PATH = 4096  # characters
+MOST_ROOTS = 20  # of a client that are looked at
+PATIENCE = 10.0  # seconds that a client has to say what its roots are
+
+Value = TypeVar("Value")
+Identity = tuple[str, str]
+"""A principal and its MCP session."""
 
 
 class Workspace:
@@ -22,6 +42,8 @@ class Workspace:
         self._store = store
         self._clock = clock
         self._folder = folder
+        self._bound: dict[Identity, str] = {}  # ids of records by the session of a client
+        self._roots: dict[Identity, tuple[str, ...]] = {}  # folders, by the same
 
     def prepared(self, config: Config) -> Swap:
         return sets(self, config=config.tasks)
@@ -44,9 +66,135 @@ class Workspace:
         except NotKept as error:
             raise _unusable(error) from None
 
+    # Whose session and project a call is in (behaviour.md, "004 daemon tools").
+
+    def sign(self, principal: Principal, session_id: str, source: str = "mcp") -> Record:
+        """What is known of a session by a call that names it, to be filled in. See `sessions.seen`."""
+        now = self.now()
+        return Record(
+            id="",
+            external_id=session_id,
+            machine=os.uname().nodename,
+            source=source,
+            principal=sessions.whose(principal),
+            created_at=now,
+            updated_at=now,
+        )
+
+    def bind(self, context: ToolContext, record: str | None) -> None:
+        """From now on the calls of this MCP session belong to this record: one of them has named it. Calls without a
+        session are told apart by nothing, so they bind none."""
+        if record:
+            _remember(self._bound, context.client, record)
+
+    async def ensure(self, context: ToolContext, session_id: str) -> Record:
+        """The record that a call names, new where it is not known; the call's session is bound to it. Raises
+        `Fault`."""
+        sign = self.sign(context.client.principal, session_id)
+        sessions.check_id(session_id)
+        known = await self.query(lambda connection: sessions.find(connection, sign.principal, session_id))
+        if known is None:
+            sign.cwd = await self.folder(context)
+            sign.project_id = await self.project_id(sign.cwd)
+        record = await self.transact(lambda connection: sessions.ensure(connection, sign), "sessions")
+        self.bind(context, record.id)
+        return record
+
+    async def record(self, context: ToolContext) -> Record | None:
+        """The record that a call belongs to without naming it: the one that its session is bound to, else the only one
+        of its principal that is active in its folder."""
+        record = await self._bound_record(context.client)
+        if record is not None:
+            return record
+        principal, folder, now = sessions.whose(context.client.principal), await self.folder(context), self.now()
+        candidates = await self.query(lambda connection: sessions.active_in(connection, principal, folder, now))
+        return candidates[0] if len(candidates) == 1 else None
+
+    async def _bound_record(self, client: Client) -> Record | None:
+        id = self._bound.get(client.identity)
+        return await self.query(lambda connection: sessions.get(connection, id)) if id else None
+
     async def project(self, context: ToolContext) -> Project | None:
-        """The project that a call is in (behaviour.md, "004 daemon tools")."""
+        """The project that a call is in: that of the folder of the record that its session is bound to, of its client's
+        first root that is in one, or of the folder where the gateway was started."""
+        record = await self._bound_record(context.client)
+        if record and record.cwd and (project := await self._project_of(record.cwd)):
+            return project
+        for root in await self._roots_of(context):
+            if project := await self._project_of(root):
+                return project
         return project_of(self._folder)
+
+    async def folder(self, context: ToolContext) -> str:
+        """The folder that a client works in, as far as is known; empty for one that is not on this machine."""
+        if not sessions.is_on_this_machine(context.client.principal):
+            return ""
+        roots = await self._roots_of(context)
+        return roots[0] if roots else str(self._folder)
+
+    async def project_id(self, folder: str) -> str:
+        """The id of the project that a folder is in, that where the gateway was started for an empty one; empty where
+        it is in none."""
+        project = await self._project_of(folder or str(self._folder))
+        return project.id if project else ""
+
+    async def _project_of(self, folder: str) -> Project | None:
+        """In a thread: a client may name a folder of a disk that does not answer."""
+        if folder == str(self._folder):
+            return project_of(self._folder)
+        return await asyncio.to_thread(project_of, Path(folder))
+
+    async def _roots_of(self, context: ToolContext) -> tuple[str, ...]:
+        """The folders of this machine that a client names as its roots; it is asked once in a session. One without a
+        session is asked each time: nothing tells it from the next."""
+        client = context.client
+        if "roots" not in client.capabilities or not sessions.is_on_this_machine(client.principal):
+            return ()
+        known = self._roots.get(client.identity)
+        if known is None:
+            try:
+                async with self._clock.timeout(PATIENCE):
+                    known = _folders(await context.ask("roots/list", {}))
+            except TimeoutError:
+                known = ()
+            _remember(self._roots, client, known)
+        return known
+
+    def roots_changed(self, client: Client) -> None:
+        """It is asked again."""
+        self._roots.pop(client.identity, None)
+
+
+def absolute(path: str) -> str:
+    """A path that a client names, as records have it; empty for what is none."""
+    is_path = os.path.isabs(path) and len(path) <= LONGEST_PATH and path.isprintable()
+    return os.path.normpath(path) if is_path else ""
+
+
+class _Root(msgspec.Struct):
+    uri: str = ""
+
+
+class _Roots(msgspec.Struct):
+    roots: list[_Root] = []
+
+
+def _folders(answer: Answer) -> tuple[str, ...]:
+    """Of an answer to `roots/list`; none of one that is out of shape."""
+    try:
+        roots = jsonrpc.read(answer.result or b"{}", type=_Roots).roots[:MOST_ROOTS]
+        urls = [urlsplit(root.uri) for root in roots if len(root.uri) <= 3 * LONGEST_PATH]
+    except (ValueError, *jsonrpc.UNREADABLE):
+        return ()
+    return tuple(folder for url in urls if url.scheme == "file" and (folder := absolute(unquote(url.path))))
+
+
+def _remember(known: dict[Identity, Value], client: Client, value: Value) -> None:
+    if client.session:
+        known.pop(client.identity, None)
+        known[client.identity] = value
+        while len(known) > MOST_REMEMBERED:
+            del known[next(iter(known))]
 
 
 def _unusable(error: NotKept) -> Fault:
