@@ -31,7 +31,6 @@ LATER = {
     "004 execute_code": "sandbox",
     "004 process_large_dataset": "sandbox",
     "004 recommend_tools": "discovery",
-    "004 call_hook": "hooks",
     "004 codex": "hooks",
     "004 Example: Task Workflow": "tasks",
 }
@@ -390,6 +389,14 @@ async def _(era: str) -> None:
     async with gateway(scripts={"tasks": script}) as app:
         told = await Asker(app, era).told("get_tool_schema", server_name="tasks", tool_name="create_task")
         assert told == shown | {"server": "tasks"}
+
+
+@runs("004 call_hook 3")
+async def _(era: str) -> None:
+    async with playing("serena") as app:
+        [[tool, _, arguments]] = body("004 call_hook 3")
+        told = await Asker(app, era).told(tool, **arguments)
+        assert (told["success"], told["session_id"]) == (True, "codex-abc123")
 
 
 @runs("004 add_mcp_server 3", "004 add_mcp_server 4")

@@ -252,6 +252,8 @@ class Hooks:
                 is_heard = name in waiting and not waiting[name].done()
                 try:
                     answers[name] = await self._read(folder / name, is_heard)
+                except OSError as error:
+                    log.warning("a hook cannot be read: %s", error)
                 except Fault as fault:
                     if fault.code == "SERVER_FAILED":
                         log.warning("hooks wait until sessions can be kept: %s", fault.message)
@@ -262,14 +264,15 @@ class Hooks:
         return answers
 
     async def _read(self, file: Path, is_heard: bool) -> bytes:
-        """What one payload changes, and what its program is told. Raises `Fault`."""
         found = _is_payload(file.name)
         assert found
         with ownership.opened(file) as opened:
-            raw = Raw(opened.read(LONGEST_PAYLOAD + 1))
-        source = found["source"]
-        hook, payload = _find(_text(_members(raw).get("hook_event_name"))), _adapted(raw, source)
-        change = await self._change(hook, payload, source, Client(THE_OPERATOR), "", is_heard)
+            return await self.take(Raw(opened.read(LONGEST_PAYLOAD + 1)), found["source"], is_heard)
+
+    async def take(self, payload: Raw, source: str, is_heard: bool = True) -> bytes:
+        """What a payload of a program of this user changes; what the program is told. Raises `Fault`."""
+        hook, told = _find(_text(_members(payload).get("hook_event_name"))), _adapted(payload, source)
+        change = await self._change(hook, told, source, Client(THE_OPERATOR), "", is_heard)
         return _printed(change) if HOOKS[hook] is _start else NOTHING
 
 
