@@ -11,9 +11,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from toolgate.auth.access import OPERATOR
 from toolgate.core.fault import Fault
@@ -25,6 +26,7 @@ Status = Literal["active", "paused", "handoff_ready", "ended"]
 
 STALE = 6 * 3600.0  # seconds without a sign after which a session that never ended counts as stale
 LONGEST_ID = 200  # characters of what a program calls its session
+SessionId = Annotated[str, Meta(description="The id of your session", min_length=1, max_length=LONGEST_ID)]
 LONGEST_TITLE = 80  # characters
 LONGEST_PROMPT = 1500  # characters of a prompt that are kept
 LONGEST_REPLY = 3000  # characters of a reply that are kept
@@ -162,6 +164,29 @@ def ensure(connection: Connection, sign: Record) -> Record:
         return seen(connection, sign)[0]
     record.updated_at = sign.updated_at
     return put(connection, record)
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Where a call comes from. `sign` is what is known of a session that it names, but for the id; `bound` is the
+    record that its MCP session has named before."""
+
+    sign: Record
+    bound: str | None = None
+
+    @property
+    def project_id(self) -> str:
+        return self.sign.project_id
+
+    def session(self, connection: Connection, named: str | None, now: str) -> str | None:
+        """The id of the record that a call belongs to: the one that it names, else the one that it is bound to, else
+        the only one that its principal has at work in its folder. Raises `Fault`."""
+        if named:
+            sign = msgspec.structs.replace(self.sign, external_id=named, created_at=now, updated_at=now)
+            return ensure(connection, sign).id
+        if self.bound:
+            return self.bound
+        candidates = active_in(connection, self.sign.principal, self.sign.cwd, now)
+        return candidates[0].id if len(candidates) == 1 else None
 
 
 def check_id(id: str) -> None:

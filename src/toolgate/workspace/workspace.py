@@ -18,13 +18,13 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Answer, Client, Principal
 from toolgate.core.services import Swap, sets
-from toolgate.state.base import NotKept, Result, Store, Subject, Work
+from toolgate.state.base import Connection, NotKept, Result, Store, Subject, Work
 from toolgate.upstreams.inprocess.tools import ToolContext
 from toolgate.workspace import sessions
 from toolgate.workspace.projects import Project, project_of
-from toolgate.workspace.sessions import Record
+from toolgate.workspace.sessions import Caller, Record
 
-MOST_REMEMBERED = 10_000  # sessions of clients whose record and roots are remembered
+MOST_BOUND = 10_000  # sessions of clients whose record and roots are remembered
 LONGEST_PATH = 4096  # characters
 MOST_ROOTS = 20  # of a client that are looked at
 PATIENCE = 10.0  # seconds that a client has to say what its roots are
@@ -87,50 +87,42 @@ class Workspace:
         if record:
             _remember(self._bound, context.client, record)
 
-    async def ensure(self, context: ToolContext, session_id: str) -> Record:
-        """The record that a call names, new where it is not known; the call's session is bound to it. Raises
-        `Fault`."""
-        sign = self.sign(context.client.principal, session_id)
-        sessions.check_id(session_id)
-        known = await self.query(lambda connection: sessions.find(connection, sign.principal, session_id))
-        if known is None:
-            sign.cwd = await self.folder(context)
-            sign.project_id = await self.project_id(sign.cwd)
-        record = await self.transact(lambda connection: sessions.ensure(connection, sign), "sessions")
-        self.bind(context, record.id)
-        return record
+    async def caller(self, context: ToolContext) -> Caller:
+        record, folder, project = await self._place(context)
+        sign = self.sign(context.client.principal, "")
+        sign.cwd, sign.project_id = folder, project.id if project else ""
+        return Caller(sign, record.id if record else None)
 
     async def record(self, context: ToolContext) -> Record | None:
-        """The record that a call belongs to without naming it: the one that its session is bound to, else the only one
-        of its principal that is active in its folder."""
-        record = await self._bound_record(context.client)
-        if record is not None:
-            return record
-        principal, folder, now = sessions.whose(context.client.principal), await self.folder(context), self.now()
-        candidates = await self.query(lambda connection: sessions.active_in(connection, principal, folder, now))
-        return candidates[0] if len(candidates) == 1 else None
+        """The record that a call belongs to without naming it."""
+        caller, now = await self.caller(context), self.now()
 
-    async def _bound_record(self, client: Client) -> Record | None:
-        id = self._bound.get(client.identity)
-        return await self.query(lambda connection: sessions.get(connection, id)) if id else None
+        def work(connection: Connection) -> Record | None:
+            id = caller.session(connection, None, now)
+            return sessions.get(connection, id) if id else None
+
+        return await self.query(work)
 
     async def project(self, context: ToolContext) -> Project | None:
         """The project that a call is in: that of the folder of the record that its session is bound to, of its client's
         first root that is in one, or of the folder where the gateway was started."""
-        record = await self._bound_record(context.client)
-        if record and record.cwd and (project := await self._project_of(record.cwd)):
-            return project
-        for root in await self._roots_of(context):
-            if project := await self._project_of(root):
-                return project
-        return project_of(self._folder)
+        return (await self._place(context))[2]
 
     async def folder(self, context: ToolContext) -> str:
         """The folder that a client works in, as far as is known; empty for one that is not on this machine."""
-        if not sessions.is_on_this_machine(context.client.principal):
-            return ""
+        return (await self._place(context))[1]
+
+    async def _place(self, context: ToolContext) -> tuple[Record | None, str, Project | None]:
+        """The record that a call's session is bound to, the folder that it comes from, and its project."""
+        id = self._bound.get(context.client.identity)
+        record = await self.query(lambda connection: sessions.get(connection, id)) if id else None
         roots = await self._roots_of(context)
-        return roots[0] if roots else str(self._folder)
+        is_here = sessions.is_on_this_machine(context.client.principal)
+        folder = "" if not is_here else roots[0] if roots else str(self._folder)
+        for each in (record.cwd if record else "", *roots):
+            if each and (project := await self._project_of(each)):
+                return record, folder, project
+        return record, folder, project_of(self._folder)
 
     async def project_id(self, folder: str) -> str:
         """The id of the project that a folder is in, that where the gateway was started for an empty one; empty where
@@ -193,7 +185,7 @@ def _remember(known: dict[Identity, Value], client: Client, value: Value) -> Non
     if client.session:
         known.pop(client.identity, None)
         known[client.identity] = value
-        while len(known) > MOST_REMEMBERED:
+        while len(known) > MOST_BOUND:
             del known[next(iter(known))]
 
 

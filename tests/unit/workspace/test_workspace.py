@@ -17,6 +17,7 @@ from toolgate.core.model import Answer, Asker, Call, Client, Principal
 from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.inprocess.tools import ToolContext
 from toolgate.workspace import workspace as workspaces
+from toolgate.workspace.sessions import Record
 from toolgate.workspace.workspace import Workspace, absolute
 
 HERE = Principal("local", "127.0.0.1", is_here=True)
@@ -62,6 +63,16 @@ def room(folder: Path) -> Workspace:
     return Workspace(MemoryStore(FakeClock()), FakeClock(), Config(), folder)
 
 
+async def named(workspace: Workspace, context: ToolContext, id: str) -> Record:
+    """What a call that names a session is in."""
+    caller, now = await workspace.caller(context), workspace.now()
+    record = await workspace.transact(lambda connection: caller.session(connection, id, now))
+    workspace.bind(context, record)
+    found = await workspace.record(context)
+    assert found and found.id == record
+    return found
+
+
 async def where(workspace: Workspace, context: ToolContext) -> str | None:
     found = await soon(workspace.project(context))
     return found and found.id
@@ -91,10 +102,10 @@ async def test_who_has_no_session_is_asked_each_time(repo: Path) -> None:
 
 async def test_the_folder_of_a_named_record_counts_most(repo: Path, tmp_path: Path) -> None:
     workspace, other = room(repo), project(tmp_path, "other")
-    await workspace.ensure(calling("before", roots=uris(other)), "mine")
+    await named(workspace, calling("before", roots=uris(other)), "mine")
     context = calling("s", roots=uris(repo))
     assert await where(workspace, context) == "repo"
-    await workspace.ensure(context, "mine")
+    await named(workspace, context, "mine")
     assert await where(workspace, context) == "other"
     assert await where(workspace, calling("another")) == "repo"
 
@@ -124,7 +135,7 @@ async def test_roots_that_are_none_count_as_none(roots: Any, repo: Path) -> None
 async def test_paths_of_clients_from_elsewhere_count_nothing_and_are_not_asked_for(repo: Path, tmp_path: Path) -> None:
     workspace, context = room(tmp_path), calling(principal=AWAY, roots=uris(repo))
     assert (await where(workspace, context), context.asked) == (None, 0)
-    assert (await workspace.ensure(context, "theirs")).cwd == ""
+    assert (await named(workspace, context, "theirs")).cwd == ""
 
 
 async def test_who_does_not_say_what_its_roots_are_is_not_waited_for_twice(repo: Path) -> None:
@@ -140,11 +151,11 @@ async def test_who_does_not_say_what_its_roots_are_is_not_waited_for_twice(repo:
 async def test_a_call_belongs_to_the_only_active_session_of_its_folder(repo: Path) -> None:
     workspace = room(repo)
     assert await workspace.record(calling()) is None
-    await workspace.ensure(calling("one"), "a")
+    await named(workspace, calling("one"), "a")
     found = await workspace.record(calling("other"))
     assert found and found.id == "a"
     assert await workspace.record(calling("s", AWAY)) is None
-    await workspace.ensure(calling("two"), "b")
+    await named(workspace, calling("two"), "b")
     assert await workspace.record(calling("other")) is None  # it may be either
     bound = [await workspace.record(calling(session)) for session in ("one", "two")]
     assert [record and record.id for record in bound] == ["a", "b"]
@@ -153,24 +164,24 @@ async def test_a_call_belongs_to_the_only_active_session_of_its_folder(repo: Pat
 async def test_a_stale_session_is_no_candidate(repo: Path) -> None:
     clock = FakeClock()
     workspace = Workspace(MemoryStore(clock), clock, Config(), repo)
-    await workspace.ensure(calling("one"), "a")
+    await named(workspace, calling("one"), "a")
     await clock.sleep(7 * 3600)
     assert await workspace.record(calling("other")) is None
 
 
 async def test_nobody_is_bound_to_what_is_anothers(repo: Path) -> None:
     workspace = room(repo)
-    mine = await workspace.ensure(calling("one", THE_OPERATOR), "a")
-    theirs = await workspace.ensure(calling("one", AWAY), "a")
+    mine = await named(workspace, calling("one", THE_OPERATOR), "a")
+    theirs = await named(workspace, calling("one", AWAY), "a")
     assert (mine.principal, theirs.principal, mine.id == theirs.id) == ("", "client:ann", False)
 
 
 async def test_what_is_remembered_of_sessions_is_bounded(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspaces, "MOST_REMEMBERED", 2)
+    monkeypatch.setattr(workspaces, "MOST_BOUND", 2)
     workspace = room(repo)
     contexts = [calling(f"s{number}", roots=[]) for number in range(3)]
     for number, context in enumerate(contexts):
-        await workspace.ensure(context, f"r{number}")
+        await named(workspace, context, f"r{number}")
     assert [len(workspace._bound), len(workspace._roots)] == [2, 2]  # pyright: ignore[reportPrivateUsage]
 
 
