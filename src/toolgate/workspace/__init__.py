@@ -3,7 +3,7 @@
 May import `upstreams` and the rooms below it.
 
     __init__      `internal_servers`: the gateway's own servers, by id
-    workspace     `Workspace`: what the tools here work by; whose project a call is in
+    workspace     `Workspace`: what the tools here work by; in whose session and project a call is
     projects      folders with a `.gobby/project.json`
     tools         a tool of an internal server as a row: its arguments as a struct, and its function
     tasks         what a task is, read and written
@@ -11,7 +11,8 @@ May import `upstreams` and the rooms below it.
     dependencies  what tasks wait for; trees and circles of them
     ready         which tasks can be worked on, and which wait
     links         which sessions had to do with which tasks
-    records       session records
+    sessions      records of agents' sessions, and which a call belongs to; what one hands over to the next
+    hooks         what the agents' programs say of their sessions, by `call_hook` or by `toolgate hook`
     git_head      the commit that a checkout is at
 
 The rules of this room: what it keeps are rows of the store's tables (`state.migrations`), read and changed by plain

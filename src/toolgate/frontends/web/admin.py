@@ -64,6 +64,12 @@ class _Listed(msgspec.Struct):
     anew: bool = False
 
 
+class _Hook(msgspec.Struct):
+    """What `POST /admin/hook` is given: the name of a file in the folder of hooks."""
+
+    file: str
+
+
 class Admin:
     """`guards` are those of the frontend that it stands in."""
 
@@ -123,6 +129,11 @@ class Admin:
     async def reload(self, _: Asked) -> Answer:
         await self._editor.read_again()
         return 200, {"servers": list(self._gateway.snapshot.upstreams)}
+
+    async def hook(self, asked: Asked) -> Answer:
+        """What a program's hook prints, once what it has put into the folder of hooks was read."""
+        said = await self._gateway.hooks.answer(_read(asked.body, _Hook).file)
+        return (200, said) if said else (404, {"error": "not a file of the folder of hooks"})
 
     # Servers.
 
@@ -229,6 +240,7 @@ ROUTES: Mapping[str, Mapping[str, Work]] = {
     "/servers/NAME": {"GET": Admin.server, "DELETE": Admin.remove},
     "/servers/NAME/check": {"POST": Admin.check},
     "/reload": {"POST": Admin.reload},
+    "/hook": {"POST": Admin.hook},
 }
 _of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)
 
