@@ -7,6 +7,10 @@ May import `upstreams` and the rooms below it.
     projects   folders with a `.gobby/project.json`
     registry   a tool of an internal server as a row: its arguments as a struct, and its function
     tasks      what a task is; made, found, changed, closed and deleted
+    jsonl      the lines of a project's file of tasks
+    syncing    that file, exported and imported
+    following  that file, kept up to date by itself
+    circles    in what waits for what
 
 The rules of this room: what it keeps are rows of the store's tables (`state.migrations`), read and changed by plain
 functions of a connection; and a change that several rows belong to is one `transact`.
@@ -22,10 +26,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolgate.upstreams.inprocess.tools import InProcessTools
-from toolgate.workspace import tasks
+from toolgate.workspace import syncing, tasks
 from toolgate.workspace.registry import as_server
 from toolgate.workspace.workspace import Workspace
 
 
 def internal_servers(workspace: Workspace) -> Mapping[str, InProcessTools]:
-    return {"gobby-tasks": as_server(tasks.TOOLS, workspace)}
+    return {"gobby-tasks": as_server((*tasks.TOOLS, *syncing.TOOLS), workspace)}

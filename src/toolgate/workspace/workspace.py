@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,40 +14,53 @@ from toolgate.state.base import NotKept, Result, Store, Subject, Work
 from toolgate.upstreams.inprocess.tools import ToolContext
 from toolgate.workspace.projects import Project, project_of
 
+MOST_PROJECTS = 64  # whose files are kept up to date
+
 
 class Workspace:
     """`folder` is where the gateway was started."""
 
     def __init__(self, store: Store, clock: Clock, config: Config, folder: Path) -> None:
         self.config = config.tasks
-        self._store = store
-        self._clock = clock
+        self.store = store
+        self.clock = clock
+        self.projects: dict[Path, Project] = {}  # those that calls were in, by their folder
+        self.on_project: Callable[[], object] = lambda: None  # another one
         self._folder = folder
+        self.note(project_of(folder))
 
     def prepared(self, config: Config) -> Swap:
         return sets(self, config=config.tasks)
 
     def now(self) -> str:
         """The time as the tables have it: UTC, `2026-11-24T08:30:00.000000Z`."""
-        return datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return datetime.fromtimestamp(self.clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     async def query(self, work: Work[Result]) -> Result:
         """As `Store.query`. Raises `Fault` where the tables cannot be used."""
         try:
-            return await self._store.query(work)
+            return await self.store.query(work)
         except NotKept as error:
             raise _unusable(error) from None
 
     async def transact(self, work: Work[Result], *tells: Subject) -> Result:
         """As `Store.transact`. Raises `Fault` where the tables cannot be used."""
         try:
-            return await self._store.transact(work, *tells)
+            return await self.store.transact(work, *tells)
         except NotKept as error:
             raise _unusable(error) from None
 
     async def project(self, context: ToolContext) -> Project | None:
         """The project that a call is in (behaviour.md, "004 daemon tools")."""
-        return project_of(self._folder)
+        folder = Path(context.call.folder) if context.call.folder else self._folder
+        return self.note(project_of(folder))
+
+    def note(self, project: Project | None) -> Project | None:
+        """Its file of tasks is kept up to date from now on."""
+        if project and self.projects.get(project.folder) != project and len(self.projects) < MOST_PROJECTS:
+            self.projects[project.folder] = project
+            self.on_project()
+        return project
 
 
 def _unusable(error: NotKept) -> Fault:
