@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 from toolgate.core import jsonrpc
-from toolgate.workspace.tasks import FIELDS, Status, Task, Type, shown
+from toolgate.workspace.tasks import FIELDS, Status, Task, Type
 
 LARGEST = 256 * 1024 * 1024  # bytes of a file
 LONGEST_LINE = 1024 * 1024  # bytes
@@ -52,9 +52,14 @@ class Unreadable(Exception):
 # Writing.
 
 
-def line(task: Task, dependencies: Iterable[Dependency]) -> bytes:
-    """With its line feed. `dependencies` in the order in which they are to stand."""
-    return jsonrpc.encode({**shown(task), "dependencies": [*dependencies]}) + b"\n"
+def line(row: Sequence[Any], dependencies: Sequence[Dependency]) -> bytes:
+    """Of a row of the table `task`, with its line feed; `dependencies` in the order in which they are to stand."""
+    values: dict[str, Any] = dict(zip(FIELDS, row, strict=True))
+    values["project_id"] = values["project_id"] or None
+    values["labels"], values["commits"] = Raw(values["labels"].encode()), Raw(values["commits"].encode())
+    values["use_external_validator"] = values["use_external_validator"] == 1
+    values["dependencies"] = dependencies
+    return jsonrpc.encode(values) + b"\n"
 
 
 # Reading.

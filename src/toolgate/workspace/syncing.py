@@ -18,7 +18,7 @@ import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
@@ -34,7 +34,7 @@ from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.workspace import jsonl
 from toolgate.workspace.circles import circular
-from toolgate.workspace.jsonl import Dependency, Entry, Reading, Unreadable
+from toolgate.workspace.jsonl import Dependency, Reading, Unreadable
 from toolgate.workspace.projects import FILE, Project
 from toolgate.workspace.registry import Tool
 from toolgate.workspace.tasks import FIELDS, Task, row_of, task_of
@@ -45,6 +45,7 @@ TRIES = 50  # to be alone with a file, a tenth of a second apart
 CHUNK = 1024 * 1024  # bytes that are hashed at once
 LINES = 500  # between two reports of progress
 MOST_REFUSED = 100  # that are named in the result of an import
+NOTHING = hashlib.sha256().hexdigest()  # where there is no file
 LONGEST_NOTE = 64 * 1024  # bytes of the note beside a file
 
 
@@ -203,7 +204,7 @@ async def status(workspace: Workspace, project: Project) -> dict[str, Any]:
             await asyncio.to_thread(_look_for_markers, file)
         except Unreadable as error:
             problem = f"{file.path}: {error}"
-    is_synced = found == wanted and not problem
+    is_synced = (found or NOTHING) == wanted and not problem
     word = "unusable" if problem else "synced" if is_synced else "out_of_date" if found else "never_exported"
     said = {"status": word, "last_exported": note and note.last_exported, "hash": found or None, "synced": is_synced}
     return {**said, "file": str(file.path), **({"problem": problem} if problem else {})}
@@ -267,9 +268,10 @@ def _read_note(file: TaskFile) -> _Note | None:
 
 
 @contextlib.contextmanager
-def _replacing(folder: int, name: str) -> Generator[BinaryIO]:
-    """What is written in the block stands under that name when the block is left, whole and on the disk; what a process
-    has left that was ended while it wrote is swept up. To be used by one process at a time."""
+def _replacing(folder: int, name: str, is_wanted: Callable[[], bool] = lambda: True) -> Generator[BinaryIO]:
+    """What is written in the block stands under that name when the block is left, whole and on the disk, where it
+    `is_wanted` then; what a process has left that was ended while it wrote is swept up. To be used by one process at a
+    time."""
     for left in os.listdir(folder):
         if left.startswith(f".{name}.") and left.endswith(".part"):
             os.unlink(left, dir_fd=folder)
@@ -279,14 +281,15 @@ def _replacing(folder: int, name: str) -> Generator[BinaryIO]:
             os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder), "wb"
         ) as file:
             yield file
+            if not is_wanted():
+                return
             file.flush()
             os.fsync(file.fileno())
         os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
-    except BaseException:
+    finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh, dir_fd=folder)
-        raise
 
 
 # Export.
@@ -296,20 +299,22 @@ async def _export(workspace: Workspace, file: TaskFile, known: _Known, tell: Pro
     """Write the file, where what stands there is something else. What it says is in `known` then."""
 
     def work(connection: Connection) -> tuple[str, int, tuple[Any, ...], bool]:
-        mark = _mark(connection, file.project.id)
+        mark, content = _mark(connection, file.project.id), hashlib.sha256()
         before = _hash(file)
-        if before == _hash_of_export(connection, file.project.id):
-            return before, mark[0], mark, False
-        found = hashlib.sha256()
-        with _replacing(file.folder, file.path.name) as fresh:
-            for number, line in enumerate(_exported(connection, file.project.id), 1):
-                fresh.write(line)
-                found.update(line)
-                if number % LINES == 0:
-                    tell(number, mark[0], "exported")
+
+        def is_another() -> bool:
             if _hash(file) != before:
                 raise _Overtaken
-        return found.hexdigest(), mark[0], mark, True
+            return content.hexdigest() != (before or NOTHING)
+
+        with _replacing(file.folder, file.path.name, is_another) as fresh:
+            for number, line in enumerate(_exported(connection, file.project.id), 1):
+                fresh.write(line)
+                content.update(line)
+                if number % LINES == 0:
+                    tell(number, mark[0], "exported")
+        found = content.hexdigest()
+        return found, mark[0], mark, found != (before or NOTHING)
 
     try:
         known.hash, count, known.mark, is_written = await workspace.query(work)
@@ -332,11 +337,10 @@ def _write_note(file: TaskFile, note: _Note) -> None:
 
 
 def _hash_of_export(connection: Connection, project: str) -> str:
-    """Empty where there is nothing to write."""
-    found, line = hashlib.sha256(), b""
+    content = hashlib.sha256()
     for line in _exported(connection, project):
-        found.update(line)
-    return found.hexdigest() if line else ""
+        content.update(line)
+    return content.hexdigest()
 
 
 def _exported(connection: Connection, project: str) -> Iterator[bytes]:
@@ -349,7 +353,7 @@ def _exported(connection: Connection, project: str) -> Iterator[bytes]:
         if of == row[0]:
             dependencies = [Dependency(*rest) for _, *rest in them]
             of, them = next(waits, (None, iter(())))
-        line = jsonl.line(task_of(row), dependencies)
+        line = jsonl.line(row, dependencies)
         if len(line) > jsonl.LONGEST_LINE:
             raise Unreadable(f"{row[0]} is too long for a line of {jsonl.LONGEST_LINE:,} bytes: shorten its texts")
         yield line
@@ -386,7 +390,7 @@ def _rows(found: Any) -> Iterator[tuple[Any, ...]]:
 class _Changes(NamedTuple):
     """What an import is to do, and what it has found."""
 
-    tasks: list[Task]
+    tasks: list[list[Any]]
     dependencies: list[tuple[str, str, str, str]]
     imported: Imported
     hash: str
@@ -426,48 +430,61 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
     project, reading, content = file.project.id, Reading(), hashlib.sha256()
     here = dict(_rows(connection.execute("SELECT id, updated_at FROM task WHERE project_id = ?", (project,))))
     waits = {row[:3] for row in _rows(connection.execute(_DEPENDENCIES, (project,)))}
-    lines, refused = 0, list[str]()
+    same = (
+        {hashlib.blake2b(line, digest_size=16).digest() for line in _exported(connection, project)}
+        if here
+        else set[bytes]()
+    )
+    refused: list[str] = []
     wanted: dict[str, Task] = {}  # those that are new, or newer than here
-    unchanged, kept, seen = set[str](), set[str](), set[str]()
+    kept, seen = set[str](), set[str]()
     dependencies: dict[tuple[str, str, str], str] = {}
     stated: set[tuple[str, str, str]] = set()
-    with file.read() as opened:
-        for entry in reading.entries(_storable(_lines(opened, content), refused)):
-            lines += 1
+    lines = unchanged = 0
+
+    def others() -> Iterator[bytes]:
+        """Those that do not stand here in the same words."""
+        nonlocal lines, unchanged
+        for lines, line in enumerate(_lines(opened, content), 1):
             if lines % LINES == 0:
                 tell(lines, None, "read")
+            is_same = bool(same) and hashlib.blake2b(line, digest_size=16).digest() in same
+            unchanged += is_same
+            yield b"\n" if is_same else line
+
+    with file.read() as opened:
+        for entry in reading.entries(_storable(others(), refused)):
             task = msgspec.structs.replace(entry.task, project_id=project)
             if task.id not in here and task.id not in seen and _is_elsewhere(connection, task.id):
                 refused.append(f"{task.id}: a task of another project has this id")
                 continue
             seen.add(task.id)
-            _note_waits(entry, waits, stated, dependencies)
-            if task.id in wanted:
-                wanted[task.id] = max(wanted[task.id], task, key=_age)
-            elif task.id not in here or task.updated_at > here[task.id]:
+            for each in entry.dependencies:
+                key = (task.id, each.depends_on, each.dep_type)
+                stated.add(key)
+                if key not in waits:
+                    dependencies[key] = min(dependencies.get(key, each.created_at), each.created_at)
+            before = wanted.get(task.id)
+            if not before and task.updated_at == here.get(task.id):
+                before = task_of(connection.execute(_ONE, (task.id,)).fetchone())
+            if _age(task) > _age(before) if before else task.updated_at > here.get(task.id, ""):
                 wanted[task.id] = task
-            elif task.updated_at < here[task.id]:
+            elif task.id not in wanted:
                 kept.add(task.id)
-            else:
-                present = task_of(connection.execute(_ONE, (task.id,)).fetchone())
-                if _age(task) > _age(present):
-                    wanted[task.id] = task
-                else:
-                    (unchanged if task == present else kept).add(task.id)
     created = sum(id not in here for id in wanted)
     rows = [(*key, at) for key, at in sorted(dependencies.items())]
     imported = Imported(
-        tasks=len(seen),
+        tasks=len(seen) + unchanged,
         created=created,
         updated=len(wanted) - created,
-        unchanged=len(unchanged - wanted.keys()),
+        unchanged=unchanged,
         kept=len(kept - wanted.keys()),
         dependencies_added=len(rows),
         refused=refused,
         unknown_keys=dict(sorted(reading.unknown.items())),
-        missing=not here.keys() <= seen or not waits <= stated,
+        missing=unchanged + len(here.keys() & seen) < len(here) or bool(kept),
     )
-    return _Changes(list(wanted.values()), rows, imported, content.hexdigest())
+    return _Changes([row_of(each) for _, each in sorted(wanted.items())], rows, imported, content.hexdigest())
 
 
 _ONE = f"SELECT {_ALL} FROM task WHERE id = ?"
@@ -476,31 +493,18 @@ _ONE = f"SELECT {_ALL} FROM task WHERE id = ?"
 def _age(task: Task) -> tuple[str, bytes]:
     """Of two versions of a task the one with the greater age is kept: what was changed last, and of what was changed at
     the same time the same one everywhere."""
-    return task.updated_at, jsonl.line(task, ())
+    return task.updated_at, jsonl.line(row_of(task), ())
 
 
 def _is_elsewhere(connection: Connection, id: str) -> bool:
     return connection.execute("SELECT 1 FROM task WHERE id = ?", (id,)).fetchone() is not None
 
 
-def _note_waits(
-    entry: Entry,
-    waits: set[tuple[str, ...]],
-    stated: set[tuple[str, str, str]],
-    new: dict[tuple[str, str, str], str],
-) -> None:
-    for each in entry.dependencies:
-        key = (entry.task.id, each.depends_on, each.dep_type)
-        stated.add(key)
-        if key not in waits:
-            new[key] = min(new.get(key, each.created_at), each.created_at)
-
-
 def _apply(connection: Connection, changes: _Changes, project: str) -> list[str]:
     """What of the dependencies, and of what tasks are part of, was refused, and why."""
-    connection.executemany(_UPSERT, [row_of(each) for each in changes.tasks])
+    connection.executemany(_UPSERT, changes.tasks)
     refused: list[str] = []
-    if any(task.parent_task_id for task in changes.tasks):
+    if any(row[_PARENT] for row in changes.tasks):
         parents = connection.execute("SELECT id, parent_task_id FROM task WHERE project_id = ?", (project,))
         above = {id: (parent,) for id, parent in _rows(parents) if parent}
         for id, parent in sorted(circular(above)):
@@ -519,6 +523,7 @@ def _apply(connection: Connection, changes: _Changes, project: str) -> list[str]
     return refused
 
 
+_PARENT = FIELDS.index("parent_task_id")
 _BLOCKS = "SELECT task_id, depends_on FROM task_dependency WHERE dep_type = 'blocks'"
 
 
