@@ -60,13 +60,13 @@ from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.base import Items, Upstream
 from toolgate.upstreams.bounds import Bounds
+from toolgate.upstreams.kept_tasks import KeptTasks
 from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
-from toolgate.workspace import internal_servers
+from toolgate.workspace import Workspace, internal_servers
 from toolgate.workspace.following import TaskFiles
-from toolgate.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -116,8 +116,9 @@ class App:
         self.supervisor = Supervisor(clock, self._given.environ)
         outside = SafeNet(config.guard.allow_hosts, own=self._is_own)
         self.sign_ins = OAuth(store, self._given.keys, clock, outside, self.redactor, self._reached_at, self._signed_in)
-        pool, bounds, eras = Pool(clock, config.pool), Bounds(config.catalog), Eras(store)
-        self._link_deps = LinkDeps(clock, self.supervisor, pool, outside, self.sign_ins, eras, self._complaints, bounds)
+        pool, bounds, kept = Pool(clock, config.pool), Bounds(config.catalog), (Eras(store), KeptTasks(store, clock))
+        ours = (clock, self.supervisor, pool, outside, self.sign_ins, *kept, self._complaints, bounds)
+        self._link_deps = LinkDeps(*ours)
 
     def _is_own(self, address: str, port: int) -> bool:
         """Where it listens; or another one of this configuration, which a command may run beside."""
@@ -313,8 +314,7 @@ class App:
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
-        internal = before.internal if before else internal_servers(self.workspace)
-        return snapshots.build(config, self._catalog, *ours, before, internal)
+        return snapshots.build(config, self._catalog, *ours, before, internal_servers(self.workspace))
 
     @property
     def _services(self) -> Sequence[Service]:

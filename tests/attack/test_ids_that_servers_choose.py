@@ -16,9 +16,9 @@ from toolgate.core.model import Ask, Call, Client, Principal, Required
 from toolgate.eras import modern, tasks
 from toolgate.eras.tasks import Task
 from toolgate.upstreams.links.streams import LONGEST_RETRY, Cursor
+from toolgate.upstreams.mcp.made_tasks import TaskOwners
 from toolgate.upstreams.mcp.questions import Questions, _read_page
 from toolgate.upstreams.mcp.sent_pages import MOST_PAGES
-from toolgate.upstreams.mcp.tasks import TaskOwners
 
 LONG = "i" * (jsonrpc.LONGEST_ID + 1)
 FITS = "i" * (jsonrpc.LONGEST_ID - 2)

@@ -24,8 +24,8 @@ from toolgate.upstreams import breaker
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.mcp import reporting, upstream
+from toolgate.upstreams.mcp.made_tasks import MOST_OF_ALL, MOST_TASKS, TaskOwners
 from toolgate.upstreams.mcp.reporting import MOST_REPORTING, Reporting
-from toolgate.upstreams.mcp.tasks import MOST_OF_ALL, MOST_TASKS, TaskOwners
 from toolgate.upstreams.mcp.upstream import MOST_AWAY, McpUpstream
 from toolgate.upstreams.pool import Pool
 

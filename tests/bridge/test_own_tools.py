@@ -27,7 +27,7 @@ async def asks(given: Given, context: ControlContext) -> Any:
     context.log("error", "about to ask")
     method, params = form()
     answer = answer_value(await context.ask(method, params))
-    return {"servers": list(context.gateway.servers), "said": answer.get("content", {}).get("name", "nobody")}
+    return {"servers": list(context.gateway.configured), "said": answer.get("content", {}).get("name", "nobody")}
 
 
 @pytest.fixture

@@ -38,9 +38,10 @@ from toolgate.config import CatalogLimits, Server
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Outcome, Principal, Required
 from toolgate.policy.base import Policy
+from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
-from toolgate.upstreams.mcp.tasks import MOST_TASKS
+from toolgate.upstreams.mcp.made_tasks import MOST_TASKS
 
 WAIT = 3600 * 1000
 
@@ -446,6 +447,27 @@ async def test_a_client_that_stops_waiting_for_a_result_may_wait_again() -> None
         assert server.kept.tasks["own/1"].status == "working"
         gate.opened.set()
         assert (await client.request("tasks/result", taskId=id)).result["content"][0]["text"] == "at last"
+
+
+async def test_a_client_that_comes_back_after_a_restart_finds_its_tasks_and_nobody_elses() -> None:
+    gate, store = Gate(), MemoryStore(FakeClock())
+    server = LegacyTaskServer({"slow": gate}, support={"slow": "optional"})
+    async with gateway(store=store, there=server) as rig:
+        id = await made(await rig.legacy())
+        await made(bob := await rig.legacy(principal="bob"))
+        [of_bob] = (await bob.request("tasks/list")).result["tasks"]
+        gate.opened.set()
+    async with gateway(store=store, there=server) as rig:
+        ann, bob = await rig.legacy(), await rig.legacy(principal="bob")
+        assert (await ann.request("tasks/get", taskId=id)).result["status"] == "completed"
+        assert [task["taskId"] for task in (await ann.request("tasks/list")).result["tasks"]] == [id]
+        assert (await bob.request("tasks/get", taskId=id)).error["code"] == -32602
+        result = (await ann.request("tasks/result", taskId=id)).result
+        assert result["content"][0]["text"] == "at last"
+        del server.kept.tasks["own/2"]
+        assert (await bob.request("tasks/list")).result["tasks"] == []
+        assert (await bob.request("tasks/get", taskId=of_bob["taskId"])).error["code"] == -32602
+    assert [*store.items("task owners/there/")] == ["own/1"]
 
 
 @pytest.mark.promise("spec.legacy.tasks.list")

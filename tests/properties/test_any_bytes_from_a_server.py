@@ -27,10 +27,10 @@ from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
 from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.mcp.dialects import Legacy, Modern
+from toolgate.upstreams.mcp.made_tasks import TaskOwners
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.resubscribe import Wanted
-from toolgate.upstreams.mcp.tasks import TaskOwners
 from toolgate.upstreams.mcp.upstream_session import Connection
 
 CLIENT = Client(Principal("ada"), "s", {"elicitation": {}, "sampling": {}, "roots": {}})

@@ -177,7 +177,7 @@ class Tasks(msgspec.Struct, frozen=True):
 
     show: Annotated[
         bool,
-        Key(flag, "`true`: its tools stand in lists of all tools too; they can be called in any case", "relist"),
+        Key(flag, "`true`: its tools are in the lists of all tools too; they can always be called", "relist"),
         allowing.LOOKS,
     ] = False
     require_session_id: Annotated[
@@ -321,9 +321,7 @@ class Config(msgspec.Struct, frozen=True):
         ),
         allowing.REFUSED,
     ] = ""
-    tasks: Annotated[Tasks, Section(Tasks, "Tasks that outlive a session ([tasks.md](tasks.md)).", noted=True)] = (
-        Tasks()
-    )
+    tasks: Annotated[Tasks, Section(Tasks, "Tasks that outlive a session.")] = Tasks()
     component_url: Annotated[
         str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")
     ] = "http://{name}.spin.internal/"

@@ -32,7 +32,6 @@ from toolgate.surfaces.single import Single
 from toolgate.surfaces.toolset import ToolsetSurface
 from toolgate.upstreams.base import Upstream
 from toolgate.upstreams.inprocess.tools import InProcessTools
-from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.kinds import upstream_of
 from toolgate.upstreams.known_eras import print_of
 from toolgate.upstreams.links import LinkDeps, MakeLink
@@ -92,7 +91,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     servers: Mapping[str, Server]  # those that are enabled, by id
     redactor: Redactor
     truncate: Truncate | None
-    internal: Mapping[str, InProcessTools] = {}  # the gateway's own servers, by id
     passed_on: frozenset[str] = frozenset()  # headers of clients that some server is to get
 
     @property
@@ -129,17 +127,14 @@ def build(
 ) -> Snapshot:
     """`internal` are the gateway's own servers, by id. `on_change` hears what servers say of themselves, `policies`
     come before those of the configuration, `links` are other links than the usual ones, by server id. Of the
-    snapshot `before`, servers that are to run as they did are
-    carried over. The catalog is not told yet: see `Snapshot.take_over`."""
+    snapshot `before`, servers that are to run as they did are carried over. The catalog is not told yet: see
+    `Snapshot.take_over`."""
     servers = {server.id: server for server in config.servers if server.enabled}
+    servers |= {id: Server(id=id, name=id, type="registry") for id in internal}
     upstreams = {
-        id: _carried(server, before) or upstream_of(server, link_deps, on_change, links.get(id))
+        id: _carried(server, before) or upstream_of(server, link_deps, on_change, links.get(id), internal.get(id))
         for id, server in servers.items()
     }
-    own = {id: Server(id=id, name=id, type="registry") for id in internal}
-    for id, server in own.items():
-        upstreams[id] = _carried(server, before) or InProcessUpstream(server, internal[id], link_deps.clock)
-    servers |= own
     return Snapshot(
         config=config,
         upstreams=upstreams,
@@ -148,7 +143,6 @@ def build(
         servers=servers,
         redactor=policy_deps.redactor,
         truncate=chain.truncate(config, policy_deps.overflow),
-        internal=internal,
         passed_on=frozenset(name for server in servers.values() for name in server.forward_headers),
     )
 

@@ -127,7 +127,7 @@ class SqliteStore:
                 connection.executemany(_PUT, news)
             except self._sqlite.Error:
                 raise  # the disk's: all that is written with it is undone, and done again alone
-            except Exception as error:  # noqa: BLE001  whatever it raises is its caller's
+            except Exception as error:  # noqa: BLE001  the pump: whatever it raises is its caller's
                 connection.execute("ROLLBACK TO work")
                 return _Refused(error)
             finally:

@@ -18,6 +18,7 @@ What they share
     diagnosis    known causes of a failure, each with its fix
     bounds       how long a list of a server may be
     known_eras   which era each server speaks, kept from one start to the next
+    kept_tasks   who made which task, kept likewise
 
 A server starts when it is first needed. What starts takes a slot in the `Pool`, one for all snapshots, and gives it
 back when every part of it is gone. The pool never looks around: its holders say that they rest, and are asked to give

@@ -13,6 +13,7 @@ from toolgate.core.model import EventSink
 from toolgate.upstreams.base import Upstream
 from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.inprocess import BUILT_IN_SERVERS
+from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.links import LinkDeps, MakeLink, http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
@@ -69,9 +70,15 @@ KINDS: Mapping[str, MakeUpstream] = {
 
 
 def upstream_of(
-    server: Server, link_deps: LinkDeps, on_event: EventSink, make_link: MakeLink | None = None
+    server: Server,
+    link_deps: LinkDeps,
+    on_event: EventSink,
+    make_link: MakeLink | None = None,
+    tools: InProcessTools | None = None,
 ) -> Upstream:
     """What calls of a server go to. `on_event` hears what it says unasked. With `make_link` it speaks MCP over such a
-    link, whatever its type."""
+    link, whatever its type; with `tools` it is these."""
+    if tools:
+        return InProcessUpstream(server, tools, link_deps.clock)
     make = partial(McpUpstream, make_link) if make_link else KINDS[server.type]
     return make(server, link_deps, on_event)

@@ -2,15 +2,21 @@
 
 May import `upstreams` and the rooms below it.
 
-    __init__   `internal_servers`: the gateway's own servers, by id
-    workspace  `Workspace`: what the tools here work by; whose project a call is in
-    projects   folders with a `.gobby/project.json`
-    registry   a tool of an internal server as a row: its arguments as a struct, and its function
-    tasks      what a task is; made, found, changed, closed and deleted
-    jsonl      the lines of a project's file of tasks
-    syncing    that file, exported and imported
-    following  that file, kept up to date by itself
-    circles    in what waits for what
+    __init__      `internal_servers`: the gateway's own servers, by id
+    workspace     `Workspace`: what the tools here work by; whose project a call is in
+    projects      folders with a `.gobby/project.json`
+    tools         a tool of an internal server as a row: its arguments as a struct, and its function
+    tasks         what a task is, read and written
+    task_tools    the tools that make, show, change, close, delete and list tasks
+    dependencies  what tasks wait for; trees and circles of them
+    ready         which tasks can be worked on, and which wait
+    links         which sessions had to do with which tasks
+    records       session records
+    git_head      the commit that a checkout is at
+    jsonl         the lines of a project's file of tasks
+    syncing       that file, exported and imported
+    following     that file, kept up to date by itself
+    circles       what is above or before itself, in one pass
 
 The rules of this room: what it keeps are rows of the store's tables (`state.migrations`), read and changed by plain
 functions of a connection; and a change that several rows belong to is one `transact`.
@@ -26,10 +32,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolgate.upstreams.inprocess.tools import InProcessTools
-from toolgate.workspace import syncing, tasks
-from toolgate.workspace.registry import as_server
+from toolgate.workspace import dependencies, links, ready, syncing, task_tools
+from toolgate.workspace.tools import as_server
 from toolgate.workspace.workspace import Workspace
+
+__all__ = ["Workspace", "internal_servers"]
 
 
 def internal_servers(workspace: Workspace) -> Mapping[str, InProcessTools]:
-    return {"gobby-tasks": as_server((*tasks.TOOLS, *syncing.TOOLS), workspace)}
+    tables = (task_tools.TOOLS, dependencies.TOOLS, ready.TOOLS, links.TOOLS, syncing.TOOLS)
+    return {"gobby-tasks": as_server([tool for table in tables for tool in table], workspace)}

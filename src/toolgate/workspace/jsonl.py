@@ -21,7 +21,7 @@ from toolgate.core import jsonrpc
 from toolgate.workspace.tasks import FIELDS, Status, Task, Type
 
 LARGEST = 256 * 1024 * 1024  # bytes of a file
-LONGEST_LINE = 1024 * 1024  # bytes
+LONGEST_LINE = 2 * 1024 * 1024  # bytes; all texts of a task at their longest are less
 MOST = 250_000  # lines of a file; in memory each takes a few KiB
 MOST_SAID = 10  # faults that are named, and keys that are not known
 

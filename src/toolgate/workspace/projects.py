@@ -20,7 +20,7 @@ class Project(msgspec.Struct, frozen=True):
     folder: Path
 
 
-class _Written(msgspec.Struct):
+class _ProjectFile(msgspec.Struct):
     id: str
     name: str = ""
 
@@ -30,7 +30,7 @@ def project_of(folder: Path) -> Project | None:
     for each in (folder, *folder.parents)[:MOST_PARENTS]:
         try:
             with ownership.open_anyones(each / FILE) as file:
-                written = msgspec.json.decode(file.read(LONGEST), type=_Written)
+                written = msgspec.json.decode(file.read(LONGEST), type=_ProjectFile)
         except (OSError, ValueError, *jsonrpc.UNREADABLE):
             continue
         if written.id:

@@ -36,8 +36,8 @@ from toolgate.workspace import jsonl
 from toolgate.workspace.circles import circular
 from toolgate.workspace.jsonl import Dependency, Reading, Unreadable
 from toolgate.workspace.projects import FILE, Project
-from toolgate.workspace.registry import Tool
 from toolgate.workspace.tasks import FIELDS, Task, row_of, task_of
+from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
 
 SPACE = "task files"  # of the store: what was last read or written of each

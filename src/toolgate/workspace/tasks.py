@@ -1,8 +1,15 @@
-"""Tasks: what one is, and the tools that make, find and change them (behaviour.md, "004 task registry")."""
+"""Tasks: what one is, and how it is read from its table and written there (behaviour.md, "004 task registry").
+
+The rule this file keeps: a task is read and written as a whole, and the time of its last change only grows, so that of
+two versions of it the later one is the one that was written last.
+"""
 
 from __future__ import annotations
 
+import itertools
 import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,14 +17,25 @@ from msgspec import Meta
 
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
-from toolgate.upstreams.inprocess.tools import Object, ToolContext
-from toolgate.workspace.registry import Tool
-from toolgate.workspace.workspace import Workspace
 
 Status = Literal["open", "in_progress", "closed", "failed", "escalated"]
 Type = Literal["task", "bug", "feature", "epic", "chore"]
+
+# Characters. What stands in an index is short: PostgreSQL takes rows of 2700 bytes there.
+LONGEST_TITLE = 500
+LONGEST_NAME = 100  # an assignee, a label, a workflow
+LONGEST_TEXT = 16 * 1024
+LONGEST_DESCRIPTION = 64 * 1024
+MOST_LABELS = 100
+MOST_COMMITS = 1000
+MOST_LISTED = 100_000  # tasks, where no limit is wanted
+MOST_ABOVE = 100  # parents of parents: deeper trees are not made
+MOST_NAMED = 10  # ids, in a message
+CHUNK = 500  # values of one query
+
 Priority = Annotated[int, Meta(ge=0, le=3, description="0 critical, 1 high, 2 medium, 3 low")]
-TaskId = Annotated[str, Meta(description="The id of a task, such as gt-1a2b3c", max_length=64)]
+
+TaskId = Annotated[str, Meta(description="The id of a task, such as gt-1a2b3c", min_length=1, max_length=64)]
 
 
 class Task(msgspec.Struct, kw_only=True):
@@ -80,8 +98,20 @@ def task_of(row: tuple[Any, ...]) -> Task:
     return Task(**values)
 
 
+def brief_of(row: Sequence[Any]) -> dict[str, Any]:
+    """A row of the columns `BRIEF` as lists show it."""
+    return dict(zip(BRIEF, row, strict=True))
+
+
+def refused(message: str, hint: str = "") -> Fault:
+    """What cannot be done as the tasks are."""
+    return Fault("INVALID_ARGS", f"Invalid arguments: {message}", reach="not_sent", hint=hint)
+
+
 _ALL = ", ".join(FIELDS)
-_INSERT = f"INSERT INTO task ({_ALL}) VALUES ({', '.join('?' * len(FIELDS))}) ON CONFLICT (id) DO NOTHING"
+_BRIEF = ", ".join(f"task.{name}" for name in BRIEF)
+_INSERT = f"INSERT INTO task ({_ALL}) VALUES ({', '.join('?' * len(FIELDS))})"
+_UPDATE = f"UPDATE task SET {', '.join(f'{name} = ?' for name in FIELDS)} WHERE id = ?"
 
 
 def find(connection: Connection, id: str) -> Task:
@@ -101,38 +131,73 @@ def insert(connection: Connection, task: Task) -> Task:
             return made
 
 
-# The tools.
+def save(connection: Connection, task: Task, now: str) -> Task:
+    """Write a task that is there, as it is now."""
+    changed = msgspec.structs.replace(task, updated_at=_later(now, task.updated_at))
+    connection.execute(_UPDATE, [*row_of(changed), task.id])
+    return changed
 
 
-class CreateTask(msgspec.Struct, forbid_unknown_fields=True):
-    title: Annotated[str, Meta(description="What is to be done, in one line", min_length=1, max_length=1000)]
-    priority: Priority = 2
-    task_type: Annotated[Type, Meta(description="What kind of task it is")] = "task"
+def _later(now: str, before: str) -> str:
+    """Behind the change before, even if that was made by a clock which is ahead of ours."""
+    if now > before:
+        return now
+    try:
+        moved = datetime.fromisoformat(before) + timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        return now
+    return moved.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-async def create_task(given: CreateTask, workspace: Workspace, context: ToolContext) -> Object:
-    project, now = await workspace.project(context), workspace.now()
-    task = Task(
-        id="",
-        project_id=project.id if project else "",
-        title=given.title,
-        priority=given.priority,
-        type=given.task_type,
-        created_at=now,
-        updated_at=now,
-    )
-    return shown(await workspace.transact(lambda connection: insert(connection, task), "tasks"))
+def briefs(
+    connection: Connection, where: Sequence[tuple[str, object]], order: str, limit: int | None
+) -> tuple[list[dict[str, Any]], bool]:
+    """Tasks for which all of these conditions hold, each SQL with the value for its `?`; and whether there are more."""
+    most = MOST_LISTED if limit is None else limit
+    conditions = " AND ".join(sql for sql, _ in where)
+    values = [value for sql, value in where if "?" in sql]
+    sql = f"SELECT {_BRIEF} FROM task WHERE {conditions} ORDER BY {order} LIMIT ?"
+    found = connection.execute(sql, (*values, most + 1)).fetchall()
+    return [brief_of(row) for row in found[:most]], len(found) > most
 
 
-class GetTask(msgspec.Struct, forbid_unknown_fields=True):
-    task_id: TaskId
+def among(project_id: str, parent_task_id: str | None, **fields: object) -> list[tuple[str, object]]:
+    """The conditions of a list: tasks of a project, or below one task, wherever that is, whose columns are so. None
+    stands for any."""
+    place = ("task.parent_task_id = ?", parent_task_id) if parent_task_id else ("task.project_id = ?", project_id)
+    return [place, *((f"task.{name} = ?", value) for name, value in fields.items() if value is not None)]
 
 
-async def get_task(given: GetTask, workspace: Workspace, context: ToolContext) -> Object:
-    return shown(await workspace.query(lambda connection: find(connection, given.task_id)))
+def children(connection: Connection, id: str, are_open: bool = False) -> list[str]:
+    """The oldest few: all, or those that are not closed."""
+    condition = " AND status <> 'closed'" if are_open else ""
+    sql = f"SELECT id FROM task WHERE parent_task_id = ?{condition} ORDER BY created_at, id LIMIT ?"
+    return [child for [child] in connection.execute(sql, (id, MOST_NAMED + 1)).fetchall()]
 
 
-TOOLS = (
-    Tool("create_task", "Create a new task in the current project.", CreateTask, create_task, changes=True),
-    Tool("get_task", "Get task details with dependencies.", GetTask, get_task),
-)
+def listed(ids: Sequence[str]) -> str:
+    """As a message names them."""
+    return ", ".join(ids[:MOST_NAMED]) + (" and more" if len(ids) > MOST_NAMED else "")
+
+
+def chunks(values: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """So many as one query takes."""
+    rest = iter(values)
+    while chunk := tuple(itertools.islice(rest, CHUNK)):
+        yield chunk
+
+
+def check_parent(connection: Connection, id: str, parent: str) -> None:
+    """Raises `Fault` where this cannot be the parent of a task: there is none, the task is above it, or the tree would
+    be too deep."""
+    find(connection, parent)
+    above: str | None = parent
+    for _ in range(MOST_ABOVE):
+        if above == id:
+            way = "itself" if parent == id else f"{parent}, which is below it"
+            raise refused(f"{id} cannot be a child of {way}")
+        row = connection.execute("SELECT parent_task_id FROM task WHERE id = ?", (above,)).fetchone()
+        above = row[0] if row else None
+        if above is None:
+            return
+    raise refused(f"a task has at most {MOST_ABOVE} others above it; choose a parent higher up")

@@ -1,4 +1,4 @@
-"""What the tools of the workspace work by: the tables, the time, the configuration, and whose project a call is in."""
+"""What the tools of the workspace work by: the tables, the time, the configuration, and where a call comes from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from toolgate.core.services import Swap, sets
 from toolgate.state.base import NotKept, Result, Store, Subject, Work
 from toolgate.upstreams.inprocess.tools import ToolContext
 from toolgate.workspace.projects import Project, project_of
+from toolgate.workspace.records import Caller
 
+MOST_BOUND = 10_000  # MCP sessions whose record is remembered; of more, the oldest are forgotten
 MOST_PROJECTS = 64  # whose files are kept up to date
 
 
@@ -27,6 +29,7 @@ class Workspace:
         self.projects: dict[Path, Project] = {}  # those that calls were in, by their folder
         self.on_project: Callable[[], object] = lambda: None  # another one
         self._folder = folder
+        self._bound: dict[tuple[str, str], str] = {}  # by principal and MCP session: a record
         self.note(project_of(folder))
 
     def prepared(self, config: Config) -> Swap:
@@ -61,6 +64,22 @@ class Workspace:
             self.projects[project.folder] = project
             self.on_project()
         return project
+
+    async def caller(self, context: ToolContext) -> Caller:
+        project, principal = await self.project(context), context.client.principal.id
+        folder = project.folder if project else self._folder
+        bound = self._bound.get((principal, context.client.session)) if context.client.session else None
+        return Caller(principal, project.id if project else "", str(folder), bound)
+
+    def bind(self, context: ToolContext, record: str | None) -> None:
+        """From now on this record is the session of the calls of this MCP session. Calls without one are told apart by
+        nothing, so they bind none."""
+        key = context.client.identity
+        if record and context.client.session:
+            self._bound.pop(key, None)
+            self._bound[key] = record
+            if len(self._bound) > MOST_BOUND:
+                del self._bound[next(iter(self._bound))]
 
 
 def _unusable(error: NotKept) -> Fault:

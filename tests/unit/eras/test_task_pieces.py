@@ -12,7 +12,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal
 from toolgate.eras import tasks
 from toolgate.eras.tasks import LEAST_LASTS, Task
-from toolgate.upstreams.mcp.tasks import MOST_TASKS, TaskOwners
+from toolgate.upstreams.mcp.made_tasks import MOST_TASKS, TaskOwners
 
 KEY = "io.modelcontextprotocol/related-task"
 ANN, BOB = Client(Principal("ann"), "s1"), Client(Principal("bob"), "s2")

@@ -135,7 +135,7 @@ def test_a_conflict_marker_of_git_is_named_with_its_line(marker: str) -> None:
         (brief(validation=[1]), "line 2: "),
         (brief(dependencies=[{"depends_on": "gt-2", "dep_type": "needs"}]), r"line 2: .*'needs'"),
         (b"[" * 100_000, "line 2: "),
-        (b'"%b"' % (b"x" * jsonl.LONGEST_LINE), "line 2: it is longer than 1,048,576 bytes"),
+        (b'"%b"' % (b"x" * jsonl.LONGEST_LINE), "line 2: it is longer than 2,097,152 bytes"),
     ],
 )
 def test_a_line_that_is_no_task_is_named(line: bytes | str | dict[str, Any], said: str) -> None:

@@ -36,6 +36,7 @@ from toolgate.core.clock import Clock, SystemClock
 from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.bounds import Bounds
+from toolgate.upstreams.kept_tasks import KeptTasks
 from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.links.places import Places
@@ -52,6 +53,7 @@ class LinkDeps(msgspec.Struct, frozen=True):
     outside: SafeNet = msgspec.field(default_factory=SafeNet)
     credentials: OAuth | None = None
     eras: Eras | None = None
+    kept_tasks: KeptTasks | None = None
     complaints: Complaints | None = None  # None: all that servers do wrong is logged
     bounds: Bounds = msgspec.field(default_factory=Bounds)
     turns: IntakeQueue = msgspec.field(default_factory=IntakeQueue)  # of what servers send, each by its id

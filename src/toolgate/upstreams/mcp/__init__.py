@@ -18,7 +18,8 @@ One connection
     rotation          clients taking turns, so that it is clear which call that is
     large_notes       notes that are dropped unread, but for a task's result
     subscriptions     having a server tell of changes
-    tasks             tasks of 2025-11-25: whose each one is, and waiting for one
+    tasks             tasks of 2025-11-25, and waiting for one
+    made_tasks        whose each one is
     sent_pages        which clients were sent to which pages
     reporting         where the progress of their calls goes
     watchdog          replacing a process that says nothing any more

@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.exchange import Exchange, Part, run
-from toolgate.core.fairness import Shares
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Accepted, Call, Done, Event, EventSink, Made, Outcome
@@ -26,72 +24,14 @@ from toolgate.eras import calls, tasks
 from toolgate.eras.tasks import Task
 from toolgate.upstreams.bounds import too_long
 from toolgate.upstreams.mcp.attribution import OpenRequest
+from toolgate.upstreams.mcp.made_tasks import MOST_TASKS, TaskOwners
 from toolgate.upstreams.mcp.requests import TELLING, Requests
 
 log = logging.getLogger(__name__)
 
-MOST_TASKS = 1024  # tasks of one principal that are remembered, and listed; beyond, its oldest are forgotten
-MOST_OF_ALL = 16 * 1024  # tasks that are; beyond, the oldest of whoever has most
 LOOKS_AT_ONCE = 8  # at tasks, for one list
 PAUSE = 1.0  # seconds between two looks at a task of which its server says nothing else
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
-
-
-class _Entry(NamedTuple):
-    maker: tuple[str, str]
-    whose: str  # `Principal.counted_as`
-    made: Made
-    until: float  # when it runs no more
-
-
-class TaskOwners:
-    """Who made which task on the connections of one scope."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
-        self._shares: Shares[str] = Shares()  # the ids of these, by whose they are
-
-    def add(self, task: Task, call: Call, now: float) -> None:
-        self.forget(task.taskId)
-        client, id = call.client, task.taskId
-        entry = self._entries[id] = _Entry(client.identity, client.principal.counted_as, call.made, now + task.lasts)
-        self._shares.put(entry.whose, id, id)
-        if self._shares.count(entry.whose) > MOST_TASKS:
-            self.forget(next(self._shares.of(entry.whose)))
-        elif len(self._entries) > MOST_OF_ALL:
-            self.forget(next(self._shares.greatest()))
-
-    def maker(self, id: str) -> tuple[str, str] | None:
-        """The client (`Client.identity`) that made it, as far as is known."""
-        found = self._entries.get(id)
-        return found.maker if found else None
-
-    def whose(self, id: str) -> str:
-        """By what its maker is counted (`Principal.counted_as`); empty where that is not known."""
-        found = self._entries.get(id)
-        return found.whose if found else ""
-
-    def made(self, id: str) -> Made | None:
-        """What it was made by, as far as is known."""
-        found = self._entries.get(id)
-        return found.made if found else None
-
-    def of(self, principal: str) -> list[str]:
-        """The ids of the tasks that a principal has made, the oldest first."""
-        return [id for id, entry in self._entries.items() if entry.maker[0] == principal]
-
-    def over(self, id: str) -> None:
-        """It runs no more, but can still be asked for."""
-        if id in self._entries:
-            self._entries[id] = self._entries[id]._replace(until=0.0)
-
-    def forget(self, id: str) -> None:
-        if entry := self._entries.pop(id, None):
-            self._shares.remove(entry.whose, id)
-
-    def runs(self, now: float) -> bool:
-        """Whether any of them may still run."""
-        return any(entry.until > now for entry in self._entries.values())
 
 
 class Tasks:
@@ -110,8 +50,8 @@ class Tasks:
     @property
     def may_run(self) -> bool:
         """Whether the server may be at work on one."""
-        now = self._requests.clock.now()
-        return self.owners.runs(now) or self._extended.runs(now)
+        wall = self._requests.clock.wall()
+        return self.owners.runs(wall) or self._extended.runs(wall)
 
     async def call(self, call: Call) -> Outcome:
         """One round of a call whose client wants a task, or whose tool runs as a task only. Raises `Fault`."""
@@ -183,7 +123,7 @@ class Tasks:
         task = tasks.read_made(accepted.body)
         self._requests.reporting.add(id, call, request.exchange, task.taskId)
         if not isinstance(request.exchange, Part):
-            self.owners.add(task, call, self._requests.clock.now())
+            self.owners.add(task, call, self._requests.clock.wall())
 
     def _taken_on(self, call: Call | None, body: Raw | bytes) -> None:
         """What the server says of a task of the extension: while it runs, the server is needed."""
@@ -197,7 +137,7 @@ class Tasks:
         if task.is_over:
             self._extended.over(task.taskId)
         elif call and call.method == mcp.CALL:
-            self._extended.add(task, call, self._requests.clock.now())
+            self._extended.add(task, call, self._requests.clock.wall())
 
     def _over(self, id: str) -> None:
         self.owners.over(id)

@@ -41,13 +41,14 @@ from toolgate.upstreams.mcp.condition import (
 from toolgate.upstreams.mcp.era_choice import EraChoice
 from toolgate.upstreams.mcp.idle import IdleTimer
 from toolgate.upstreams.mcp.large_notes import LargeNotes
+from toolgate.upstreams.mcp.made_tasks import TaskOwners
 from toolgate.upstreams.mcp.notifications import Notifications
 from toolgate.upstreams.mcp.opening import Ended, open_connection
 from toolgate.upstreams.mcp.questions import Questions
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.resubscribe import Resubscriber, UpstreamSubscriptions, Wanted
 from toolgate.upstreams.mcp.subscriptions import subscriptions_of
-from toolgate.upstreams.mcp.tasks import TaskOwners, Tasks
+from toolgate.upstreams.mcp.tasks import Tasks
 from toolgate.upstreams.mcp.watchdog import Watchdog
 from toolgate.upstreams.pool import SHARED, Holder
 from toolgate.upstreams.stopping import OVER_SHARE, stopped, was_stopped
@@ -126,7 +127,7 @@ class UpstreamSession:
         self.live: Connection | None = None
         self.leases = 0  # of those who use the connection now, or wait until it is open
         self.was_open = False
-        self.task_owners = TaskOwners()
+        self.task_owners = TaskOwners(deps.server.id, scope, deps.link_deps.kept_tasks)
         self.condition = Condition()
         self.about: About | None = None  # as it was last told
         self._deps = deps

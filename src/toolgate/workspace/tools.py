@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, surrogates
 from toolgate.core.fault import Fault
 from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Object, ToolContext, text
 from toolgate.workspace.workspace import Workspace
@@ -49,10 +49,21 @@ def _work(tool: Tool, workspace: Workspace) -> Callable[[Arguments, ToolContext]
     async def work(arguments: Arguments, context: ToolContext) -> Object:
         try:
             given = msgspec.convert(arguments, tool.takes)
-        except msgspec.ValidationError as error:
+            _check_texts(arguments)
+        except ValueError as error:  # `msgspec.ValidationError` is one
             takes = {"schema": _schema(tool.takes)}
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent", extra=takes) from None
         said = await tool.work(given, workspace, context)
         return text(jsonrpc.encode(said).decode(), structuredContent=said)
 
     return work
+
+
+def _check_texts(value: Any) -> None:
+    """Raises `ValueError` for what no table keeps."""
+    if isinstance(value, str):
+        if "\0" in value or surrogates.is_in(value):
+            raise ValueError("a text has a NUL, or half of a character (a lone surrogate); leave it out")
+    elif isinstance(value, Mapping | list):
+        for each in cast("list[Any]", [*value, *value.values()] if isinstance(value, Mapping) else value):
+            _check_texts(each)

@@ -1,0 +1,354 @@
+"""The tools that make, show, change, close, delete and list tasks (behaviour.md, "004 task registry").
+
+The rules this file keeps: what is left out, or null, stays as it is, and an empty text takes a value away; a task that
+is closed says when, why, by whom and at which commit, and one that is opened again says none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from toolgate.state.base import Connection
+from toolgate.upstreams.inprocess.tools import Object, ToolContext
+from toolgate.workspace import dependencies, git_head, links, tasks
+from toolgate.workspace.ready import Limit
+from toolgate.workspace.records import Caller, SessionId
+from toolgate.workspace.tasks import Priority, Status, Task, TaskId, Type
+from toolgate.workspace.tools import Tool
+from toolgate.workspace.workspace import Workspace
+
+REASONS_WITH_OPEN_CHILDREN = ("duplicate", "already_implemented", "wont_fix", "obsolete")
+MOST_BLOCKED = 100  # tasks, by a new one
+MOST_DELETED = 10_000  # tasks, by one call
+_NEWEST_FIRST = "task.created_at DESC, task.id DESC"
+
+Title = Annotated[str, Meta(min_length=1, max_length=tasks.LONGEST_TITLE, pattern=r"\S")]
+Description = Annotated[str, Meta(description="Markdown", max_length=tasks.LONGEST_DESCRIPTION)]
+Text = Annotated[str, Meta(max_length=tasks.LONGEST_TEXT)]
+Name = Annotated[str, Meta(max_length=tasks.LONGEST_NAME)]
+Labels = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=tasks.LONGEST_NAME)]], Meta(max_length=tasks.MOST_LABELS)
+]
+Blocked = Annotated[list[TaskId], Meta(description="Ids of the tasks that wait for this one", max_length=MOST_BLOCKED)]
+ParentId = Annotated[str, Meta(description="The id of the task that this one is a part of", max_length=64)]
+
+
+class CreateTask(msgspec.Struct, forbid_unknown_fields=True):
+    title: Annotated[Title, Meta(description="What is to be done, in one line")]
+    session_id: SessionId | None = None
+    description: Description | None = None
+    priority: Priority = 2
+    task_type: Annotated[Type, Meta(description="What kind of task it is")] = "task"
+    parent_task_id: ParentId | None = None
+    blocks: Blocked | None = None
+    labels: Labels | None = None
+    test_strategy: Text | None = None
+    validation_criteria: Annotated[Text, Meta(description="What must be so before it is closed")] | None = None
+
+
+async def create_task(given: CreateTask, workspace: Workspace, context: ToolContext) -> Object:
+    _check_session(given.session_id, workspace)
+    caller, now = await workspace.caller(context), workspace.now()
+
+    def work(connection: Connection) -> Task:
+        session = caller.session(connection, given.session_id, now)
+        if given.parent_task_id:
+            tasks.check_parent(connection, "", given.parent_task_id)
+        made = tasks.insert(
+            connection,
+            Task(
+                id="",
+                project_id=caller.project_id,
+                title=given.title,
+                priority=given.priority,
+                type=given.task_type,
+                created_at=now,
+                updated_at=now,
+                description=given.description or None,
+                parent_task_id=given.parent_task_id or None,
+                created_in_session_id=session,
+                labels=_once(given.labels or ()),
+                test_strategy=given.test_strategy or None,
+                validation_criteria=given.validation_criteria or None,
+            ),
+        )
+        for id in _once(given.blocks or ()):
+            dependencies.add(connection, id, made.id, "blocks", now)
+        if session:
+            links.link(connection, made.id, session, "discovered", now)
+        return made
+
+    made = await workspace.transact(work, "tasks", "sessions")
+    if given.session_id:
+        workspace.bind(context, made.created_in_session_id)
+    return tasks.shown(made)
+
+
+def _check_session(session_id: str | None, workspace: Workspace) -> None:
+    if workspace.config.require_session_id and not session_id:
+        raise tasks.refused("`session_id` is missing, which this gateway requires (`tasks.require_session_id`)")
+
+
+def _once(values: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+class GetTask(msgspec.Struct, forbid_unknown_fields=True):
+    task_id: TaskId
+
+
+async def get_task(given: GetTask, workspace: Workspace, context: ToolContext) -> Object:
+    def work(connection: Connection) -> Object:
+        task = tasks.find(connection, given.task_id)
+        return tasks.shown(task) | {"dependencies": dependencies.of_task(connection, task.id)}
+
+    return await workspace.query(work)
+
+
+class UpdateTask(msgspec.Struct, forbid_unknown_fields=True):
+    task_id: TaskId
+    title: Title | None = None
+    description: Description | None = None
+    status: Status | None = None
+    priority: Priority | None = None
+    assignee: Name | None = None
+    labels: Annotated[Labels, Meta(description="All of them: what is not among them is taken away")] | None = None
+    validation_criteria: Text | None = None
+    parent_task_id: ParentId | None = None
+    test_strategy: Text | None = None
+    workflow_name: Name | None = None
+    verification: Annotated[Text, Meta(description="How it was, or is to be, verified")] | None = None
+    sequence_order: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
+
+
+async def update_task(given: UpdateTask, workspace: Workspace, context: ToolContext) -> Object:
+    changes: dict[str, Any] = {
+        name: _once(value) if name == "labels" else None if value == "" else value
+        for name, value in msgspec.structs.asdict(given).items()
+        if name != "task_id" and value is not None
+    }
+    if not changes:
+        raise tasks.refused("nothing is to be changed; name at least one field beside `task_id`")
+    caller, now = await workspace.caller(context), workspace.now()
+    commit = await _commit(workspace, context) if given.status == "closed" else None
+
+    def work(connection: Connection) -> Task:
+        task = tasks.find(connection, given.task_id)
+        if given.parent_task_id:
+            tasks.check_parent(connection, task.id, given.parent_task_id)
+        session = caller.session(connection, None, now)
+        changed = msgspec.structs.replace(task, **changes)
+        if changed.status == "closed" != task.status:
+            _check_children(connection, task, "completed")
+            changed = _closed(changed, "completed", session, commit if _is_here(task, caller) else None, now)
+        elif task.status == "closed" != changed.status:
+            changed = msgspec.structs.replace(changed, **_NOT_CLOSED)
+        if changed.status == "escalated" != task.status:
+            changed = msgspec.structs.replace(changed, escalated_at=now)
+        if session:
+            links.link(connection, task.id, session, "closed" if given.status == "closed" else "worked_on", now)
+        return tasks.save(connection, changed, now)
+
+    return tasks.shown(await workspace.transact(work, "tasks", "sessions"))
+
+
+class CloseTask(msgspec.Struct, forbid_unknown_fields=True):
+    task_id: TaskId
+    reason: Annotated[
+        str,
+        Meta(
+            description=f"Why. With open children only: {', '.join(REASONS_WITH_OPEN_CHILDREN)}",
+            min_length=1,
+            max_length=1000,
+            pattern=r"\S",
+        ),
+    ] = "completed"
+    changes_summary: (
+        Annotated[Text, Meta(description="What was changed, and how it meets the validation criteria")] | None
+    ) = None
+    skip_validation: Annotated[bool, Meta(description="The criteria were not looked at")] = False
+    session_id: SessionId | None = None
+    override_justification: (
+        Annotated[Text, Meta(description="Why it is closed although the criteria are not met")] | None
+    ) = None
+
+
+async def close_task(given: CloseTask, workspace: Workspace, context: ToolContext) -> Object:
+    """Nobody judges here whether the criteria are met. It is `validated` where there are any and its caller says how
+    they are."""
+    _check_session(given.session_id, workspace)
+    caller, now = await workspace.caller(context), workspace.now()
+    commit = await _commit(workspace, context)
+
+    def work(connection: Connection) -> tuple[Task, bool]:
+        task = tasks.find(connection, given.task_id)
+        if task.status == "closed":
+            why = f" ({task.closed_reason})" if task.closed_reason else ""
+            raise tasks.refused(f"{task.id} is closed already{why}; update_task with status open opens it again")
+        if given.reason not in REASONS_WITH_OPEN_CHILDREN:
+            _check_children(connection, task, given.reason)
+        session = caller.session(connection, given.session_id, now)
+        is_skipped = given.skip_validation or bool(given.override_justification)
+        is_validated = bool(task.validation_criteria and given.changes_summary) and not is_skipped
+        closed = _closed(task, given.reason, session, commit if _is_here(task, caller) else None, now)
+        if given.changes_summary:
+            closed.validation_feedback = given.changes_summary
+        if given.override_justification:
+            closed.validation_override_reason = given.override_justification
+        if is_validated or is_skipped:
+            closed.validation_status = "valid" if is_validated else "skipped"
+        if session:
+            links.link(connection, task.id, session, "closed", now)
+        return tasks.save(connection, closed, now), is_validated
+
+    closed, is_validated = await workspace.transact(work, "tasks", "sessions")
+    if given.session_id:
+        workspace.bind(context, closed.closed_in_session_id)
+    return tasks.shown(closed) | {"validated": is_validated}
+
+
+_NOT_CLOSED = dict.fromkeys(("closed_at", "closed_reason", "closed_in_session_id", "closed_commit_sha"))
+
+
+def _closed(task: Task, reason: str, session: str | None, commit: str | None, now: str) -> Task:
+    """The task as it is then, nothing written."""
+    commits = [each for each in task.commits if each != commit] + ([commit] if commit else [])
+    return msgspec.structs.replace(
+        task,
+        status="closed",
+        closed_at=now,
+        closed_reason=reason,
+        closed_in_session_id=session,
+        closed_commit_sha=commit,
+        commits=commits[-tasks.MOST_COMMITS :],
+    )
+
+
+def _check_children(connection: Connection, task: Task, reason: str) -> None:
+    """Raises `Fault` where some are not closed."""
+    found = tasks.children(connection, task.id, are_open=True)
+    if found:
+        raise tasks.refused(
+            f"{task.id} cannot be closed as {reason}: its children {tasks.listed(found)} are not closed",
+            hint=f"close them first, or close it as {', '.join(REASONS_WITH_OPEN_CHILDREN[:-1])} or "
+            f"{REASONS_WITH_OPEN_CHILDREN[-1]}",
+        )
+
+
+def _is_here(task: Task, caller: Caller) -> bool:
+    """Whether the checkout that the call is in is that of the task's project."""
+    return bool(task.project_id) and task.project_id == caller.project_id
+
+
+async def _commit(workspace: Workspace, context: ToolContext) -> str | None:
+    """What the project of a call is at."""
+    project = await workspace.project(context)
+    return await asyncio.to_thread(git_head.commit_of, project.folder) if project else None
+
+
+class DeleteTask(msgspec.Struct, forbid_unknown_fields=True):
+    task_id: TaskId
+    cascade: Annotated[bool, Meta(description="Delete all that is below it, too")] = False
+
+
+async def delete_task(given: DeleteTask, workspace: Workspace, context: ToolContext) -> Object:
+    def work(connection: Connection) -> int:
+        task = tasks.find(connection, given.task_id)
+        found = tasks.children(connection, task.id)
+        if found and not given.cascade:
+            raise tasks.refused(
+                f"{task.id} has children: {tasks.listed(found)}", hint="delete them first, or with it: cascade true"
+            )
+        ids = _with_all_below(connection, task.id)
+        for chunk in tasks.chunks(ids):
+            marks = f"({', '.join('?' * len(chunk))})"
+            connection.execute(f"DELETE FROM task_dependency WHERE task_id IN {marks}", chunk)
+            connection.execute(f"DELETE FROM task_dependency WHERE depends_on IN {marks}", chunk)
+            connection.execute(f"DELETE FROM task_session WHERE task_id IN {marks}", chunk)
+            connection.execute(f"DELETE FROM task WHERE id IN {marks}", chunk)
+        return len(ids)
+
+    count = await workspace.transact(work, "tasks")
+    return {"deleted": True, "task_id": given.task_id, "count": count}
+
+
+def _with_all_below(connection: Connection, id: str) -> list[str]:
+    """Raises `Fault` where they are too many to be deleted at once."""
+    found, level = {id: None}, [id]
+    while level:
+        below: list[str] = []
+        for chunk in tasks.chunks(level):
+            sql = f"SELECT id FROM task WHERE parent_task_id IN ({', '.join('?' * len(chunk))}) LIMIT ?"
+            below += [each for [each] in connection.execute(sql, (*chunk, MOST_DELETED + 1)).fetchall()]
+        level = [each for each in below if each not in found]
+        found |= dict.fromkeys(level)
+        if len(found) > MOST_DELETED:
+            raise tasks.refused(f"{id} has more than {MOST_DELETED:,} tasks below it; delete its children one by one")
+    return list(found)
+
+
+class ListTasks(msgspec.Struct, forbid_unknown_fields=True):
+    status: Status | None = None
+    priority: Priority | None = None
+    task_type: Type | None = None
+    assignee: Name | None = None
+    label: Name | None = None
+    parent_task_id: TaskId | None = None
+    title_like: Annotated[str, Meta(description="A part of the title, whatever its case", max_length=100)] | None = None
+    limit: Limit | None = 50
+
+
+async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContext) -> Object:
+    project = await workspace.project(context)
+    where = tasks.among(
+        project.id if project else "",
+        given.parent_task_id,
+        status=given.status,
+        priority=given.priority,
+        type=given.task_type,
+        assignee=given.assignee,
+    )
+    if given.title_like:
+        part = re.sub(r"([\\%_])", r"\\\1", given.title_like)
+        where.append(("task.title LIKE ? ESCAPE '\\'", f"%{part}%"))
+    if given.label:
+        where.append((_HAS_LABEL, f",{msgspec.json.encode(given.label).decode()}"))
+    found, more = await workspace.query(lambda connection: tasks.briefs(connection, where, _NEWEST_FIRST, given.limit))
+    return {"tasks": found, "count": len(found), "has_more": more}
+
+
+# Labels are a JSON array of texts. A quote within one has a backslash before it, so `,"` is where one begins.
+_LABELS = "',' || substr(task.labels, 2)"
+_HAS_LABEL = f"replace({_LABELS}, ?, '') <> {_LABELS}"
+
+TOOLS = (
+    Tool("create_task", "Create a new task in the current project.", CreateTask, create_task, changes=True),
+    Tool("get_task", "Get task details with dependencies.", GetTask, get_task),
+    Tool(
+        "update_task",
+        "Update task fields. What is left out stays as it is; an empty text takes a value away.",
+        UpdateTask,
+        update_task,
+        changes=True,
+    ),
+    Tool("close_task", "Close a task with a reason.", CloseTask, close_task, changes=True),
+    Tool(
+        "delete_task",
+        "Delete a task, and with cascade all that is below it.",
+        DeleteTask,
+        delete_task,
+        changes=True,
+    ),
+    Tool(
+        "list_tasks",
+        "List tasks with optional filters, the newest first. In brief: get_task shows all of one.",
+        ListTasks,
+        list_tasks,
+    ),
+)
