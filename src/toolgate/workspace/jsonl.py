@@ -154,6 +154,8 @@ class Reading:
             found = msgspec.convert(self._modernised(jsonrpc.read(written, dict[str, Any])), _Written)
         except UnicodeDecodeError:
             raise ValueError("it is not UTF-8") from None
+        if b"\\u0000" in written and any("\0" in each for each in _texts(found)):
+            raise ValueError("a text has a NUL: leave it out")
         created = time(found.created_at or found.updated_at, "created_at")
         values = {name: value for name in FIELDS if (value := getattr(found, name)) is not None}
         values |= {"created_at": created, "updated_at": time(found.updated_at or created, "updated_at")}
@@ -190,6 +192,15 @@ class Reading:
     def _count(self, key: str) -> None:
         if key in self.unknown or len(self.unknown) < MOST_SAID:
             self.unknown[key[:100]] += 1
+
+
+def _texts(found: _Written) -> Iterator[str]:
+    values: Sequence[Any] = msgspec.structs.astuple(found)
+    for value in values:
+        if isinstance(value, str):
+            yield value
+    yield from (*(found.labels or ()), *(found.commits or ()))
+    yield from (each.depends_on for each in found.dependencies)
 
 
 def look_for_markers(lines: Iterable[bytes]) -> None:

@@ -15,7 +15,7 @@ from toolgate.workspace.tasks import FIELDS, Task, row_of
 
 AT = "2026-11-24T08:30:00.000000Z"
 
-any_character = some.characters(exclude_categories=())  # half ones too
+any_character = some.characters(exclude_categories=(), exclude_characters="\0")  # half ones too
 texts = some.text(any_character, max_size=40)
 ids = some.text(any_character, min_size=1, max_size=64)
 times = some.datetimes().map(lambda at: at.isoformat(timespec="microseconds") + "Z")
@@ -34,8 +34,8 @@ special = {
     "status": some.sampled_from(("open", "in_progress", "closed", "failed", "escalated")),
     "priority": some.integers(0, 3),
     "type": some.sampled_from(("task", "bug", "feature", "epic", "chore")),
-    "labels": some.lists(some.text(max_size=40), max_size=3),
-    "commits": some.lists(some.text(max_size=40), max_size=3),
+    "labels": some.lists(some.text(some.characters(exclude_characters="\0"), max_size=40), max_size=3),
+    "commits": some.lists(some.text(some.characters(exclude_characters="\0"), max_size=40), max_size=3),
     "complexity_score": some.none() | numbers,
     "estimated_subtasks": some.none() | numbers,
     "sequence_order": some.none() | numbers,
@@ -134,6 +134,7 @@ def test_a_conflict_marker_of_git_is_named_with_its_line(marker: str) -> None:
         (brief(deps_on=5), "line 2: "),
         (brief(validation=[1]), "line 2: "),
         (brief(dependencies=[{"depends_on": "gt-2", "dep_type": "needs"}]), r"line 2: .*'needs'"),
+        (brief(labels=["\0"]), "line 2: a text has a NUL"),
         (b"[" * 100_000, "line 2: "),
         (b'"%b"' % (b"x" * jsonl.LONGEST_LINE), "line 2: it is longer than 2,097,152 bytes"),
     ],
