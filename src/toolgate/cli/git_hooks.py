@@ -46,7 +46,7 @@ def install(config: str | None) -> Done:
         if _is_ours(path) is False:
             is_whole = False
             said.append(
-                f"{path} is another's hook, and was left as it is. Add this line to it:\n  {_line(name, within, config)}"
+                f"{path} is another's hook, and was left alone. Add this line to it:\n  {_line(name, within, config)}"
             )
             continue
         _write(path, text)
