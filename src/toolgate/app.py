@@ -66,6 +66,7 @@ from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
 from toolgate.workspace import Workspace, internal_servers
+from toolgate.workspace.following import TaskFiles
 from toolgate.workspace.hooks import Hooks
 
 log = logging.getLogger(__name__)
@@ -216,6 +217,8 @@ class App:
         self._store_changes = StoreChanges(store, self.clock)
         self._store_changes.listen("pins", self._catalog.look_at_pins)
         self._store_changes.listen("keys", self._look_at_keys)
+        self._task_files = TaskFiles(self.workspace)
+        self._store_changes.listen("tasks", self._task_files.look)
 
     def stdio(
         self,
@@ -238,8 +241,9 @@ class App:
         self._background.start(self._hooks.follow(), "follow hooks")
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
+        self._background.start(self._store_changes.follow(), "follow changes of the store")
+        self._background.start(self._task_files.follow(), "keep the files of tasks")
         if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
-            self._background.start(self._store_changes.follow(), "follow changes of the store")
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 
     async def drain(self, hurry: asyncio.Event | None = None) -> None:
@@ -286,6 +290,7 @@ class App:
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
+            last_first.push_async_callback(self._task_files.close)
             last_first.push_async_callback(self._background.close)
             last_first.push_async_callback(self._notices.close)
             last_first.callback(self._overflow.close)

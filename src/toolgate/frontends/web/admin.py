@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
+from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, Reached
@@ -51,10 +52,12 @@ class Asked(NamedTuple):
 
 
 class _Called(msgspec.Struct):
-    """What `POST /admin/call` is given: a tool by the name that clients know."""
+    """What `POST /admin/call` is given: a tool by the name that clients know, and the folder in which the operator is:
+    the call is in its project."""
 
     tool: str
     arguments: Raw = Raw(b"{}")
+    folder: Annotated[str, Meta(pattern="^/", max_length=4096)] | None = None
 
 
 class _Listed(msgspec.Struct):
@@ -220,7 +223,15 @@ class Admin:
     async def call(self, asked: Asked) -> Answer:
         """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
         wanted = _read(asked.body, _Called)
-        call = Call("tools/call", wanted.tool, Client(asked.by), wanted.arguments, reached=Reached(), is_by_admin=True)
+        call = Call(
+            "tools/call",
+            wanted.tool,
+            Client(asked.by),
+            wanted.arguments,
+            reached=Reached(),
+            is_by_admin=True,
+            folder=wanted.folder if wanted.folder and asked.by == THE_OPERATOR else "",
+        )
         outcome = await self._gateway.handle(call, self._gateway.route("/mcp"))
         if isinstance(outcome, NeedInput):
             outcome.resume.cancel()
