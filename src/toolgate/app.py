@@ -64,7 +64,8 @@ from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
-from toolgate.workspace import internal_servers
+from toolgate.workspace import codex, internal_servers
+from toolgate.workspace.codex import Codex
 from toolgate.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -150,13 +151,16 @@ class App:
     def _open_gateway(self) -> None:
         """With the first snapshot."""
         self.workspace = Workspace(self._given.store, self.clock, self._given.config, Path.cwd())
+        make = self._given.links.get(codex.NAME)
+        self.codex = Codex(self.workspace, self._link_deps, self._given.config, self._given.environ, Path.cwd(), make)
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
         access = self._policy_deps.access
         self.gateway = Gateway(
-            snapshot, self.events, handles, info, self._reloading, self._overflow, access, self.clock, self.redactor
+            *(snapshot, self.events, handles, info, self._reloading, self._overflow, access),
+            *(self.codex, self.clock, self.redactor),
         )
 
     def _info(self) -> GatewayInfo:
@@ -270,6 +274,7 @@ class App:
             last_first.push_async_callback(self.supervisor.close)
             last_first.push_async_callback(self.sign_ins.close)
             last_first.push_async_callback(self._close_upstreams)
+            last_first.push_async_callback(self.codex.close)
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
             last_first.push_async_callback(self._background.close)
@@ -309,14 +314,14 @@ class App:
         self.redactor.learn(secrets_of(config))
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
         internal = before.internal if before else internal_servers(self.workspace)
-        return snapshots.build(config, self._catalog, *ours, before, internal)
+        return snapshots.build(config, self._catalog, *ours, self.codex, before, internal)
 
     @property
     def _services(self) -> Sequence[Service]:
         """What goes by the configuration, beside the snapshot, in the order in which it takes up another one."""
         links = self._link_deps
-        above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow, self.workspace)
-        return (*above, links.pool, links.outside, links.bounds)
+        above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow)
+        return (*above, self.workspace, self.codex, links.pool, links.outside, links.bounds)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
         """All that another configuration takes; nothing is changed yet. What it returns has it served."""

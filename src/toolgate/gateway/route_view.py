@@ -28,6 +28,7 @@ from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import InProcessTools, Object
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
+from toolgate.workspace.codex import Caller, Codex
 
 LONGEST = 24 * 3600.0  # seconds of a control tool; each that waits has a limit of its own
 MOST_SESSIONS = 10000  # whose activated tools are remembered
@@ -42,9 +43,11 @@ class RouteViews:
         editor: Reloading,
         overflow: OverflowStore,
         access: Access,
+        codex: Codex,
         current: Callable[[], Snapshot],
         tell: EventSink,
     ) -> None:
+        self.codex = codex
         self.gateway_info = gateway_info
         self.editor = editor
         self.overflow = overflow
@@ -220,6 +223,14 @@ class RouteView:
     def activate(self, tools: Sequence[str], /) -> None:
         if self.client.session:
             self._views.activate(self.client, tools)
+
+    @property
+    def codex(self) -> Codex:
+        return self._views.codex
+
+    @property
+    def caller(self) -> Caller:
+        return changes.caller(self._snapshot.config, self._views.access, self.client.principal)
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):

@@ -36,6 +36,7 @@ from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.kinds import upstream_of
 from toolgate.upstreams.known_eras import print_of
 from toolgate.upstreams.links import LinkDeps, MakeLink
+from toolgate.workspace.codex import Codex
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +125,7 @@ def build(
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
     policy_deps: PolicyDeps,
+    codex: Codex,
     before: Snapshot | None = None,
     internal: Mapping[str, InProcessTools] = {},
 ) -> Snapshot:
@@ -144,7 +146,7 @@ def build(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies), policy_deps),
+        routes=build_routes(config, upstreams, tuple(policies), policy_deps, codex),
         servers=servers,
         redactor=policy_deps.redactor,
         truncate=chain.truncate(config, policy_deps.overflow),
@@ -165,13 +167,14 @@ def prints(config: Config) -> Mapping[str, str]:
 
 
 def build_routes(
-    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], policy_deps: PolicyDeps
+    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], policy_deps: PolicyDeps, codex: Codex
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
     policies = first + chain.build(config, policy_deps)
-    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access))
+    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access, codex))
     transparent = first + chain.build(config, policy_deps, is_transparent=True)
-    toolsets = surfaces.toolset_surfaces(config)
+    has_codex = codex.is_offered(config.codex)
+    toolsets = surfaces.toolset_surfaces(config, has_codex)
     routes = {
         f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in toolsets.items()
     }
@@ -182,11 +185,15 @@ def build_routes(
         )
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
-    return routes | _bundles(config, upstreams, policies, own)
+    return routes | _bundles(config, upstreams, policies, own, has_codex)
 
 
 def _bundles(
-    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...], own: tuple[Policy, ...]
+    config: Config,
+    upstreams: Mapping[str, Upstream],
+    policies: tuple[Policy, ...],
+    own: tuple[Policy, ...],
+    has_codex: bool,
 ) -> dict[str, Route]:
     routes: dict[str, Route] = {}
     for name, patterns in config.bundles.items():
@@ -195,5 +202,6 @@ def _bundles(
                 log.warning("bundles.%s: %s matches no server's tools: begin it with SERVER__", name, pattern)
         path = f"/mcp/bundles/{name}"
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
-        routes[path] = Route(path, ToolsetSurface(bundle.Bundle(patterns)), shown, policies, own)
+        surface = ToolsetSurface(bundle.Bundle(patterns), has_optional=has_codex)
+        routes[path] = Route(path, surface, shown, policies, own)
     return routes

@@ -7,6 +7,9 @@ May import `upstreams` and the rooms below it.
     projects   folders with a `.gobby/project.json`
     registry   a tool of an internal server as a row: its arguments as a struct, and its function
     tasks      what a task is; made, found, changed, closed and deleted
+    codex      `Codex`: prompts, threads, and what they may do
+    codex_turn    one turn of Codex: what is kept of it, and what it asks
+    codex_server  the process that runs Codex
 
 The rules of this room: what it keeps are rows of the store's tables (`state.migrations`), read and changed by plain
 functions of a connection; and a change that several rows belong to is one `transact`.

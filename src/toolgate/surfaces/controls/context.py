@@ -13,6 +13,7 @@ from toolgate.core.model import Call, Client
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import ToolContext
+from toolgate.workspace.codex import Caller, Codex
 
 
 class GatewayInfo(msgspec.Struct, frozen=True):
@@ -102,6 +103,14 @@ class GatewayView(Protocol):
 
     def activate(self, tools: Sequence[str], /) -> None:
         """Have these (in the surface's names) shown in the lists of the client's session, if it has one."""
+        ...
+
+    @property
+    def codex(self) -> Codex: ...
+
+    @property
+    def caller(self) -> Caller:
+        """The client, as Codex is to take it."""
         ...
 
     async def stop(self, server: str, /) -> None:
