@@ -1,9 +1,9 @@
 """Codex for the clients of the gateway: a prompt, its threads, and what it may do (behaviour.md, "004 daemon tools").
 
-The rules this file keeps: a call says at most what `codex.most` says, and what it leaves out is the narrower of that and
-Codex's usual mode; each turn is told in full what it may do, whatever its thread or Codex's own configuration says; the
-folder of a thread is named by programs on this machine only; and a turn that nobody waits for any more is interrupted,
-if need be with the process that runs it.
+The rules this file keeps: a call says at most what `codex.most` says, and what it leaves out is the narrower of that
+and Codex's usual mode; each turn is told in full what it may do, whatever its thread or Codex's own configuration says;
+the folder of a thread is named by programs on this machine only; and a turn that nobody waits for any more is
+interrupted, if need be with the process that runs it.
 """
 
 from __future__ import annotations
