@@ -3,8 +3,8 @@
     python codex_double.py app-server        a program that speaks as `codex app-server` does
     CodexDouble()                            the same in this process, a server of `links.memory`
 
-A prompt is a line of words: `say TEXT` is answered with that text; `echo` with all that the turn may do; the other words
-are in `_PLAYS`. What it is sent is held against the schema where the validator is there, and so is what it says.
+A prompt is a line of words: `say TEXT` is answered with that text; `echo` with all that the turn may do; the other
+words are in `_plays`. What it is sent is held against the schema where the validator is there, and so is what it says.
 """
 
 from __future__ import annotations
@@ -95,6 +95,10 @@ class CodexDouble:
             "strange": self._strange,
             "askall": self._ask_many,
         }
+
+    def remember(self, thread: str, cwd: str, preview: str) -> None:
+        """A thread of before."""
+        self.threads[thread] = _thread(thread, cwd, None) | {"preview": preview}
 
     # The link.
 
