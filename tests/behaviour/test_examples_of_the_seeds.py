@@ -32,7 +32,6 @@ LATER = {
     "004 process_large_dataset": "sandbox",
     "004 recommend_tools": "discovery",
     "004 call_hook": "hooks",
-    "004 codex": "hooks",
     "004 Example: Task Workflow": "tasks",
 }
 # Those of real HTTP, by the file that runs them.
