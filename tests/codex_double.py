@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -82,6 +83,7 @@ class CodexDouble:
         self._plays = {
             "say": self._say_text,
             "echo": self._echo,
+            "env": lambda turn, _words: self._say_text(turn, json.dumps(sorted(os.environ))),
             "run": self._run_command,
             "ask": self._ask_command,
             "change": self._ask_files,
