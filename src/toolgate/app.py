@@ -64,7 +64,7 @@ from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
-from toolgate.workspace import codex, internal_servers
+from toolgate.workspace import internal_servers
 from toolgate.workspace.codex import Codex
 from toolgate.workspace.workspace import Workspace
 
@@ -151,8 +151,8 @@ class App:
     def _open_gateway(self) -> None:
         """With the first snapshot."""
         self.workspace = Workspace(self._given.store, self.clock, self._given.config, Path.cwd())
-        make = self._given.links.get(codex.NAME)
-        self.codex = Codex(self.workspace, self._link_deps, self._given.config, self._given.environ, Path.cwd(), make)
+        given = self._given
+        self.codex = Codex(self.workspace, self._link_deps, given.config, given.environ, Path.cwd(), given.links)
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()

@@ -26,9 +26,9 @@ from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
-from toolgate.upstreams.inprocess.tools import InProcessTools, Object
+from toolgate.upstreams.inprocess.tools import InProcessTools, Object, ToolContext
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
-from toolgate.workspace.codex import Caller, Codex
+from toolgate.workspace.codex import Codex
 
 LONGEST = 24 * 3600.0  # seconds of a control tool; each that waits has a limit of its own
 MOST_SESSIONS = 10000  # whose activated tools are remembered
@@ -224,13 +224,9 @@ class RouteView:
         if self.client.session:
             self._views.activate(self.client, tools)
 
-    @property
-    def codex(self) -> Codex:
-        return self._views.codex
-
-    @property
-    def caller(self) -> Caller:
-        return changes.caller(self._snapshot.config, self._views.access, self.client.principal)
+    async def codex(self, tool: str, given: Mapping[str, Any], context: ToolContext, /) -> Mapping[str, Any]:
+        caller = changes.caller(self._snapshot.config, self._views.access, self.client.principal)
+        return await self._views.codex.answer(tool, given, context, caller)
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):

@@ -13,7 +13,6 @@ from toolgate.core.model import Call, Client
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import ToolContext
-from toolgate.workspace.codex import Caller, Codex
 
 
 class GatewayInfo(msgspec.Struct, frozen=True):
@@ -105,12 +104,8 @@ class GatewayView(Protocol):
         """Have these (in the surface's names) shown in the lists of the client's session, if it has one."""
         ...
 
-    @property
-    def codex(self) -> Codex: ...
-
-    @property
-    def caller(self) -> Caller:
-        """The client, as Codex is to take it."""
+    async def codex(self, tool: str, given: Mapping[str, Any], context: ToolContext, /) -> Mapping[str, Any]:
+        """What comes of a call of one of the tools that work by Codex. Raises `Fault`."""
         ...
 
     async def stop(self, server: str, /) -> None:
