@@ -86,7 +86,7 @@ class Changes(Policy):
 def caller(config: Config, access: Access, principal: Principal) -> Caller:
     """Who has Codex work. Where nobody has to show who they are, what a client says of its user is no decision."""
     decides = bool(principal.client) and "client" in config.approvals.by
-    return Caller(principal.id, access.is_here(principal), decides)
+    return Caller(principal, access.is_here(principal), decides)
 
 
 def check_may_request(access: Access, principal: Principal) -> None:

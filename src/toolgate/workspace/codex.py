@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import platform
 import re
-import secrets
 import shutil
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Mapping
@@ -30,15 +28,15 @@ from toolgate.config.settings import Codex as Settings
 from toolgate.core import jsonrpc
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.fault import Fault
-from toolgate.core.model import Answer
+from toolgate.core.model import Answer, Principal
 from toolgate.core.redaction import excerpt
 from toolgate.core.services import Swap
 from toolgate.state.base import Connection as Tables
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.upstreams.links import LinkDeps, MakeLink
+from toolgate.workspace import sessions
 from toolgate.workspace.codex_server import CodexError, CodexServer, Connection, over_stdio
 from toolgate.workspace.codex_turn import LONGEST_SHOWN, Turn
-from toolgate.workspace.projects import project_of
 from toolgate.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -73,7 +71,7 @@ class Caller(msgspec.Struct, frozen=True):
     """Who calls, as far as it matters here. `is_here`: a program on this machine, or an administrator; it may name
     folders. `decides`: what its user says counts, where Codex asks for more."""
 
-    principal: str = ""
+    principal: Principal = Principal()
     is_here: bool = False
     decides: bool = False
 
@@ -255,7 +253,7 @@ class Codex:
         self._busy.add(thread)
         connection.turns[thread] = turn
         try:
-            session = await self._noted(thread, prompt, caller, "active")
+            session = await self._noted(thread, prompt, caller)
             begun = asyncio.ensure_future(connection.request("turn/start", _turn_start(thread, prompt)))
             turn_id = _read(await _asked("turn/start", asyncio.shield(begun)), _Begun).turn.id
             ended = await asyncio.shield(turn.over)
@@ -269,7 +267,7 @@ class Codex:
                 await self._let_go(thread, turn, connection)
             else:
                 self._interrupting.start(self._interrupted(thread, turn, connection, begun), "interrupt Codex")
-        await self._noted(thread, prompt, caller, "paused", turn.result)
+        await self._noted(thread, prompt, caller, turn.result)
         if ended.status != "completed":
             why = excerpt(ended.error.message if ended.error else ended.status or "it did not say why", 2000)
             hint = f"the thread goes on with thread_id = {thread}"
@@ -375,66 +373,26 @@ class Codex:
 
     # The session record of a thread.
 
-    async def _noted(self, thread: str, prompt: Prompt, caller: Caller, status: str, reply: str = "") -> str:
-        """The id of the record; empty where the tables cannot be used, which hinders no prompt."""
-        project = project_of(Path(prompt.cwd))
-        about = {
-            "external_id": thread,
-            "machine": platform.node(),
-            "source": "Codex",
-            "project_id": project.id if project else "",
-            "principal": caller.principal,
-            "cwd": prompt.cwd,
-            "status": status,
-            "title": excerpt(prompt.prompt.strip().splitlines()[0], 80),
-            "model": prompt.model,
-            "prompt": excerpt(prompt.prompt, LONGEST_KEPT),
-            "reply": excerpt(reply, LONGEST_KEPT),
-            "now": self._workspace.now(),
-        }
+    async def _noted(self, thread: str, prompt: Prompt, caller: Caller, reply: str | None = None) -> str:
+        """Say in the record of its session that a turn begins, or with a `reply` that it has ended. The id of the
+        record; empty where the tables cannot be used, which hinders no prompt."""
+        sign = self._workspace.sign(caller.principal, thread, "codex")
+        sign.cwd, sign.project_id = prompt.cwd, await self._workspace.project_id(prompt.cwd)
+        sign.model = prompt.model
+
+        def work(tables: Tables) -> str:
+            record, _ = sessions.seen(tables, sign)
+            if reply is None:
+                sessions.prompted(record, excerpt(prompt.prompt, sessions.LONGEST_PROMPT))
+            else:
+                sessions.stopped(record, excerpt(reply, sessions.LONGEST_REPLY))
+            return sessions.put(tables, record).id
+
         try:
-            return await self._workspace.transact(lambda tables: _record(tables, about), "sessions")
+            return await self._workspace.transact(work, "sessions")
         except Fault as fault:
             log.warning("no session record was written for a thread of Codex: %s", fault.message)
             return ""
-
-
-LONGEST_KEPT = 4000  # characters of a prompt, and of a reply, in a session record
-
-
-def _record(tables: Tables, about: Mapping[str, str]) -> str:
-    """Make or renew the record of a thread; its id. A prompt that begins is `active`, and counts."""
-    of = (about["external_id"], about["machine"], about["source"])
-    begins = about["status"] == "active"
-    tables.execute(
-        "INSERT INTO session_record (id, external_id, machine, source, project_id, principal, cwd, status, title, "
-        "model, transcript_path, first_prompt, last_prompt, last_reply, prompts, summary, created_at, updated_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?, '', '', 0, '', ?, ?) "
-        "ON CONFLICT (external_id, machine, source) DO NOTHING",
-        (
-            *(secrets.token_hex(16), *of, about["project_id"], about["principal"], about["cwd"], "active"),
-            *(about["title"], about["model"], about["prompt"], about["now"], about["now"]),
-        ),
-    )
-    tables.execute(
-        "UPDATE session_record SET status = ?, cwd = ?, last_prompt = ?, prompts = prompts + ?, "
-        "last_reply = CASE WHEN ? = '' THEN last_reply ELSE ? END, updated_at = ? "
-        "WHERE external_id = ? AND machine = ? AND source = ?",
-        (
-            *(
-                about["status"],
-                about["cwd"],
-                about["prompt"],
-                int(begins),
-                about["reply"],
-                about["reply"],
-                about["now"],
-            ),
-            *of,
-        ),
-    )
-    found = tables.execute("SELECT id FROM session_record WHERE external_id = ? AND machine = ? AND source = ?", of)
-    return found.fetchone()[0]
 
 
 def _turn_start(thread: str, prompt: Prompt) -> Object:

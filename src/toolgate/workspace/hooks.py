@@ -110,20 +110,11 @@ def _start(change: Change) -> None:
 
 
 def _prompt(change: Change) -> None:
-    record, prompt = change.record, change.payload.prompt
-    record.status, record.ended_at = "active", None
-    if prompt:
-        record.title = record.title or sessions.title_of(prompt)
-        record.first_prompt = record.first_prompt or prompt
-        record.last_prompt = prompt
-        record.prompts += 1
+    sessions.prompted(change.record, change.payload.prompt)
 
 
 def _stop(change: Change) -> None:
-    record = change.record
-    record.last_reply = change.payload.reply or record.last_reply
-    if record.status == "active":
-        record.status = "paused"
+    sessions.stopped(change.record, change.payload.reply)
 
 
 def _end(change: Change) -> None:

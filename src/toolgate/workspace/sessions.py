@@ -189,6 +189,23 @@ class Caller(msgspec.Struct, frozen=True):
         return candidates[0].id if len(candidates) == 1 else None
 
 
+def prompted(record: Record, prompt: str) -> None:
+    """Its user has said something. The record is changed in place, and is to be `put`."""
+    record.status, record.ended_at = "active", None
+    if prompt:
+        record.title = record.title or title_of(prompt)
+        record.first_prompt = record.first_prompt or prompt
+        record.last_prompt = prompt
+        record.prompts += 1
+
+
+def stopped(record: Record, reply: str) -> None:
+    """It waits for its user. The record is changed in place, and is to be `put`."""
+    record.last_reply = reply or record.last_reply
+    if record.status == "active":
+        record.status = "paused"
+
+
 def check_id(id: str) -> None:
     """Raises `Fault` for what no program calls its session."""
     if not 0 < len(id) <= LONGEST_ID or not id.isprintable():

@@ -101,14 +101,14 @@ async def test_a_thread_is_linked_to_a_session_record() -> None:
     async with running(CodexDouble()) as app:
         told = await call(app, prompt="say done")
         await call(app, prompt="say more", thread_id=told["thread_id"])
-        rows = await app.workspace.query(
+        rows = await app.workspace.workspace.query(
             lambda tables: tables.execute(
                 "SELECT id, external_id, source, status, cwd, first_prompt, last_prompt, last_reply, prompts FROM "
                 "session_record"
             ).fetchall()
         )
         assert rows == [
-            (told["session_id"], told["thread_id"], "Codex", "paused", HERE, "say done", "say more", "more", 2)
+            (told["session_id"], told["thread_id"], "codex", "paused", HERE, "say done", "say more", "more", 2)
         ]
 
 
