@@ -34,6 +34,7 @@ Changing
     git_hooks    the hooks of git that sync tasks
     approvals    decide on calls that wait
     pins         approve tools that have changed
+    state        back up, restore and check the store
 
 Another command is a module with a Typer `app` of one command, and a row in `COMMANDS`. What it asks of a running
 gateway goes through `gateways.reached`, to a path of `frontends.web.admin`.
@@ -67,6 +68,7 @@ COMMANDS = {
     "config": ("toolgate.cli.config", "Check a configuration file: its dialect, servers and problems."),
     "audit": ("toolgate.cli.audit", "View, verify, export and rotate the audit log."),
     "pins": ("toolgate.cli.pins", "Review and approve tools that have changed since they were trusted."),
+    "state": ("toolgate.cli.state", "Back up, restore and check what gateways keep."),
     "doctor": ("toolgate.cli.doctor", "Check configuration and servers; report each problem and how to fix it."),
 }
 
