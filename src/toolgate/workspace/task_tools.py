@@ -140,20 +140,21 @@ async def update_task(given: UpdateTask, workspace: Workspace, context: ToolCont
 
     def work(connection: Connection) -> Task:
         task = tasks.find(connection, given.task_id)
+        at = tasks.later(now, task.updated_at)
         if given.parent_task_id:
             tasks.check_parent(connection, task.id, given.parent_task_id)
-        session = caller.session(connection, None, now)
+        session = caller.session(connection, None, at)
         changed = msgspec.structs.replace(task, **changes)
         if changed.status == "closed" != task.status:
             _check_children(connection, task, "completed")
-            changed = _closed(changed, "completed", session, commit if _is_here(task, caller) else None, now)
+            changed = _closed(changed, "completed", session, commit if _is_here(task, caller) else None, at)
         elif task.status == "closed" != changed.status:
             changed = msgspec.structs.replace(changed, **_NOT_CLOSED)
         if changed.status == "escalated" != task.status:
-            changed = msgspec.structs.replace(changed, escalated_at=now)
+            changed = msgspec.structs.replace(changed, escalated_at=at)
         if session:
-            links.link(connection, task.id, session, "closed" if given.status == "closed" else "worked_on", now)
-        return tasks.save(connection, changed, now)
+            links.link(connection, task.id, session, "closed" if given.status == "closed" else "worked_on", at)
+        return tasks.save(connection, changed, at)
 
     return tasks.shown(await workspace.transact(work, "tasks", "sessions"))
 
@@ -188,15 +189,16 @@ async def close_task(given: CloseTask, workspace: Workspace, context: ToolContex
 
     def work(connection: Connection) -> tuple[Task, bool]:
         task = tasks.find(connection, given.task_id)
+        at = tasks.later(now, task.updated_at)
         if task.status == "closed":
             why = f" ({task.closed_reason})" if task.closed_reason else ""
             raise tasks.refused(f"{task.id} is closed already{why}; update_task with status open opens it again")
         if given.reason not in REASONS_WITH_OPEN_CHILDREN:
             _check_children(connection, task, given.reason)
-        session = caller.session(connection, given.session_id, now)
+        session = caller.session(connection, given.session_id, at)
         is_skipped = given.skip_validation or bool(given.override_justification)
         is_validated = bool(task.validation_criteria and given.changes_summary) and not is_skipped
-        closed = _closed(task, given.reason, session, commit if _is_here(task, caller) else None, now)
+        closed = _closed(task, given.reason, session, commit if _is_here(task, caller) else None, at)
         if given.changes_summary:
             closed.validation_feedback = given.changes_summary
         if given.override_justification:
@@ -204,8 +206,8 @@ async def close_task(given: CloseTask, workspace: Workspace, context: ToolContex
         if is_validated or is_skipped:
             closed.validation_status = "valid" if is_validated else "skipped"
         if session:
-            links.link(connection, task.id, session, "closed", now)
-        return tasks.save(connection, closed, now), is_validated
+            links.link(connection, task.id, session, "closed", at)
+        return tasks.save(connection, closed, at), is_validated
 
     closed, is_validated = await workspace.transact(work, "tasks", "sessions")
     if given.session_id:
@@ -216,13 +218,13 @@ async def close_task(given: CloseTask, workspace: Workspace, context: ToolContex
 _NOT_CLOSED = dict.fromkeys(("closed_at", "closed_reason", "closed_in_session_id", "closed_commit_sha"))
 
 
-def _closed(task: Task, reason: str, session: str | None, commit: str | None, now: str) -> Task:
+def _closed(task: Task, reason: str, session: str | None, commit: str | None, at: str) -> Task:
     """The task as it is then, nothing written."""
     commits = [each for each in task.commits if each != commit] + ([commit] if commit else [])
     return msgspec.structs.replace(
         task,
         status="closed",
-        closed_at=now,
+        closed_at=at,
         closed_reason=reason,
         closed_in_session_id=session,
         closed_commit_sha=commit,
@@ -340,14 +342,14 @@ TOOLS = (
     Tool("close_task", "Close a task with a reason.", CloseTask, close_task, changes=True),
     Tool(
         "delete_task",
-        "Delete a task, and with cascade all that is below it.",
+        "Delete a task (optional cascade: with all that is below it).",
         DeleteTask,
         delete_task,
         changes=True,
     ),
     Tool(
         "list_tasks",
-        "List tasks with optional filters, the newest first. In brief: get_task shows all of one.",
+        "List tasks with optional filters. The newest come first, in brief: get_task shows all of one.",
         ListTasks,
         list_tasks,
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -131,19 +131,19 @@ def insert(connection: Connection, task: Task) -> Task:
             return made
 
 
-def save(connection: Connection, task: Task, now: str) -> Task:
-    """Write a task that is there, as it is now."""
-    changed = msgspec.structs.replace(task, updated_at=_later(now, task.updated_at))
+def save(connection: Connection, task: Task, at: str) -> Task:
+    """Write a task that is there, as it is from then on."""
+    changed = msgspec.structs.replace(task, updated_at=at)
     connection.execute(_UPDATE, [*row_of(changed), task.id])
     return changed
 
 
-def _later(now: str, before: str) -> str:
-    """Behind the change before, even if that was made by a clock which is ahead of ours."""
+def later(now: str, before: str) -> str:
+    """The time of a change, behind the change before, even if that was made by a clock which is ahead of ours."""
     if now > before:
         return now
     try:
-        moved = datetime.fromisoformat(before) + timedelta(microseconds=1)
+        moved = datetime.fromisoformat(before).astimezone(UTC) + timedelta(microseconds=1)
     except (ValueError, OverflowError):
         return now
     return moved.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
