@@ -29,7 +29,7 @@ SURFACES = ("aggregate", "children", "meta", "components", "daemon", "all")
 ABOUT = {
     "children": "Child servers, their tools and their state.",
     "meta": "Tools found across servers, and called.",
-    "daemon": "The gateway's status, a proxy to every tool, and its servers.",
+    "daemon": "The gateway's status, a proxy to every tool, its servers, and the sessions of agents.",
     "search": "Replaces the list of all tools if there are too many of them.",
 }
 # A call of each that fails.
@@ -49,6 +49,7 @@ WRONG: dict[str, Any] = {
     "read_mcp_resource": {"server_name": "serina", "resource_uri": "serena://guide"},
     "add_mcp_server": {"name": "weather", "transport": "stdio"},
     "remove_mcp_server": {"name": "serina"},
+    "call_hook": {"hook_type": "SessionBegin"},
     "search_tools": {"query": "search", "limit": 0},
 }
 PASSING = {"pid": 12345, "uptime_seconds": 0, "version": "0.0.0"}  # what is another each time

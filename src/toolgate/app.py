@@ -66,6 +66,8 @@ from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
 from toolgate.workspace import Workspace, internal_servers
+from toolgate.workspace.following import TaskFiles
+from toolgate.workspace.hooks import Hooks
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +88,7 @@ class Given(msgspec.Struct, frozen=True):
     store: Store
     keys: Sequence[bytes]
     audit: Trail
+    spool: Path | None
 
 
 class App:
@@ -151,13 +154,23 @@ class App:
     def _open_gateway(self) -> None:
         """With the first snapshot."""
         self.workspace = Workspace(self._given.store, self.clock, self._given.config, Path.cwd())
+        self._hooks = Hooks(self.workspace, self.clock, self._given.spool)
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
         access = self._policy_deps.access
         self.gateway = Gateway(
-            snapshot, self.events, handles, info, self._reloading, self._overflow, access, self.clock, self.redactor
+            snapshot,
+            self.events,
+            handles,
+            info,
+            self._reloading,
+            self._overflow,
+            access,
+            self.clock,
+            self.redactor,
+            self._hooks,
         )
 
     def _info(self) -> GatewayInfo:
@@ -204,6 +217,8 @@ class App:
         self._store_changes = StoreChanges(store, self.clock)
         self._store_changes.listen("pins", self._catalog.look_at_pins)
         self._store_changes.listen("keys", self._look_at_keys)
+        self._task_files = TaskFiles(self.workspace)
+        self._store_changes.listen("tasks", self._task_files.look)
 
     def stdio(
         self,
@@ -223,10 +238,12 @@ class App:
             self.supervisor.prepare()
         self._start(self.gateway.snapshot, {})
         self._served.note(self.gateway.snapshot.config)
+        self._background.start(self._hooks.follow(), "follow hooks")
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
+        self._background.start(self._store_changes.follow(), "follow changes of the store")
+        self._background.start(self._task_files.follow(), "keep the files of tasks")
         if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
-            self._background.start(self._store_changes.follow(), "follow changes of the store")
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 
     async def drain(self, hurry: asyncio.Event | None = None) -> None:
@@ -273,6 +290,7 @@ class App:
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
+            last_first.push_async_callback(self._task_files.close)
             last_first.push_async_callback(self._background.close)
             last_first.push_async_callback(self._notices.close)
             last_first.callback(self._overflow.close)
@@ -373,12 +391,14 @@ async def running(
     settings: Settings | None = None,
     store: Store | None = None,
     audit: Trail | None = None,
+    spool: Path | None = None,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
     Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
     that the configuration came from (without them, what is added is kept in memory), the store and the audit, which are
-    their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted).
+    their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted);
+    and the folder in which `toolgate hook` puts what it is told.
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
@@ -388,7 +408,9 @@ async def running(
     if why := await trouble(config, store):
         log.warning("unpinned tools are quarantined: %s", why)
     audit = audit or nowhere(clock)
-    app = App(Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit))
+    app = App(
+        Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit, spool)
+    )
     with quiet_logs(app.redactor):
         try:
             app.open()

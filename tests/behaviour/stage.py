@@ -38,6 +38,7 @@ CALLS: dict[str, Json] = {
     "read_mcp_resource": {"server_name": "serena", "resource_uri": "serena://guide"},
     "add_mcp_server": {"name": "more", "transport": "stdio", "command": "more"},
     "remove_mcp_server": {"name": "more"},
+    "call_hook": {"hook_type": "SessionStart", "params": {"session_id": "codex-abc123"}, "source": "Codex"},
     "search_tools": {"query": "search"},
 }
 

@@ -29,8 +29,14 @@ Changing
     keys         the keys of clients
     secrets      the file of `${secret:NAME}`
     connect      sign in at a server
+    tasks        the tasks of the project in this folder
+    task_views   how tasks are shown
+    git_hooks    the hooks of git that sync tasks
     approvals    decide on calls that wait
     pins         approve tools that have changed
+    hooks        have agents' programs tell of their sessions
+    hook         what they run then, for its help
+    sessions     the sessions of agents
 
 Another command is a module with a Typer `app` of one command, and a row in `COMMANDS`. What it asks of a running
 gateway goes through `gateways.reached`, to a path of `frontends.web.admin`.
@@ -57,12 +63,16 @@ COMMANDS = {
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
     "reload": ("toolgate.cli.reload", "Make the running gateway reload its configuration."),
     "approvals": ("toolgate.cli.approvals", "Decide on calls that need approval: list, allow, deny, revoke."),
+    "tasks": ("toolgate.cli.tasks", "The tasks of the project in this folder: list, make, close, sync, board, graph."),
     "secrets": ("toolgate.cli.secrets", "Store secrets for ${secret:NAME}; show where each one is found."),
     "keys": ("toolgate.cli.keys", "Create, list, revoke and rotate client keys."),
     "connect": ("toolgate.cli.connect", "Sign in to a server that requires OAuth, or remove a sign-in."),
     "config": ("toolgate.cli.config", "Check a configuration file: its dialect, servers and problems."),
     "audit": ("toolgate.cli.audit", "View, verify, export and rotate the audit log."),
     "pins": ("toolgate.cli.pins", "Review and approve tools that have changed since they were trusted."),
+    "hooks": ("toolgate.cli.hooks", "Have a coding agent's program tell the gateway of its sessions."),
+    "sessions": ("toolgate.cli.sessions", "Show the sessions of coding agents, and what they left."),
+    "hook": ("toolgate.cli.hook", "What `toolgate hooks install` has programs run."),
     "doctor": ("toolgate.cli.doctor", "Check configuration and servers; report each problem and how to fix it."),
 }
 

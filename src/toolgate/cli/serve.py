@@ -23,6 +23,7 @@ from toolgate.frontends import operator
 from toolgate.frontends.server import bind, serving
 from toolgate.state import audit
 from toolgate.state.settings import Settings
+from toolgate.workspace.hooks import SPOOL
 
 app = typer.Typer(add_completion=False)
 
@@ -110,7 +111,7 @@ async def _serve(config: Config, settings: Settings) -> None:
     async with (
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
-        running(config, store=store, settings=settings, audit=trail) as gateway,
+        running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL) as gateway,
         serving(gateway.http, listener),
         common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),

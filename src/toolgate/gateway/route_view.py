@@ -28,6 +28,7 @@ from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import InProcessTools, Object
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
+from toolgate.workspace.hooks import Hooks
 
 LONGEST = 24 * 3600.0  # seconds of a control tool; each that waits has a limit of its own
 MOST_SESSIONS = 10000  # whose activated tools are remembered
@@ -44,6 +45,7 @@ class RouteViews:
         access: Access,
         current: Callable[[], Snapshot],
         tell: EventSink,
+        hooks: Hooks,
     ) -> None:
         self.gateway_info = gateway_info
         self.editor = editor
@@ -51,6 +53,7 @@ class RouteViews:
         self.access = access
         self.current = current
         self.tell = tell
+        self.hooks = hooks
         self.finder = Finder()
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
 
@@ -120,6 +123,7 @@ class RouteView:
     def __init__(self, views: RouteViews, route: Route, client: Client) -> None:
         self.client = client
         self.gateway_info = views.gateway_info
+        self.hooks = views.hooks
         self._views = views
         self._route = route
         self._rules = views.access.rules(client.principal)

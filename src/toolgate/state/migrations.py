@@ -105,9 +105,10 @@ WORKSPACE = Migration(
         created_at TEXT NOT NULL,
         updated_at TEXT NOT NULL,
         ended_at TEXT,
-        UNIQUE (external_id, machine, source)
+        UNIQUE (principal, external_id, machine, source)
     );
-    CREATE INDEX session_record_by_project ON session_record (project_id, status, updated_at);
+    CREATE INDEX session_record_by_age ON session_record (principal, updated_at);
+    CREATE INDEX session_record_by_project ON session_record (principal, project_id, status, updated_at);
     CREATE INDEX session_record_by_folder ON session_record (principal, cwd, status);
 
     CREATE TABLE task_session (

@@ -3,7 +3,7 @@
 May import `upstreams` and the rooms below it.
 
     __init__      `internal_servers`: the gateway's own servers, by id
-    workspace     `Workspace`: what the tools here work by; whose project a call is in
+    workspace     `Workspace`: what the tools here work by; in whose session and project a call is
     projects      folders with a `.gobby/project.json`
     tools         a tool of an internal server as a row: its arguments as a struct, and its function
     tasks         what a task is, read and written
@@ -11,8 +11,13 @@ May import `upstreams` and the rooms below it.
     dependencies  what tasks wait for; trees and circles of them
     ready         which tasks can be worked on, and which wait
     links         which sessions had to do with which tasks
-    records       session records
+    sessions      records of agents' sessions, and which a call belongs to; what one hands over to the next
+    hooks         what the agents' programs say of their sessions, by `call_hook` or by `toolgate hook`
     git_head      the commit that a checkout is at
+    jsonl         the lines of a project's file of tasks
+    syncing       that file, exported and imported
+    following     that file, kept up to date by itself
+    circles       what is above or before itself, in one pass
 
 The rules of this room: what it keeps are rows of the store's tables (`state.migrations`), read and changed by plain
 functions of a connection; and a change that several rows belong to is one `transact`.
@@ -28,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolgate.upstreams.inprocess.tools import InProcessTools
-from toolgate.workspace import dependencies, links, ready, task_tools
+from toolgate.workspace import dependencies, links, ready, syncing, task_tools
 from toolgate.workspace.tools import as_server
 from toolgate.workspace.workspace import Workspace
 
@@ -36,4 +41,5 @@ __all__ = ["Workspace", "internal_servers"]
 
 
 def internal_servers(workspace: Workspace) -> Mapping[str, InProcessTools]:
-    return {"gobby-tasks": as_server((*task_tools.TOOLS, *dependencies.TOOLS, *ready.TOOLS, *links.TOOLS), workspace)}
+    tables = (task_tools.TOOLS, dependencies.TOOLS, ready.TOOLS, links.TOOLS, syncing.TOOLS)
+    return {"gobby-tasks": as_server([tool for table in tables for tool in table], workspace)}

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
+from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, Reached
@@ -51,10 +52,12 @@ class Asked(NamedTuple):
 
 
 class _Called(msgspec.Struct):
-    """What `POST /admin/call` is given: a tool by the name that clients know."""
+    """What `POST /admin/call` is given: a tool by the name that clients know, and the folder in which the operator is:
+    the call is in its project."""
 
     tool: str
     arguments: Raw = Raw(b"{}")
+    folder: Annotated[str, Meta(pattern="^/", max_length=4096)] | None = None
 
 
 class _Listed(msgspec.Struct):
@@ -62,6 +65,12 @@ class _Listed(msgspec.Struct):
 
     path: str = "/mcp"
     anew: bool = False
+
+
+class _Hook(msgspec.Struct):
+    """What `POST /admin/hook` is given: the name of a file in the folder of hooks."""
+
+    file: str
 
 
 class Admin:
@@ -123,6 +132,11 @@ class Admin:
     async def reload(self, _: Asked) -> Answer:
         await self._editor.read_again()
         return 200, {"servers": list(self._gateway.snapshot.upstreams)}
+
+    async def hook(self, asked: Asked) -> Answer:
+        """What a program's hook prints, once what it has put into the folder of hooks was read."""
+        said = await self._gateway.hooks.answer(_read(asked.body, _Hook).file)
+        return (200, said) if said else (404, {"error": "not a file of the folder of hooks"})
 
     # Servers.
 
@@ -209,7 +223,15 @@ class Admin:
     async def call(self, asked: Asked) -> Answer:
         """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
         wanted = _read(asked.body, _Called)
-        call = Call("tools/call", wanted.tool, Client(asked.by), wanted.arguments, reached=Reached(), is_by_admin=True)
+        call = Call(
+            "tools/call",
+            wanted.tool,
+            Client(asked.by),
+            wanted.arguments,
+            reached=Reached(),
+            is_by_admin=True,
+            folder=wanted.folder if wanted.folder and asked.by == THE_OPERATOR else "",
+        )
         outcome = await self._gateway.handle(call, self._gateway.route("/mcp"))
         if isinstance(outcome, NeedInput):
             outcome.resume.cancel()
@@ -229,6 +251,7 @@ ROUTES: Mapping[str, Mapping[str, Work]] = {
     "/servers/NAME": {"GET": Admin.server, "DELETE": Admin.remove},
     "/servers/NAME/check": {"POST": Admin.check},
     "/reload": {"POST": Admin.reload},
+    "/hook": {"POST": Admin.hook},
 }
 _of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)
 

@@ -6,7 +6,7 @@
     children   seed 000: child servers, their tools, their state
     searching  seed 001: `search_tools`
     meta       seed 002: discovery across servers, and calls to them
-    daemon     seed 004: the daemon's status, its tool proxy, its servers
+    daemon     seed 004: the daemon's status, its tool proxy, its servers, its sessions
     states     how a server is, in the words of each seed
     own        what the gateway answers as the server `toolgate`
 

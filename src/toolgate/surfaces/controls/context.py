@@ -13,6 +13,7 @@ from toolgate.core.model import Call, Client
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import ToolContext
+from toolgate.workspace.hooks import Hooks
 
 
 class GatewayInfo(msgspec.Struct, frozen=True):
@@ -38,6 +39,11 @@ class GatewayView(Protocol):
 
     @property
     def gateway_info(self) -> GatewayInfo: ...
+
+    @property
+    def hooks(self) -> Hooks:
+        """What becomes of what agents' programs say of their sessions."""
+        ...
 
     @property
     def servers(self) -> Mapping[str, ServerSummary]:
