@@ -73,7 +73,7 @@ async def create_task(given: CreateTask, workspace: Workspace, context: ToolCont
                 description=given.description or None,
                 parent_task_id=given.parent_task_id or None,
                 created_in_session_id=session,
-                labels=_once(given.labels or ()),
+                labels=_labels(given.labels or ()),
                 test_strategy=given.test_strategy or None,
                 validation_criteria=given.validation_criteria or None,
             ),
@@ -93,6 +93,14 @@ async def create_task(given: CreateTask, workspace: Workspace, context: ToolCont
 def _check_session(session_id: str | None, workspace: Workspace) -> None:
     if workspace.config.require_session_id and not session_id:
         raise tasks.refused("`session_id` is missing, which this gateway requires (`tasks.require_session_id`)")
+
+
+def _labels(values: Sequence[str]) -> list[str]:
+    """Raises `Fault` where they are too long together: they stand in an index."""
+    labels = _once(values)
+    if sum(map(len, labels)) > tasks.LONGEST_LABELS:
+        raise tasks.refused(f"labels have at most {tasks.LONGEST_LABELS:,} characters together")
+    return labels
 
 
 def _once(values: Sequence[str]) -> list[str]:
@@ -129,7 +137,7 @@ class UpdateTask(msgspec.Struct, forbid_unknown_fields=True):
 
 async def update_task(given: UpdateTask, workspace: Workspace, context: ToolContext) -> Object:
     changes: dict[str, Any] = {
-        name: _once(value) if name == "labels" else None if value == "" else value
+        name: _labels(value) if name == "labels" else None if value == "" else value
         for name, value in msgspec.structs.asdict(given).items()
         if name != "task_id" and value is not None
     }
