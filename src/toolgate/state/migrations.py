@@ -28,9 +28,9 @@ KEPT = Migration(
 )
 
 # The workspace: tasks, what they wait for, the sessions of coding agents, and which of them had to do with which tasks.
-# `project_id` is empty for what is in no project, so that it compares as any other. What lists are filtered by, and most
-# of what they show, stands in the indexes behind what they are sorted by: so a filter that few tasks pass looks at no
-# row of a task, which may be long.
+# `project_id` is empty for what is in no project, so that it compares as any other. What lists are filtered by, and
+# most of what they show, stands in the indexes behind what they are sorted by: so a filter that few tasks pass looks at
+# no row of a task, which may be long.
 WORKSPACE = Migration(
     2,
     """

@@ -325,12 +325,23 @@ async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContex
         assignee=given.assignee,
     )
     if given.title_like:
-        part = re.sub(r"([\\%_])", r"\\\1", given.title_like)
-        where.append(("task.title LIKE ? ESCAPE '\\'", f"%{part}%"))
+        where.append((_like("title"), _part(given.title_like)))
     if given.label:
-        where.append((_HAS_LABEL, f",{msgspec.json.encode(given.label).decode()}"))
+        written = msgspec.json.encode(given.label).decode()
+        where.append((_like("labels"), _part(written)))  # which costs less, but does not tell B from b
+        where.append((_HAS_LABEL, f",{written}"))
     found, more = await workspace.query(lambda connection: tasks.briefs(connection, where, _NEWEST_FIRST, given.limit))
     return {"tasks": found, "count": len(found), "has_more": more}
+
+
+def _like(column: str) -> str:
+    return f"task.{column} LIKE ? ESCAPE '\\'"
+
+
+def _part(text: str) -> str:
+    """The pattern of what has this text in it."""
+    escaped = re.sub(r"([\\%_])", r"\\\1", text)
+    return f"%{escaped}%"
 
 
 # Labels are a JSON array of texts. A quote within one has a backslash before it, so `,"` is where one begins.
