@@ -31,7 +31,6 @@ LATER = {
     "004 execute_code": "sandbox",
     "004 process_large_dataset": "sandbox",
     "004 recommend_tools": "discovery",
-    "004 codex": "hooks",
 }
 # Those of real HTTP, by the file that runs them.
 ELSEWHERE = {"003 Tool Component Requirements": "processes/test_a_component_of_the_text.py"}

@@ -193,6 +193,58 @@ class Tasks(msgspec.Struct, frozen=True):
     ] = ".gobby/tasks.jsonl"
 
 
+SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
+APPROVAL_POLICIES = ("untrusted", "on-request", "never")
+"""What Codex may do by itself, each in order: the narrowest first."""
+
+
+class MostOfCodex(msgspec.Struct, frozen=True):
+    """The widest that a call of `codex` may name."""
+
+    sandbox: Annotated[
+        Literal["read-only", "workspace-write", "danger-full-access"],
+        Key(
+            choice(*SANDBOXES),
+            'what its commands may do: `"read-only"`, `"workspace-write"` (change files in its folder) or '
+            '`"danger-full-access"` (anything)',
+        ),
+        Allows("let Codex run commands in the sandbox {}", stronger=("read-only",)),
+    ] = "workspace-write"
+    approval_policy: Annotated[
+        Literal["untrusted", "on-request", "never"],
+        Key(
+            choice(*APPROVAL_POLICIES),
+            'when it asks before a command: `"untrusted"` (always, save for a few that only read), `"on-request"` '
+            '(when it wants to leave its sandbox) or `"never"`',
+        ),
+        Allows("let Codex run commands with the approval policy {}", stronger=("untrusted",)),
+    ] = "on-request"
+
+
+class Codex(msgspec.Struct, frozen=True):
+    """The agent behind the tools `codex`, `codex_list_threads` and `codex_archive_thread`. `timeout` in seconds."""
+
+    enabled: Annotated[
+        bool,
+        Key(flag, "`true`: clients have the tools, if the program is found"),
+        Allows("let clients run Codex, which runs commands as you: {}"),
+    ] = False
+    calls: Annotated[
+        Verdict,
+        Key(verdict, 'whether clients may call them: `"allow"`, `"ask"` (a person decides first) or `"off"`'),
+        Allows("let clients run Codex: codex.calls = {}", stronger=("off",)),
+    ] = "ask"
+    most: Annotated[
+        MostOfCodex, Key(fields.table(MostOfCodex), "the widest `sandbox` and `approval_policy` that a call may name")
+    ] = MostOfCodex()
+    command: Annotated[
+        str, Key(filled, "the program: a name that is found in `PATH`, or a path"), Allows("run {} as Codex")
+    ] = "codex"
+    timeout: Annotated[
+        float, Key(duration, "how long one prompt may take, with the time that people take to decide"), allowing.PACE
+    ] = 3600.0
+
+
 class Known(msgspec.Struct, frozen=True):
     """Values that are secrets, never to be shown."""
 
@@ -322,6 +374,7 @@ class Config(msgspec.Struct, frozen=True):
         allowing.REFUSED,
     ] = ""
     tasks: Annotated[Tasks, Section(Tasks, "Tasks that outlive a session.")] = Tasks()
+    codex: Annotated[Codex, Section(Codex, "Codex as tools ([codex.md](codex.md)).", "relist", noted=True)] = Codex()
     component_url: Annotated[
         str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")
     ] = "http://{name}.spin.internal/"

@@ -3,8 +3,9 @@
 Who is asked is the client's own user, where the client has forms and is trusted with it; else an operator, by a request
 in the store that `toolgate approvals` decides. The rules this file keeps: nothing goes on that was not decided for
 exactly what goes on; what cannot be shown whole is not asked; and a call that its server asks something of comes back
-to what was decided, not to what its caller wrote. A change of the gateway's servers is decided each time, and where
-nobody had to show who they are, by an operator: the program that wants it may answer for its user.
+to what was decided, not to what its caller wrote. A change of the gateway's servers is decided each time. Where
+nobody had to show who they are, an operator decides on that, and on what Codex is to do: the program that wants it may
+answer for its user.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from toolgate.policy.approvals import (
     StoredRequest,
     TooMany,
     Who,
+    asks_first,
     is_change,
 )
 from toolgate.policy.base import Decision, Passed, Policy, Wait
@@ -188,7 +190,7 @@ class Approval(Policy):
         raise _required(approval_request, "and nobody can be asked", _NOBODY)
 
     def _who_decides(self, approval_request: ApprovalRequest) -> Sequence[Who]:
-        if is_change(approval_request.place) and not approval_request.call.client.principal.client:
+        if asks_first(approval_request.place) and not approval_request.call.client.principal.client:
             return ("operator",)
         return self._settings.by
 

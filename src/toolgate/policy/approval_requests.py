@@ -21,7 +21,7 @@ from toolgate.core.asks import answer_value
 from toolgate.core.fault import Fault
 from toolgate.core.model import Answer, Ask, Call
 from toolgate.core.redaction import GONE, Redactor
-from toolgate.policy.approvals import Lasts, Place, is_change, key
+from toolgate.policy.approvals import Lasts, Place, is_change, key, runs_codex
 
 MOST_SHOWN = 16_000  # characters of a question; what is longer no form shows whole
 LARGEST = 64 * 1024  # bytes of arguments
@@ -179,7 +179,9 @@ def facts(place: Place, via: str, known_as: str) -> Sequence[str]:
 
 
 def consequence(place: Place, shown: Tree) -> Sequence[str]:
-    """What follows from a change of the servers, in words for who has never heard of MCP."""
+    """What follows from a control tool that asks first, in words for who has never heard of MCP."""
+    if runs_codex(place):
+        return _OF_CODEX[place.target]
     if not is_change(place) or not isinstance(shown, dict):
         return []
     given = cast("dict[str, Tree]", shown)
@@ -195,6 +197,16 @@ def consequence(place: Place, shown: Tree) -> Sequence[str]:
         f"    {command}",
         *_names(given, "env", "Environment variables"),
     ]
+
+
+_OF_CODEX: Mapping[str, Sequence[str]] = {
+    "codex": [
+        "- This runs Codex, an agent that runs commands and changes files with the rights of the user who runs the "
+        "gateway, as far as the sandbox below lets it."
+    ],
+    "codex_list_threads": ["- This shows what the user who runs the gateway has asked Codex, and where."],
+    "codex_archive_thread": ["- This archives a thread of the user who runs the gateway: Codex lists it no more."],
+}
 
 
 def _names(given: Mapping[str, Tree], key: str, title: str) -> Sequence[str]:
