@@ -305,7 +305,7 @@ class App:
         return self._reloading.problem
 
     async def reload(self) -> None:
-        await self._reloading.reload()
+        await self._reloading.reload_anyway()
 
     def reload_soon(self) -> None:
         self._reloading.reload_soon()

@@ -254,6 +254,21 @@ class Known(msgspec.Struct, frozen=True):
         return f"<{len(self.values)} secrets>"
 
 
+class Text(msgspec.Struct, frozen=True):
+    """The bytes of the file, with whatever secrets are in them. Files that say the same make equal configurations."""
+
+    written: bytes = b""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Text)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"<{len(self.written)} bytes>"
+
+
 _server = fields.table(Server)
 
 
@@ -272,8 +287,8 @@ _servers: Kind[Any] = Kind(_no_servers, _schema_of_servers, _written_servers, Se
 
 
 class Config(msgspec.Struct, frozen=True):
-    """`Config()` is what holds without any file. `source` is the path of the file, or empty; `dialect` whose words it
-    is in; `component_url` where a component is that names no URL."""
+    """`Config()` is what holds without any file. `source` is the path of the file, or empty, and `text` what it
+    held; `dialect` whose words it is in; `component_url` where a component is that names no URL."""
 
     servers: Annotated[
         tuple[Server, ...], Key(_servers, "the [servers](configuration.md#servers), by name", name="mcpServers")
@@ -379,6 +394,7 @@ class Config(msgspec.Struct, frozen=True):
         str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")
     ] = "http://{name}.spin.internal/"
     source: Annotated[str, allowing.MADE] = ""
+    text: Annotated[Text, allowing.MADE] = Text()
     dialect: Annotated[str, allowing.MADE] = "native"
     warnings: Annotated[tuple[str, ...], allowing.MADE] = ()
     # else each `${secret:NAME}` stands as it is written, and nothing can be started

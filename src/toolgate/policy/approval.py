@@ -208,11 +208,11 @@ class Approval(Policy):
             return self._ask(approval_request)
         if answer.error:
             return self._ask(approval_request, can_client=False)
-        decision, text = approval_requests.read_answer(answer)
+        decision, given = approval_requests.read_answer(answer)
         if decision == "deny" or decision not in approval_requests.offered(approval_request):
             raise _denied(approval_request, "the client's user")
         try:
-            edited = self._edited(approval_request, text)
+            edited = self._edited(approval_request, given)
         except Unsendable as why:
             return self._ask(approval_request, f"Not sent, because your arguments are invalid: {why}.")
         if decision == "once":
@@ -233,9 +233,9 @@ class Approval(Policy):
             about = {"server": approval_request.place.server, "target": approval_request.place.target, "lasts": lasts}
             self._audit.note("approvals.grant", approval_request.call.client.principal, **about)
 
-    def _edited(self, approval_request: ApprovalRequest, text: str) -> Raw | None:
+    def _edited(self, approval_request: ApprovalRequest, given: object) -> Raw | None:
         """What a person has made of the arguments; None where they are as they were. Raises `Unsendable`."""
-        edited = approval_requests.edited(approval_request, text)
+        edited = approval_requests.edited(approval_request, given)
         if edited is not None:
             try:
                 for check in self._checks:
@@ -301,7 +301,7 @@ class Approval(Policy):
         if not await self._approvals.use(request):
             return None
         try:
-            return approval_request, self._edited(approval_request, request.edited)
+            return approval_request, self._edited(approval_request, request.edited or None)
         except Unsendable as why:
             return Fault("INVALID_ARGS", f"The operator's arguments are invalid: {why}", reach="not_sent")
 

@@ -234,22 +234,28 @@ def offered(case: ApprovalRequest) -> Sequence[str]:
 # The answer.
 
 
-def read_answer(answer: Answer) -> tuple[str, str]:
-    """What was decided (`deny` where nothing was), and the arguments as they were left."""
+def read_answer(answer: Answer) -> tuple[str, object]:
+    """What was decided (`deny` where nothing was), and what stands where the arguments were to be edited; None where
+    that was left out."""
     said = answer_value(answer)
     content = said.get("content")
     if said.get("action") != "accept" or not isinstance(content, dict):
-        return "deny", ""
+        return "deny", None
     given = cast("dict[str, Any]", content)
-    decision, written = given.get("decision"), given.get("arguments")
-    return decision if isinstance(decision, str) else "deny", written if isinstance(written, str) else ""
+    decision = given.get("decision")
+    return decision if isinstance(decision, str) else "deny", given.get("arguments")
 
 
-def edited(case: ApprovalRequest, text: str) -> Raw | None:
-    """Other arguments; None where they are the same. Raises `Unsendable`. They are not held against the schema here."""
-    if not text.strip():
+def edited(case: ApprovalRequest, given: object) -> Raw | None:
+    """Other arguments; None where they are the same, or nothing was given. Raises `Unsendable`. They are not held
+    against the schema here."""
+    if given is None:
         return None
-    tree = read_edited(text)
+    if not isinstance(given, str):
+        raise Unsendable("they are not a text with JSON in it")
+    if not given.strip():
+        raise Unsendable("the text is empty; none at all are {}")
+    tree = read_edited(given)
     if tree == case.shown:
         return None
     found = _restored(tree, case.shown, case.arguments)
