@@ -65,8 +65,7 @@ from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
-from toolgate.workspace import Workspace, internal_servers
-from toolgate.workspace.following import TaskFiles
+from toolgate.workspace.services import WorkspaceServices
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +86,7 @@ class Given(msgspec.Struct, frozen=True):
     store: Store
     keys: Sequence[bytes]
     audit: Trail
+    spool: Path | None
 
 
 class App:
@@ -151,14 +151,18 @@ class App:
 
     def _open_gateway(self) -> None:
         """With the first snapshot."""
-        self.workspace = Workspace(self._given.store, self.clock, self._given.config, Path.cwd())
+        given = self._given
+        self.workspace = WorkspaceServices(
+            given.store, given.config, self._link_deps, given.environ, given.links, Path.cwd(), given.spool
+        )
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
         access = self._policy_deps.access
         self.gateway = Gateway(
-            snapshot, self.events, handles, info, self._reloading, self._overflow, access, self.clock, self.redactor
+            *(snapshot, self.events, handles, info, self._reloading, self._overflow, access),
+            *(self.workspace, self.clock, self.redactor),
         )
 
     def _info(self) -> GatewayInfo:
@@ -205,8 +209,6 @@ class App:
         self._store_changes = StoreChanges(store, self.clock)
         self._store_changes.listen("pins", self._catalog.look_at_pins)
         self._store_changes.listen("keys", self._look_at_keys)
-        self._task_files = TaskFiles(self.workspace)
-        self._store_changes.listen("tasks", self._task_files.look)
 
     def stdio(
         self,
@@ -226,10 +228,10 @@ class App:
             self.supervisor.prepare()
         self._start(self.gateway.snapshot, {})
         self._served.note(self.gateway.snapshot.config)
+        self.workspace.start(self._background, self._store_changes)
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
         self._background.start(self._store_changes.follow(), "follow changes of the store")
-        self._background.start(self._task_files.follow(), "keep the files of tasks")
         if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 
@@ -277,7 +279,7 @@ class App:
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
-            last_first.push_async_callback(self._task_files.close)
+            last_first.push_async_callback(self.workspace.close)
             last_first.push_async_callback(self._background.close)
             last_first.push_async_callback(self._notices.close)
             last_first.callback(self._overflow.close)
@@ -303,7 +305,7 @@ class App:
         return self._reloading.problem
 
     async def reload(self) -> None:
-        await self._reloading.reload()
+        await self._reloading.reload_anyway()
 
     def reload_soon(self) -> None:
         self._reloading.reload_soon()
@@ -314,14 +316,14 @@ class App:
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
-        return snapshots.build(config, self._catalog, *ours, before, internal_servers(self.workspace))
+        return snapshots.build(config, self._catalog, *ours, self.workspace, before)
 
     @property
     def _services(self) -> Sequence[Service]:
         """What goes by the configuration, beside the snapshot, in the order in which it takes up another one."""
         links = self._link_deps
-        above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow, self.workspace)
-        return (*above, links.pool, links.outside, links.bounds)
+        above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow)
+        return (*above, self.workspace, links.pool, links.outside, links.bounds)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
         """All that another configuration takes; nothing is changed yet. What it returns has it served."""
@@ -378,12 +380,14 @@ async def running(
     settings: Settings | None = None,
     store: Store | None = None,
     audit: Trail | None = None,
+    spool: Path | None = None,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
     Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
     that the configuration came from (without them, what is added is kept in memory), the store and the audit, which are
-    their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted).
+    their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted);
+    and the folder in which `toolgate hook` puts what it is told.
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
@@ -393,7 +397,9 @@ async def running(
     if why := await trouble(config, store):
         log.warning("unpinned tools are quarantined: %s", why)
     audit = audit or nowhere(clock)
-    app = App(Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit))
+    app = App(
+        Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit, spool)
+    )
     with quiet_logs(app.redactor):
         try:
             app.open()

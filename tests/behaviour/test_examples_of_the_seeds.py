@@ -31,8 +31,6 @@ LATER = {
     "004 execute_code": "sandbox",
     "004 process_large_dataset": "sandbox",
     "004 recommend_tools": "discovery",
-    "004 call_hook": "hooks",
-    "004 codex": "hooks",
 }
 # Those of real HTTP, by the file that runs them.
 ELSEWHERE = {"003 Tool Component Requirements": "processes/test_a_component_of_the_text.py"}
@@ -417,6 +415,14 @@ async def _(era: str) -> None:
                 assert told["success"] is True
                 id = told.get("result", {}).get("id", id)
             assert (told["result"]["status"], told["result"]["closed_reason"]) == ("closed", "completed")
+
+
+@runs("004 call_hook 3")
+async def _(era: str) -> None:
+    async with playing("serena") as app:
+        [[tool, _, arguments]] = body("004 call_hook 3")
+        told = await Asker(app, era).told(tool, **arguments)
+        assert (told["success"], told["session_id"]) == (True, "codex-abc123")
 
 
 @runs("004 add_mcp_server 3", "004 add_mcp_server 4")

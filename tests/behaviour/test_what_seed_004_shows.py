@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from inmemory import Json, Refusal, Scripted, gateway, said, tools
-from stage import CONSENTS, PIXEL, Asker, allowing, cast, playing, tool
+from stage import CONSENTS, PIXEL, THREAD, Asker, allowing, cast, codex, confirming, playing, tool
 
+from toolgate.app import App
 from toolgate.config import Config, Server, Sessions, Tasks
+from toolgate.config.access import Approvals
+from toolgate.config.settings import Codex
 from toolgate.core.fault import Fault
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon"])
@@ -363,3 +367,139 @@ async def test_a_server_of_the_gateway_itself_is_listed_for_who_asks_and_counted
     ) as app:
         shown = await Asker(app, era).listed()
         assert {"there__t", "gobby-tasks__create_task"} <= {*shown}
+
+
+# Hooks of sessions.
+
+
+def hook(app: App, era: str, session: str, source: str = "Codex", path: str = "/mcp") -> Callable[..., Awaitable[Any]]:
+    """Tells of the hooks of one session."""
+    asker = Asker(app, era, path)
+
+    def told(hook_type: str, **params: Any) -> Awaitable[Any]:
+        return asker.told("call_hook", hook_type=hook_type, params={"session_id": session, **params}, source=source)
+
+    return told
+
+
+@PATHS
+@pytest.mark.promise("004.hooks.start")
+@pytest.mark.parametrize("name", ["SessionStart", "sessionstart", "session-start", "SESSION_START"])
+async def test_a_session_is_registered_once_and_gets_what_the_one_before_has_left(
+    path: str, name: str, era: str
+) -> None:
+    async with playing("sqlite") as app:
+        before = hook(app, era, "one", path=path)
+        first = await before(name, source="startup")
+        assert (first["success"], first["hook_type"], first["session_id"]) == (True, "SessionStart", "one")
+        assert (first["is_new"], first["status"], first["restored"]) == (True, "active", None)
+        assert (await before(name, source="resume"))["is_new"] is False
+        await before("PromptSubmit", prompt="Mend the login")
+        await before("SessionEnd")
+        after = await hook(app, era, "two", path=path)(name, source="startup")
+        assert (after["parent_session_id"], after["restored"]["session_id"]) == ("one", "one")
+        assert after["restored"]["title"] == "Mend the login" and "Mend the login" in after["restored"]["summary"]
+        assert (await hook(app, era, "three", path=path)(name))["restored"] is None  # it was taken
+
+
+@PATHS
+@pytest.mark.promise("004.hooks.prompt")
+@pytest.mark.parametrize("name", ["PromptSubmit", "UserPromptSubmit", "user-prompt-submit", "BeforeAgent"])
+async def test_the_first_prompt_gives_its_session_a_title_that_stays(path: str, name: str, era: str) -> None:
+    async with playing("sqlite") as app:
+        told = hook(app, era, "never seen before", path=path)
+        first = await told(name, prompt="\n  Mend the\tlogin \nand more")
+        assert (first["title"], first["status"]) == ("Mend the login", "active")
+        assert (await told(name, prompt="Now the logout"))["title"] == "Mend the login"
+        long = await hook(app, era, "another", path=path)(name, prompt="word " * 100)
+        assert len(long["title"]) <= 80 and long["title"].endswith("word…")
+
+
+@PATHS
+@pytest.mark.promise("004.hooks.stop")
+@pytest.mark.parametrize("name", ["Stop", "stop", "AfterAgent"])
+async def test_a_stop_pauses_the_session_until_its_next_prompt(path: str, name: str, era: str) -> None:
+    async with playing("sqlite") as app:
+        told = hook(app, era, "one", path=path)
+        await told("SessionStart")
+        assert (await told(name, last_assistant_message="Done."))["status"] == "paused"
+        assert (await told("PromptSubmit", prompt="Go on"))["status"] == "active"
+
+
+@PATHS
+@pytest.mark.promise("004.hooks.end")
+async def test_the_end_writes_a_summary_with_the_tasks_of_the_session(path: str, era: str) -> None:
+    async with playing("sqlite") as app:
+        told = hook(app, era, "one", path=path)
+        await told("PromptSubmit", prompt="Mend the login")
+        await told("PromptSubmit", prompt="And test it")
+        await told("Stop", last_assistant_message="The login works again.")
+        compact = await told("PreCompact")
+        end = await told("SessionEnd", reason="exit")
+        assert (compact["status"], end["status"]) == ("paused", "handoff_ready")
+        for words in ("Mend the login", "And test it", "The login works again.", "2 prompts"):
+            assert words in compact["summary"] and words in end["summary"]
+
+
+@pytest.mark.promise("004.hooks.start", "004.errors.failure")
+async def test_a_hook_that_nobody_knows_is_refused_with_those_that_there_are(era: str) -> None:
+    async with playing("sqlite") as app:
+        asker = Asker(app, era)
+        told = await asker.failed("call_hook", hook_type="SessionBegin", params={"session_id": "one"})
+        assert (told["success"], told["error_type"]) == (False, "ValueError")
+        assert {"SessionStart", "PromptSubmit", "Stop", "SessionEnd", "BeforeAgent"} <= {*told["available_types"]}
+        for params in ({}, {"session_id": ""}, {"session_id": 7}, {"session_id": "x" * 201}, {"session_id": "a\nb"}):
+            told = await asker.failed("call_hook", hook_type="Stop", params=params)
+            assert told["error_type"] == "ValueError" and "session_id" in told["error"]
+
+
+# Codex.
+
+
+@PATHS
+@pytest.mark.promise("004.codex.run")
+async def test_codex_runs_prompts_and_lists_and_archives_its_threads(path: str, era: str) -> None:
+    async with playing("sqlite") as app:
+        asker = Asker(app, era, path)
+        first = await asker.told("codex", prompt="say Two tests fail.")
+        assert (first["success"], first["result"]) == (True, "Two tests fail.")
+        again = await asker.told("codex", prompt="say They pass now.", thread_id=first["thread_id"])
+        assert (again["result"], again["thread_id"]) == ("They pass now.", first["thread_id"])
+        [newest] = (await asker.told("codex_list_threads", limit=1))["threads"]
+        assert newest["thread_id"] == first["thread_id"]
+        assert (await asker.told("codex_archive_thread", thread_id=first["thread_id"]))["success"] is True
+        [before] = (await asker.told("codex_list_threads"))["threads"]
+        assert before["thread_id"] == THREAD
+
+
+@PATHS
+@pytest.mark.promise("004.codex.run")
+async def test_codex_asks_a_person_first_and_goes_no_further_than_it_may(path: str, era: str) -> None:
+    config = Config(codex=Codex(enabled=True))
+    async with confirming(config, links_of=codex()) as app:
+        told = await Asker(app, era, path).told("codex", prompt="say Done.", sandbox="read-only")
+        assert (told["result"], told["sandbox"]) == ("Done.", "read-only")
+    refusing = Config(codex=Codex(enabled=True), approvals=Approvals(wait=0))
+    async with gateway(config=refusing, links_of=codex()) as app:
+        asker = Asker(app, era, path)
+        for tool, arguments in (("codex", {"prompt": "say x"}), ("codex_list_threads", {})):
+            undecided = await asker.failed(tool, **arguments)
+            assert "toolgate approvals allow" in undecided["hint"]
+        for wider in ({"sandbox": "danger-full-access"}, {"approval_policy": "never"}):
+            refused = await asker.failed("codex", prompt="say x", **wider)
+            assert (refused["success"], refused["error_type"]) == (False, "PermissionError")
+
+
+@PATHS
+@pytest.mark.promise("004.codex.run")
+@pytest.mark.parametrize("settings", [Codex(), Codex(enabled=True, command="no-such-codex")])
+async def test_where_codex_is_not_configured_or_not_found_its_tools_are_not_there(
+    path: str, settings: Codex, era: str
+) -> None:
+    links = {} if settings.enabled else codex()
+    async with gateway(config=Config(codex=settings), links_of=links) as app:
+        asker = Asker(app, era, path)
+        assert not [name for name in await asker.listed() if name.startswith("codex")]
+        for tool in ("codex", "codex_list_threads", "codex_archive_thread"):
+            response = await asker.request("tools/call", name=tool, arguments={})
+            assert "not found" in json.dumps(response.last)

@@ -35,6 +35,9 @@ Changing
     approvals    decide on calls that wait
     pins         approve tools that have changed
     state        back up, restore and check the store
+    hooks        have agents' programs tell of their sessions
+    hook         what they run then, for its help
+    sessions     the sessions of agents
 
 Another command is a module with a Typer `app` of one command, and a row in `COMMANDS`. What it asks of a running
 gateway goes through `gateways.reached`, to a path of `frontends.web.admin`.
@@ -69,6 +72,9 @@ COMMANDS = {
     "audit": ("toolgate.cli.audit", "View, verify, export and rotate the audit log."),
     "pins": ("toolgate.cli.pins", "Review and approve tools that have changed since they were trusted."),
     "state": ("toolgate.cli.state", "Back up, restore and check what gateways keep."),
+    "hooks": ("toolgate.cli.hooks", "Have a coding agent's program tell the gateway of its sessions."),
+    "sessions": ("toolgate.cli.sessions", "Show the sessions of coding agents, and what they left."),
+    "hook": ("toolgate.cli.hook", "What `toolgate hooks install` has programs run."),
     "doctor": ("toolgate.cli.doctor", "Check configuration and servers; report each problem and how to fix it."),
 }
 

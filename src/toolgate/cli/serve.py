@@ -23,6 +23,7 @@ from toolgate.frontends import operator
 from toolgate.frontends.server import bind, serving
 from toolgate.state import audit
 from toolgate.state.settings import Settings
+from toolgate.workspace.hooks import SPOOL
 
 app = typer.Typer(add_completion=False)
 
@@ -78,6 +79,8 @@ def remarks(config: Config) -> Iterator[str]:
         yield "keys and tokens arrive unencrypted: put a TLS proxy in front"
     if config.is_open and config.add_servers == "allow":
         yield 'add_servers = "allow" without `clients`: any local user can run programs as you'
+    if config.is_open and config.codex.enabled and config.codex.calls == "allow":
+        yield 'codex.calls = "allow" without `clients`: any local user can have Codex run commands as you'
     if config.is_open or config.auth.issuer:
         return
     if not any(client.enabled for client in config.clients):
@@ -110,7 +113,7 @@ async def _serve(config: Config, settings: Settings) -> None:
     async with (
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
-        running(config, store=store, settings=settings, audit=trail) as gateway,
+        running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL) as gateway,
         serving(gateway.http, listener),
         common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),

@@ -23,6 +23,7 @@ from toolgate.frontends.guards import ENDPOINT
 from toolgate.frontends.stdio import StdioFrontend
 from toolgate.state import audit
 from toolgate.state.settings import Settings
+from toolgate.workspace.hooks import SPOOL
 
 app = typer.Typer(add_completion=False)
 
@@ -76,7 +77,7 @@ def _missing(config: Config, client: str) -> tuple[str, str]:
 
 def _principal(client: KnownClient | None) -> Principal | None:
     """Who the one at the other end is; None: the operator."""
-    return Principal(f"client:{client.id}", is_admin=client.admin, client=client.id) if client else None
+    return Principal(f"client:{client.id}", is_admin=client.admin, is_here=True, client=client.id) if client else None
 
 
 async def _stdio(config: Config, settings: Settings, path: str, principal: Principal | None) -> None:
@@ -86,7 +87,7 @@ async def _stdio(config: Config, settings: Settings, path: str, principal: Princ
     async with (
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
-        running(config, store=store, settings=settings, audit=trail) as gateway,
+        running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL) as gateway,
         common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):

@@ -21,6 +21,7 @@ Connections that go both ways
     stdio            one client on standard input and output
     operator         the operator's Unix socket
     peers            which user is at the other end of a Unix socket
+    hook             `toolgate hook`, a program of its own: what agents' programs tell, put where a gateway reads it
 Clients
     modern           a request of 2026-07-28: checked, handled, answered; here alone a call is parked and sealed
     request_states   what its client brings back with a retry, sealed

@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
-from toolgate.workspace import records, tasks
-from toolgate.workspace.records import SessionId
+from toolgate.workspace import sessions, tasks
+from toolgate.workspace.sessions import SessionId
 from toolgate.workspace.tasks import TaskId
 from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
@@ -56,8 +56,11 @@ class GetSessionTasks(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def get_session_tasks(given: GetSessionTasks, workspace: Workspace, context: ToolContext) -> Object:
+    principal = sessions.whose(context.client.principal)
+
     def work(connection: Connection) -> Object:
-        session = records.find_session(connection, given.session_id) or given.session_id
+        known = sessions.find(connection, principal, given.session_id)
+        session = known.id if known else given.session_id
         columns = ", ".join(f"task.{name}" for name in tasks.BRIEF)
         sql = (
             f"SELECT l.action, l.created_at, {columns} FROM task_session l JOIN task ON task.id = l.task_id"
@@ -80,14 +83,16 @@ _OF_SESSION = ("session_id", "action", "link_created_at", "title", "source", "st
 
 
 async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, context: ToolContext) -> Object:
+    principal = sessions.whose(context.client.principal)  # what others call theirs is their own affair
+
     def work(connection: Connection) -> Object:
         tasks.find(connection, given.task_id)
         sql = (
             "SELECT l.session_id, l.action, l.created_at, s.title, s.source, s.status FROM task_session l"
-            " LEFT JOIN session_record s ON s.id = l.session_id"
+            " LEFT JOIN session_record s ON s.id = l.session_id AND s.principal = ?"
             " WHERE l.task_id = ? ORDER BY l.created_at DESC, l.session_id, l.action LIMIT ?"
         )
-        found = connection.execute(sql, (given.task_id, MOST_SHOWN)).fetchall()
+        found = connection.execute(sql, (principal, given.task_id, MOST_SHOWN)).fetchall()
         return {"task_id": given.task_id, "sessions": [dict(zip(_OF_SESSION, row, strict=True)) for row in found]}
 
     return await workspace.query(work)

@@ -26,7 +26,8 @@ class Tool(msgspec.Struct, frozen=True):
 
 def as_server(tools: Sequence[Tool], workspace: Workspace) -> InProcessTools:
     return InProcessTools(
-        {"tools": {tool.name: InProcessItem(_listed(tool), _work(tool, workspace)) for tool in tools}}
+        {"tools": {tool.name: InProcessItem(_listed(tool), _work(tool, workspace)) for tool in tools}},
+        roots_changed=workspace.roots_changed,
     )
 
 

@@ -1,22 +1,39 @@
-"""What the tools of the workspace work by: the tables, the time, the configuration, and where a call comes from."""
+"""What the tools of the workspace work by: the tables, the time, the configuration, and in whose session and project a
+call is."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from toolgate.config import Config
+from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
+from toolgate.core.model import Answer, Client, Principal
 from toolgate.core.services import Swap, sets
-from toolgate.state.base import NotKept, Result, Store, Subject, Work
+from toolgate.state.base import Connection, NotKept, Result, Store, Subject, Work
 from toolgate.upstreams.inprocess.tools import ToolContext
+from toolgate.workspace import sessions
 from toolgate.workspace.projects import Project, project_of
-from toolgate.workspace.records import Caller
+from toolgate.workspace.sessions import Caller, Record
 
-MOST_BOUND = 10_000  # MCP sessions whose record is remembered; of more, the oldest are forgotten
+MOST_BOUND = 10_000  # sessions of clients whose record and roots are remembered
 MOST_PROJECTS = 64  # whose files are kept up to date
+LONGEST_PATH = 4096  # characters
+MOST_ROOTS = 20  # of a client that are looked at
+PATIENCE = 10.0  # seconds that a client has to say what its roots are
+
+Value = TypeVar("Value")
+Identity = tuple[str, str]
+"""A principal and its MCP session."""
 
 
 class Workspace:
@@ -29,7 +46,8 @@ class Workspace:
         self.projects: dict[Path, Project] = {}  # those that calls were in, by their folder
         self.on_project: Callable[[], object] = lambda: None  # another one
         self._folder = folder
-        self._bound: dict[tuple[str, str], str] = {}  # by principal and MCP session: a record
+        self._bound: dict[Identity, str] = {}  # ids of records by the session of a client
+        self._roots: dict[Identity, tuple[str, ...]] = {}  # folders, by the same
         self.note(project_of(folder))
 
     def prepared(self, config: Config) -> Swap:
@@ -53,11 +71,6 @@ class Workspace:
         except NotKept as error:
             raise _unusable(error) from None
 
-    async def project(self, context: ToolContext) -> Project | None:
-        """The project that a call is in (behaviour.md, "004 daemon tools")."""
-        folder = Path(context.call.folder) if context.call.folder else self._folder
-        return self.note(project_of(folder))
-
     def note(self, project: Project | None) -> Project | None:
         """Its file of tasks is kept up to date from now on."""
         if project and self.projects.get(project.folder) != project and len(self.projects) < MOST_PROJECTS:
@@ -65,21 +78,128 @@ class Workspace:
             self.on_project()
         return project
 
-    async def caller(self, context: ToolContext) -> Caller:
-        project, principal = await self.project(context), context.client.principal.id
-        folder = project.folder if project else self._folder
-        bound = self._bound.get((principal, context.client.session)) if context.client.session else None
-        return Caller(principal, project.id if project else "", str(folder), bound)
+    # Whose session and project a call is in (behaviour.md, "004 daemon tools").
+
+    def sign(self, principal: Principal, session_id: str, source: str = "mcp") -> Record:
+        """What is known of a session by a call that names it, to be filled in. See `sessions.seen`."""
+        now = self.now()
+        return Record(
+            id="",
+            external_id=session_id,
+            machine=os.uname().nodename,
+            source=source,
+            principal=sessions.whose(principal),
+            created_at=now,
+            updated_at=now,
+        )
 
     def bind(self, context: ToolContext, record: str | None) -> None:
-        """From now on this record is the session of the calls of this MCP session. Calls without one are told apart by
-        nothing, so they bind none."""
-        key = context.client.identity
-        if record and context.client.session:
-            self._bound.pop(key, None)
-            self._bound[key] = record
-            if len(self._bound) > MOST_BOUND:
-                del self._bound[next(iter(self._bound))]
+        """From now on the calls of this MCP session belong to this record: one of them has named it. Calls without a
+        session are told apart by nothing, so they bind none."""
+        if record:
+            _remember(self._bound, context.client, record)
+
+    async def caller(self, context: ToolContext) -> Caller:
+        record, folder, project = await self._place(context)
+        sign = self.sign(context.client.principal, "")
+        sign.cwd, sign.project_id = folder, project.id if project else ""
+        return Caller(sign, record.id if record else None)
+
+    async def record(self, context: ToolContext) -> Record | None:
+        """The record that a call belongs to without naming it."""
+        caller, now = await self.caller(context), self.now()
+
+        def work(connection: Connection) -> Record | None:
+            id = caller.session(connection, None, now)
+            return sessions.get(connection, id) if id else None
+
+        return await self.query(work)
+
+    async def project(self, context: ToolContext) -> Project | None:
+        """The project that a call is in: that of the folder that the operator named for it, of the record that its
+        session is bound to, of its client's first root that is in one, or of the folder where the gateway was
+        started."""
+        return self.note((await self._place(context))[2])
+
+    async def folder(self, context: ToolContext) -> str:
+        """The folder that a client works in, as far as is known; empty for one that is not on this machine."""
+        return (await self._place(context))[1]
+
+    async def _place(self, context: ToolContext) -> tuple[Record | None, str, Project | None]:
+        """The record that a call's session is bound to, the folder that it comes from, and its project."""
+        id = self._bound.get(context.client.identity)
+        record = await self.query(lambda connection: sessions.get(connection, id)) if id else None
+        roots = await self._roots_of(context)
+        is_here = sessions.is_on_this_machine(context.client.principal)
+        folder = "" if not is_here else roots[0] if roots else str(self._folder)
+        for each in (context.call.folder, record.cwd if record else "", *roots):
+            if each and (project := await self._project_of(each)):
+                return record, folder, project
+        return record, folder, project_of(self._folder)
+
+    async def project_id(self, folder: str) -> str:
+        """The id of the project that a folder is in, that where the gateway was started for an empty one; empty where
+        it is in none."""
+        project = await self._project_of(folder or str(self._folder))
+        return project.id if project else ""
+
+    async def _project_of(self, folder: str) -> Project | None:
+        """In a thread: a client may name a folder of a disk that does not answer."""
+        if folder == str(self._folder):
+            return project_of(self._folder)
+        return await asyncio.to_thread(project_of, Path(folder))
+
+    async def _roots_of(self, context: ToolContext) -> tuple[str, ...]:
+        """The folders of this machine that a client names as its roots; it is asked once in a session. One without a
+        session is asked each time: nothing tells it from the next."""
+        client = context.client
+        if "roots" not in client.capabilities or not sessions.is_on_this_machine(client.principal):
+            return ()
+        known = self._roots.get(client.identity)
+        if known is None:
+            try:
+                async with self.clock.timeout(PATIENCE):
+                    known = _folders(await context.ask("roots/list", {}))
+            except TimeoutError:
+                known = ()
+            _remember(self._roots, client, known)
+        return known
+
+    def roots_changed(self, client: Client) -> None:
+        """It is asked again."""
+        self._roots.pop(client.identity, None)
+
+
+def absolute(path: str) -> str:
+    """A path that a client names, as records have it; empty for what is none."""
+    is_path = os.path.isabs(path) and len(path) <= LONGEST_PATH and path.isprintable()
+    return os.path.normpath(path) if is_path else ""
+
+
+class _Root(msgspec.Struct):
+    uri: str = ""
+
+
+class _Roots(msgspec.Struct):
+    roots: list[_Root] = []
+
+
+def _folders(answer: Answer) -> tuple[str, ...]:
+    """Of an answer to `roots/list`; none of one that is out of shape."""
+    try:
+        roots = jsonrpc.read(answer.result or b"{}", type=_Roots).roots[:MOST_ROOTS]
+        urls = [urlsplit(root.uri) for root in roots if len(root.uri) <= 3 * LONGEST_PATH]
+    except (ValueError, *jsonrpc.UNREADABLE):
+        return ()
+    return tuple(folder for url in urls if url.scheme == "file" and (folder := absolute(unquote(url.path))))
+
+
+def _remember(known: dict[Identity, Value], client: Client, value: Value) -> None:
+    if client.session:
+        known.pop(client.identity, None)
+        known[client.identity] = value
+        while len(known) > MOST_BOUND:
+            del known[next(iter(known))]
 
 
 def _unusable(error: NotKept) -> Fault:

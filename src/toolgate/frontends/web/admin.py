@@ -23,6 +23,7 @@ from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
+from toolgate.gateway.confirming import Unconfirmed
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.reload import Reloading
 from toolgate.policy import scrub
@@ -65,6 +66,18 @@ class _Listed(msgspec.Struct):
 
     path: str = "/mcp"
     anew: bool = False
+
+
+class _Hook(msgspec.Struct):
+    """What `POST /admin/hook` is given: the name of a file in the folder of hooks."""
+
+    file: str
+
+
+class _Reloaded(msgspec.Struct):
+    """What `POST /admin/reload` may be given: sentences of an answer before, to which the operator has agreed."""
+
+    confirmed: tuple[str, ...] = ()
 
 
 class Admin:
@@ -123,9 +136,18 @@ class Admin:
         servers = [self._brief(server) for server in config.servers]
         return 200, {**{key: value for key, value in shown.items() if value not in ("", None)}, "servers": servers}
 
-    async def reload(self, _: Asked) -> Answer:
-        await self._editor.read_again()
+    async def reload(self, asked: Asked) -> Answer:
+        wanted: _Reloaded = _read(asked.body or b"{}", _Reloaded)
+        try:
+            await self._editor.read_again(wanted.confirmed)
+        except Unconfirmed as waiting:
+            return 409, {"error": str(waiting), "unconfirmed": waiting.losses}
         return 200, {"servers": list(self._gateway.snapshot.upstreams)}
+
+    async def hook(self, asked: Asked) -> Answer:
+        """What a program's hook prints, once what it has put into the folder of hooks was read."""
+        said = await self._gateway.workspace.hooks.answer(_read(asked.body, _Hook).file)
+        return (200, said) if said else (404, {"error": "not a file of the folder of hooks"})
 
     # Servers.
 
@@ -240,6 +262,7 @@ ROUTES: Mapping[str, Mapping[str, Work]] = {
     "/servers/NAME": {"GET": Admin.server, "DELETE": Admin.remove},
     "/servers/NAME/check": {"POST": Admin.check},
     "/reload": {"POST": Admin.reload},
+    "/hook": {"POST": Admin.hook},
 }
 _of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)
 

@@ -13,6 +13,8 @@ from toolgate.core.model import Call, Client
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import ToolContext
+from toolgate.workspace.codex import Caller
+from toolgate.workspace.services import WorkspaceServices
 
 
 class GatewayInfo(msgspec.Struct, frozen=True):
@@ -38,6 +40,11 @@ class GatewayView(Protocol):
 
     @property
     def gateway_info(self) -> GatewayInfo: ...
+
+    @property
+    def workspace(self) -> WorkspaceServices:
+        """Hooks of sessions, and Codex."""
+        ...
 
     @property
     def servers(self) -> Mapping[str, ServerSummary]:
@@ -102,6 +109,11 @@ class GatewayView(Protocol):
 
     def activate(self, tools: Sequence[str], /) -> None:
         """Have these (in the surface's names) shown in the lists of the client's session, if it has one."""
+        ...
+
+    @property
+    def caller(self) -> Caller:
+        """The client, as Codex is to take it."""
         ...
 
     async def stop(self, server: str, /) -> None:

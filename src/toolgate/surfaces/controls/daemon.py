@@ -1,4 +1,4 @@
-"""The control tools of seed 004: the daemon's status, its tool proxy, its servers."""
+"""The control tools of seed 004: the daemon's status, its tool proxy, its servers, its sessions."""
 
 from __future__ import annotations
 
@@ -191,6 +191,12 @@ async def remove_mcp_server(given: Given, context: ControlContext) -> Object:
     return {"success": True, "name": name, "removed": True}
 
 
+async def call_hook(given: Given, context: ControlContext) -> Object:
+    return await context.gateway.workspace.hooks.call(
+        given["hook_type"], given.get("params"), given.get("source", ""), context
+    )
+
+
 CONTROLS = (
     Control(
         "status", FAMILY, "Show the state of the gateway: its uptime, and the state of all MCP servers.", work=status
@@ -262,6 +268,20 @@ CONTROLS = (
         {"name": {"type": "string", "description": "Server name to remove"}},
         ("name",),
         work=remove_mcp_server,
+        changes=True,
+    ),
+    Control(
+        "call_hook",
+        FAMILY,
+        "Tell of an event in your session, for programs without hooks of their own: SessionStart restores what an "
+        "earlier session has left, PromptSubmit gives the session a title, Stop pauses it, SessionEnd summarizes it.",
+        {
+            "hook_type": {"type": "string", "description": "SessionStart, PromptSubmit, Stop, SessionEnd, and others"},
+            "params": {"type": "object", "description": "session_id, and what the hook tells: source, prompt, cwd"},
+            "source": {"type": "string", "description": 'Which program it is, such as "Codex" or "Gemini"'},
+        },
+        ("hook_type",),
+        work=call_hook,
         changes=True,
     ),
 )

@@ -14,7 +14,7 @@ from msgspec import Raw
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Answer, Ask, Call
+from toolgate.core.model import Answer, Ask, Call, Client
 from toolgate.core.notes import Note
 
 Arguments = Mapping[str, Any]
@@ -67,6 +67,7 @@ class InProcessTools(msgspec.Struct, frozen=True):
 
     entries: Mapping[str, Mapping[str, InProcessItem]] = {}
     read: Callable[[str], Object | None] = lambda _uri: None  # a URI that a template made
+    roots_changed: Callable[[Client], object] = lambda _client: None
 
     async def answer(self, call: Call, exchange: Exchange) -> Object:
         """The result of a call. Raises `Fault`."""

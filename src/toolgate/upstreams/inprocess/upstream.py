@@ -90,7 +90,8 @@ class InProcessUpstream:
 
     async def set_level(self, level: str, client: Client) -> None: ...
 
-    async def roots_changed(self, client: Client) -> None: ...
+    async def roots_changed(self, client: Client) -> None:
+        self._tools.roots_changed(client)
 
     async def leave(self, client: Client) -> None: ...
 

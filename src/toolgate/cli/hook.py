@@ -1,0 +1,23 @@
+"""`toolgate hook`, for its help: `toolgate.__main__` runs `frontends.hook` without the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from toolgate.frontends.hook import main
+
+app = typer.Typer(add_completion=False)
+
+HELP = """Take what a coding agent's program tells its hooks on standard input, and hand it to a gateway.
+
+For programs, which `toolgate hooks install` makes run it. It always ends with 0."""
+
+
+@app.command(help=HELP)
+def hook(
+    program: Annotated[str, typer.Argument(help="Which program it is: claude, codex, gemini, or another.")],
+    state: Annotated[str, typer.Option(metavar="FOLDER", help="The gateway's state folder, if it sets `state`.")] = "",
+) -> None:
+    main([program, *(["--state", state] if state else [])])

@@ -1,0 +1,201 @@
+"""`toolgate hook` as agents' programs run it: whatever the gateway does, it says something within its time, ends well
+and loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from processes.ground import WAIT, Gateway, Json, child, home, real, toolgate, until
+
+from toolgate.config import Config, state_folder
+from toolgate.frontends import hook
+from toolgate.workspace.hooks import LONGEST_PAYLOAD, SPOOL
+
+ENTRY = [sys.executable, "-I", "-W", "error", "-m", "toolgate.frontends.hook"]
+START = {"session_id": "one", "cwd": "/repo", "hook_event_name": "SessionStart", "source": "startup"}
+PROMPT = {"session_id": "one", "cwd": "/repo", "hook_event_name": "UserPromptSubmit", "prompt": "Mend the login"}
+END = {"session_id": "one", "cwd": "/repo", "hook_event_name": "SessionEnd", "reason": "exit"}
+NEXT = {**START, "session_id": "two"}
+
+
+async def run(environ: dict[str, str], payload: Json | bytes, *arguments: str, entry: list[str] = ENTRY) -> Json:
+    """What a hook prints; it ends with 0."""
+    process = await asyncio.create_subprocess_exec(
+        *[*entry, *(arguments or ("claude",))],
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environ,
+    )
+    async with asyncio.timeout(WAIT):
+        out, err = await process.communicate(payload if isinstance(payload, bytes) else json.dumps(payload).encode())
+    assert (process.returncode, err) == (0, b"")
+    return json.loads(out)
+
+
+def state(environ: dict[str, str]) -> Path:
+    return Path(environ["HOME"], ".local", "state", "toolgate")
+
+
+def unread(environ: dict[str, str]) -> list[Path]:
+    return sorted((state(environ) / SPOOL).glob("[0-9]*"))
+
+
+def records(environ: dict[str, str]) -> list[tuple[str, str, str]]:
+    connection = sqlite3.connect(f"file:{state(environ) / 'toolgate.db'}?mode=ro", uri=True)
+    try:
+        return connection.execute("SELECT id, status, title FROM session_record ORDER BY created_at, id").fetchall()
+    finally:
+        connection.close()
+
+
+@asynccontextmanager
+async def serving(environ: dict[str, str]) -> AsyncIterator[Gateway]:
+    async with toolgate("serve", "--port", "0", config={"one": child("counting")}, environ=environ) as gateway:
+        await gateway.until_it_serves()
+        await until(lambda: list(state(environ).glob("run/*.sock")))
+        yield gateway
+
+
+@pytest.mark.promise("004.hooks.start")
+@real
+async def test_a_gateway_that_runs_is_told_at_once_and_its_answer_is_printed() -> None:
+    with home() as environ:
+        async with serving(environ):
+
+            async def restored() -> bool:
+                """A busy machine may take longer than a hook waits."""
+                for payload in (START, PROMPT, END):
+                    await run(environ, payload)
+                told = await run(environ, NEXT)
+                context = told.get("hookSpecificOutput", {}).get("additionalContext", "")
+                return "Mend the login" in context
+
+            for _ in range(20):
+                if await restored():
+                    break
+            else:
+                raise AssertionError("no hook was answered in time")
+            await until(lambda: not unread(environ))
+
+
+@real
+async def test_what_is_said_while_no_gateway_runs_is_read_by_the_next() -> None:
+    with home() as environ:
+        assert [await run(environ, payload) for payload in (START, PROMPT, END)] == [{}, {}, {}]
+        assert len(unread(environ)) == 3
+        assert stat.S_IMODE((state(environ) / SPOOL).stat().st_mode) == 0o700
+        assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in unread(environ))
+        async with serving(environ):
+            await until(lambda: not unread(environ))
+            assert records(environ) == [("one", "handoff_ready", "Mend the login")]
+
+
+@real
+async def test_a_gateway_that_hangs_holds_no_hook_up_and_reads_it_when_it_goes_on() -> None:
+    with home() as environ:
+        async with serving(environ) as gateway:
+            gateway.process.send_signal(signal.SIGSTOP)
+            try:
+                assert [await run(environ, payload) for payload in (START, PROMPT)] == [{}, {}]
+            finally:
+                gateway.process.send_signal(signal.SIGCONT)
+            await until(lambda: not unread(environ))
+            assert records(environ) == [("one", "active", "Mend the login")]
+
+
+@real
+async def test_a_gateway_that_is_killed_over_it_has_lost_nothing() -> None:
+    with home() as environ:
+        async with serving(environ) as gateway:
+            gateway.process.send_signal(signal.SIGSTOP)
+            await run(environ, START)
+            gateway.process.kill()
+        async with serving(environ):
+            await until(lambda: not unread(environ))
+            assert [id for id, _, _ in records(environ)] == ["one"]
+
+
+@real
+async def test_the_command_is_the_same_and_finds_another_folder() -> None:
+    with home() as environ:
+        other = Path(environ["HOME"], "other state")
+        entry = [sys.executable, "-m", "toolgate", "hook"]
+        assert await run(environ, START, "--state", str(other), "gemini", entry=entry) == {}
+        [file] = (other / SPOOL).glob("[0-9]*")
+        assert file.name.endswith("-gemini.json") and json.loads(file.read_bytes()) == START
+
+
+@real
+@pytest.mark.parametrize("arguments", [(), ("--state",), ("Ünï", "x", "--what"), ("../../etc",), ("x" * 500,)])
+async def test_no_argument_fails_a_hook(arguments: tuple[str, ...]) -> None:
+    with home() as environ:
+        assert await run(environ, START, *arguments) == {}
+        [file] = unread(environ)
+        assert json.loads(file.read_bytes()) == START
+
+
+@real
+async def test_no_payload_and_no_folder_fails_a_hook() -> None:
+    with home() as environ:
+        for payload in (b"", b"x" * (LONGEST_PAYLOAD + 1)):
+            assert await run(environ, payload) == {}
+        assert unread(environ) == []
+        (state(environ) / SPOOL).chmod(0o777)
+        assert await run(environ, START) == {}
+        assert unread(environ) == []
+        assert await run({**environ, "HOME": "/proc/nowhere", "XDG_STATE_HOME": ""}, START) == {}
+
+
+def test_what_came_first_is_kept_where_the_folder_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook, "MOST_FILES", 3)
+    for number in range(5):
+        hook.handed_over(str(tmp_path), "claude", b"%d" % number)
+    files = sorted((tmp_path / SPOOL).glob("[0-9]*"))
+    assert [file.read_bytes() for file in files] == [b"0", b"1", b"2"]
+    monkeypatch.setattr(hook, "MOST_FILES", 1000)
+    monkeypatch.setattr(hook, "MOST_BYTES", 10)
+    hook.handed_over(str(tmp_path), "claude", b"x" * 8)
+    hook.handed_over(str(tmp_path), "claude", b"x" * 7)
+    assert sum(file.stat().st_size for file in (tmp_path / SPOOL).glob("[0-9]*")) == 10
+
+
+def test_it_imports_next_to_nothing() -> None:
+    """Each module takes its program's time at each event."""
+    shown = [
+        subprocess.run([sys.executable, "-I", "-c", f"import sys{more}; print(*sys.modules)"], capture_output=True)
+        for more in ("", ", toolgate.frontends.hook")
+    ]
+    bare, whole = ({name.split(".")[0].strip("_") for name in each.stdout.decode().split()} for each in shown)
+    its_own = {"toolgate", "future", "select", "socket", "array", "math", "errno"}
+    of_socket = {
+        "selectors",
+        "enum",
+        "types",
+        "operator",
+        "functools",
+        "collections",
+        "itertools",
+        "keyword",
+        "reprlib",
+    }
+    assert "toolgate" in whole and whole - bare <= its_own | of_socket
+
+
+@pytest.mark.parametrize(
+    "environ", [{"HOME": "/x"}, {"HOME": "/x", "XDG_STATE_HOME": "/y"}, {"HOME": "/x", "XDG_STATE_HOME": "y"}]
+)
+def test_the_folder_is_that_of_the_gateway(environ: dict[str, str]) -> None:
+    assert hook.state_folder(environ) == os.fspath(state_folder(Config(), environ))
+    assert hook.LONGEST_PAYLOAD == LONGEST_PAYLOAD
