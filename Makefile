@@ -43,8 +43,10 @@ attack: $(INSTALLED)
 	$(RUN) pytest -n 2 --dist worksteal tests/attack
 
 # Calls through servers that fail in every way: what they are told, against what was run. FAULT_CALLS says how many.
+# And a gateway that is killed a hundred times while it writes tasks.
 faults: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) processes.faults
+	KILLS=100 $(RUN) pytest tests/processes/test_tasks_survive_kills.py
 
 conformance: $(INSTALLED)
 	.venv/bin/python tests/conformance/install.py

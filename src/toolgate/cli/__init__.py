@@ -34,6 +34,7 @@ Changing
     git_hooks    the hooks of git that sync tasks
     approvals    decide on calls that wait
     pins         approve tools that have changed
+    state        back up, restore and check the store
     hooks        have agents' programs tell of their sessions
     hook         what they run then, for its help
     sessions     the sessions of agents
@@ -70,6 +71,7 @@ COMMANDS = {
     "config": ("toolgate.cli.config", "Check a configuration file: its dialect, servers and problems."),
     "audit": ("toolgate.cli.audit", "View, verify, export and rotate the audit log."),
     "pins": ("toolgate.cli.pins", "Review and approve tools that have changed since they were trusted."),
+    "state": ("toolgate.cli.state", "Back up, restore and check what gateways keep."),
     "hooks": ("toolgate.cli.hooks", "Have a coding agent's program tell the gateway of its sessions."),
     "sessions": ("toolgate.cli.sessions", "Show the sessions of coding agents, and what they left."),
     "hook": ("toolgate.cli.hook", "What `toolgate hooks install` has programs run."),

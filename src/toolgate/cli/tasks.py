@@ -216,7 +216,7 @@ async def _by_hook(config: Config, name: str, top: str) -> None:
             elif direction == "export":
                 found = msgspec.json.decode(said)["result"]["structuredContent"]
                 git_hooks.add_if_tracked(found["file"], top)
-    except Exception as error:  # noqa: BLE001  a commit does not fail for our sake
+    except Exception as error:  # noqa: BLE001  the rescue: a commit does not fail for our sake
         typer.echo(f"toolgate: tasks were not synced: {error or type(error).__name__}", err=True)
 
 

@@ -9,6 +9,7 @@ The rule of this room: a gateway whose store cannot be used works all the same, 
     memory      a store that lasts as long as its object
     sqlite      the store on disk: one file, written by one thread, shared by all gateways of the folder
     opening     opening that file: its folder, its version, a damaged one
+    backups     copies of that file, and one put in its place
     migrations  the tables, and how an older file gets them
     changes     what other processes have changed in the store; `StoreChanges` tells those who listen
     keys        the keys that seal what clients carry, kept so that it opens after a restart

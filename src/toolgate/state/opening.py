@@ -40,7 +40,7 @@ def open_file(file: Path, migrations: Sequence[Migration]) -> tuple[sqlite3.Conn
         make_folder(file.parent)
         for end in ("", "-wal", "-shm", ".lock"):
             ownership.check_file(Path(f"{file}{end}"))
-        with _alone(file):
+        with alone(file):
             return _writer(file, migrations), reader(file)
     except ownership.NotOurs as error:
         raise Unusable(f"{error.filename} {error.why}, or set another folder as `state`") from None
@@ -68,7 +68,7 @@ def reader(file: Path) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def _alone(file: Path) -> Generator[None]:
+def alone(file: Path) -> Generator[None]:
     """One process at a time makes the file, moves it aside or takes it to the next version. One that does not get on
     with it is not waited for."""
     lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -8,6 +8,7 @@ ways may have one, which `check_dependency_cycles` finds.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -29,6 +30,7 @@ MOST_NODES = 1000  # of a tree
 MOST_OF_ONE = 1000  # dependencies that one task may have; and of those on it, so many are shown
 MOST_LOOKED_AT = 100_000  # tasks, for a circle
 MOST_CYCLES = 100  # that are shown
+REST = 500  # tasks that are looked at before other threads get a turn
 
 # By where they lead from a task: the condition on the table, and the other end.
 _ENDS = {"blockers": ("task_id", "depends_on"), "blocking": ("depends_on", "task_id")}
@@ -235,22 +237,29 @@ async def check_dependency_cycles(given: CheckDependencyCycles, workspace: Works
 
 
 def cycles(connection: Connection, project_id: str) -> list[list[str]]:
-    """Tasks of a project that wait for themselves, in the order in which they wait: one circle at least of each knot,
-    `MOST_CYCLES` in all."""
-    sql = (
-        "SELECT d.task_id, d.depends_on FROM task_dependency d JOIN task ON task.id = d.task_id"
-        " WHERE d.dep_type = 'blocks' AND task.project_id = ?"
-    )
+    """Tasks that wait for themselves, in the order in which they wait: one circle at least of each knot in which a task
+    of the project is, `MOST_CYCLES` in all."""
     ahead: dict[str, list[str]] = {}
-    for start, end in connection.execute(sql, (project_id,)).fetchall():
+    sql = "SELECT task_id, depends_on FROM task_dependency WHERE dep_type = 'blocks'"
+    for start, end in connection.execute(sql).fetchall():
         ahead.setdefault(start, []).append(end)
-    return list(itertools.islice(_circles(ahead), MOST_CYCLES))
+
+    def is_here(circle: Sequence[str]) -> bool:
+        for chunk in tasks.chunks(circle):
+            here = f"SELECT 1 FROM task WHERE id IN ({', '.join('?' * len(chunk))}) AND project_id = ? LIMIT 1"
+            if connection.execute(here, (*chunk, project_id)).fetchone():
+                return True
+        return False
+
+    return list(itertools.islice(filter(is_here, _circles(ahead)), MOST_CYCLES))
 
 
 def _circles(ahead: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
     """A walk in depth. What is met again on the way closes a circle; what the walk has left closes none any more."""
     done: set[str] = set()
-    for first in ahead:
+    for number, first in enumerate(ahead):
+        if number % REST == 0:
+            time.sleep(0)
         if first in done:
             continue
         way, on_way = [first], {first}

@@ -32,7 +32,7 @@ from toolgate.core import jsonrpc, surrogates
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
-from toolgate.workspace import jsonl
+from toolgate.workspace import jsonl, tasks
 from toolgate.workspace.circles import circular
 from toolgate.workspace.jsonl import Dependency, Reading, Unreadable
 from toolgate.workspace.projects import FILE, Project
@@ -141,9 +141,7 @@ def _unusable(path: Path, error: OSError) -> Fault:
         why = "is a link or not a folder; links are not followed"
     else:
         why = f"cannot be used: {error.strerror}"
-    return Fault(
-        "INVALID_STATE", f"{error.filename if isinstance(error, ownership.NotOurs) else path} {why}", reach="not_sent"
-    )
+    return tasks.refused(f"{error.filename if isinstance(error, ownership.NotOurs) else path} {why}")
 
 
 async def synced(
@@ -166,9 +164,7 @@ async def synced(
             known.problem = ""
         except Unreadable as error:
             known.problem = f"{file.path}: {error}"
-            raise Fault(
-                "INVALID_STATE", f"{known.problem}. Nothing was imported or written", reach="not_sent"
-            ) from None
+            raise tasks.refused(f"{known.problem}. Nothing was imported or written") from None
         except OSError as error:
             known.problem = _unusable(file.path, error).message
             raise
@@ -319,7 +315,7 @@ async def _export(workspace: Workspace, file: TaskFile, known: _Known, tell: Pro
     try:
         known.hash, count, known.mark, is_written = await workspace.query(work)
     except _Overtaken:
-        raise Fault("INVALID_STATE", f"{file.path} was changed meanwhile: sync it again", reach="not_sent") from None
+        raise tasks.refused(f"{file.path} was changed meanwhile: sync it again") from None
     if is_written:
         known.exported = workspace.now()
         note = _Note(known.hash, known.exported)
@@ -399,10 +395,10 @@ class _Changes(NamedTuple):
 async def _import(workspace: Workspace, file: TaskFile, known: _Known, tell: Progress) -> Imported:
     """In one transaction. Raises `Unreadable`, and nothing is changed then."""
     changes = await workspace.query(lambda connection: _compared(connection, file, tell))
-    refused: list[str] = []
+    left_out: dict[str, list[str]] = {}
 
     def work(connection: Connection) -> tuple[Any, ...]:
-        refused[:] = _apply(connection, changes, file.project.id)
+        left_out.update(_apply(connection, changes, file.project.id))
         return _mark(connection, file.project.id)
 
     if changes.tasks or changes.dependencies:
@@ -412,9 +408,9 @@ async def _import(workspace: Workspace, file: TaskFile, known: _Known, tell: Pro
         mark = await workspace.query(lambda connection: _mark(connection, file.project.id))
     known.hash = changes.hash
     found = changes.imported
-    found.refused = _few([*found.refused, *refused])
-    found.dependencies_added -= len(refused)
-    found.missing = bool(found.missing or found.kept or refused)
+    found.dependencies_added -= len(left_out.get("dependencies", ()))
+    found.missing = found.missing or any(left_out.values())
+    found.refused = _few([*found.refused, *(said for each in left_out.values() for said in each)])
     if not found.missing:
         known.mark = mark
     return found
@@ -500,27 +496,25 @@ def _is_elsewhere(connection: Connection, id: str) -> bool:
     return connection.execute("SELECT 1 FROM task WHERE id = ?", (id,)).fetchone() is not None
 
 
-def _apply(connection: Connection, changes: _Changes, project: str) -> list[str]:
-    """What of the dependencies, and of what tasks are part of, was refused, and why."""
+def _apply(connection: Connection, changes: _Changes, project: str) -> dict[str, list[str]]:
+    """What was left out, of parents and of dependencies, since a task would be in a circle by it."""
     connection.executemany(_UPSERT, changes.tasks)
-    refused: list[str] = []
+    parents: list[str] = []
     if any(row[_PARENT] for row in changes.tasks):
-        parents = connection.execute("SELECT id, parent_task_id FROM task WHERE project_id = ?", (project,))
-        above = {id: (parent,) for id, parent in _rows(parents) if parent}
+        found = connection.execute("SELECT id, parent_task_id FROM task WHERE project_id = ?", (project,))
+        above = {id: (parent,) for id, parent in _rows(found) if parent}
         for id, parent in sorted(circular(above)):
             connection.execute("UPDATE task SET parent_task_id = NULL WHERE id = ?", (id,))
-            refused.append(f"{id} would be part of itself through {parent}: left without a parent")
+            parents.append(f"{id} would be part of itself through {parent}: left without a parent")
     new = {(id, depends_on) for id, depends_on, type, _ in changes.dependencies if type == "blocks"}
     waits: dict[str, list[str]] = {}
-    for id, depends_on in new and _rows(connection.execute(_BLOCKS)):
-        waits.setdefault(id, []).append(depends_on)
-    for id, depends_on in new:
+    for id, depends_on in (*new, *_rows(connection.execute(_BLOCKS))) if new else ():
         waits.setdefault(id, []).append(depends_on)
     circles = new & circular(waits)
     rows = [row for row in changes.dependencies if row[2] != "blocks" or row[:2] not in circles]
     connection.executemany("INSERT INTO task_dependency VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", rows)
-    refused += [f"{id} would wait for itself through {depends_on}: left out" for id, depends_on in sorted(circles)]
-    return refused
+    dependencies = [f"{id} would wait for itself through {depends_on}: left out" for id, depends_on in sorted(circles)]
+    return {"parents": parents, "dependencies": dependencies}
 
 
 _PARENT = FIELDS.index("parent_task_id")
@@ -547,11 +541,9 @@ class SyncTasks(msgspec.Struct, forbid_unknown_fields=True):
 async def sync_tasks(given: SyncTasks, workspace: Workspace, context: ToolContext) -> Object:
     project = await workspace.project(context)
     if not project:
-        raise Fault(
-            "INVALID_STATE",
+        raise tasks.refused(
             "This call is in no project: its tasks are in the store only, without a file",
-            reach="not_sent",
-            hint=f'make one: {FILE} with {{"id": "...", "name": "..."}} in the folder of the project',
+            f'make one: {FILE} with {{"id": "...", "name": "..."}} in the folder of the project',
         )
     imports, exports = given.direction != "export", given.direction != "import"
     return {"direction": given.direction, **await synced(workspace, project, imports, exports, context.progress)}

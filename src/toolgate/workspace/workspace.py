@@ -134,8 +134,8 @@ class Workspace:
         folder = "" if not is_here else roots[0] if roots else str(self._folder)
         for each in (context.call.folder, record.cwd if record else "", *roots):
             if each and (project := await self._project_of(each)):
-                return record, folder, project
-        return record, folder, project_of(self._folder)
+                return record, folder, self.note(project)
+        return record, folder, self.note(project_of(self._folder))
 
     async def project_id(self, folder: str) -> str:
         """The id of the project that a folder is in, that where the gateway was started for an empty one; empty where

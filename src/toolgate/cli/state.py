@@ -1,0 +1,73 @@
+"""`toolgate state`: back up what gateways keep, put a backup in its place, and check it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from toolgate.cli import common, printing
+from toolgate.config import state_folder
+from toolgate.state import backups
+from toolgate.state.sqlite import FILE
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Back up, restore and check what gateways keep.")
+
+
+@app.command(help="Write a copy of the store to a file. Gateways may run meanwhile.")
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where to write it.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+    config: common.ConfigPath = None,
+) -> None:
+    try:
+        size = backups.back_up(_store(config), file, force)
+    except backups.Refused as why:
+        printing.fail(str(why))
+    typer.echo(f"wrote {file} ({size:,} bytes)")
+
+
+@app.command(
+    help="Put a backup in the place of the store, which is kept aside. Gateways that use the store must be ended first."
+)
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file that `toolgate state backup` has written.")],
+    config: common.ConfigPath = None,
+) -> None:
+    store = _store(config)
+    try:
+        restored = backups.restore(store, file)
+    except backups.Refused as why:
+        printing.fail(str(why))
+    typer.echo(f"restored {store} from {file}")
+    for aside in restored.aside:
+        typer.echo(f"kept aside: {aside}")
+
+
+@app.command(help="Check the store: whether it is whole, its version and sizes, and who can read it.")
+def check(
+    config: common.ConfigPath = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    try:
+        checked = backups.check(_store(config))
+    except backups.Refused as why:
+        printing.fail(str(why))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(checked)).decode())
+    else:
+        typer.echo(f"{checked.file}: version {checked.version} of {checked.supported}")
+        for name, size in checked.sizes.items():
+            typer.echo(f"  {name}: {size:,} bytes")
+        for name, count in checked.counts.items():
+            typer.echo(f"  {name}: {count:,} rows")
+        for problem in checked.problems or ["no problems"]:
+            printing.say(problem)
+    raise typer.Exit(1 if checked.problems else 0)
+
+
+def _store(config: str | None) -> Path:
+    return state_folder(common.load_config(config), os.environ) / FILE

@@ -1,0 +1,180 @@
+"""Two people change the tasks of one project in two clones, and git merges: both have the same then, or are told why.
+
+Whatever they do, neither has a task that waits for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from toolgate.config import Config
+from toolgate.core.clock import SystemClock
+from toolgate.core.fault import Fault
+from toolgate.state.base import Connection
+from toolgate.state.memory import MemoryStore
+from toolgate.workspace import dependencies, syncing
+from toolgate.workspace.tasks import FIELDS, Task, row_of
+from toolgate.workspace.workspace import Workspace
+
+IDS = [f"gt-{number:06x}" for number in range(6)]
+AT = "2026-11-24T08:30:00.000000Z"
+
+edits = some.lists(
+    some.tuples(
+        some.just("change"), some.integers(0, 1), some.sampled_from(IDS), some.text("ab<=> \n\u2028é", max_size=8)
+    )
+    | some.tuples(some.just("wait"), some.integers(0, 1), some.sampled_from(IDS), some.sampled_from(IDS)),
+    min_size=1,
+    max_size=12,
+)
+
+
+class Clone:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / ".gobby" / "tasks.jsonl"
+        self.workspace = Workspace(MemoryStore(SystemClock()), SystemClock(), Config(), folder)
+        [self.project] = self.workspace.projects.values()
+        self.told: list[str] = []
+
+    def git(self, *arguments: str) -> int:
+        plain = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+        alone = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+        named = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false"]
+        command = ["git", "-C", str(self.folder), *named, *arguments]
+        return subprocess.run(command, env=plain | alone, capture_output=True).returncode
+
+    async def edit(self, kind: str, id: str, other: str, number: int) -> None:
+        at = f"2026-11-24T09:30:00.{number:06}Z"
+        task = Task(id=id, project_id=self.project.id, title=other, created_at=AT, updated_at=at)
+
+        def work(connection: Connection) -> None:
+            marks = ", ".join("?" * len(FIELDS))
+            again = " ON CONFLICT (id) DO NOTHING"
+            if kind == "change":
+                connection.execute("DELETE FROM task WHERE id = ?", (id,))
+                connection.execute(f"INSERT INTO task ({', '.join(FIELDS)}) VALUES ({marks})", row_of(task))
+                return
+            for each in (id, other):
+                made = msgspec.structs.replace(task, id=each, updated_at=AT, title="")
+                connection.execute(f"INSERT INTO task ({', '.join(FIELDS)}) VALUES ({marks}){again}", row_of(made))
+            dependencies.add(connection, id, other, "blocks", AT)
+
+        try:
+            await self.workspace.transact(work)
+        except Fault:
+            pass  # it would wait for itself
+
+    async def sync(self) -> bool:
+        """Whether it could be done."""
+        try:
+            done = await syncing.synced(self.workspace, self.project, imports=True, exports=True)
+        except Fault as fault:
+            self.told.append(fault.message)
+            return False
+        self.told += done["import"].get("refused", [])
+        return True
+
+    async def has_circles(self) -> bool:
+        return bool(await self.workspace.query(lambda connection: dependencies.cycles(connection, self.project.id)))
+
+
+async def play(folder: Path, edits: list[Any]) -> None:
+    origin = folder / "a"
+    (origin / ".gobby").mkdir(parents=True)
+    (origin / ".gobby" / "project.json").write_text('{"id": "p-1"}')
+    (origin / ".gobby" / "tasks.jsonl").write_text("")
+    one = Clone(origin)
+    assert not one.git("init", "-q", "-b", "main") and not one.git("add", ".") and not one.git("commit", "-qm", "0")
+    subprocess.run(["git", "clone", "-q", str(origin), str(folder / "b")], check=True, capture_output=True)
+    other = Clone(folder / "b")
+    for number, (kind, who, id, text) in enumerate(edits):
+        await (one, other)[who].edit(kind, id, text, number)
+    for each in (one, other):
+        await each.sync()
+        each.git("add", ".gobby/tasks.jsonl")
+        each.git("commit", "-qm", "1")
+    if other.git("pull", "-q", "--no-rebase", "--no-edit"):
+        before = other.file.read_bytes()
+        assert not await other.sync() and "git conflict marker" in other.told[-1]
+        assert other.file.read_bytes() == before
+        lines = before.splitlines(keepends=True)  # a person keeps both sides
+        other.file.write_bytes(b"".join(line for line in lines if not line.startswith((b"<<<", b"===", b">>>"))))
+    assert await other.sync()
+    other.git("add", ".gobby/tasks.jsonl")
+    other.git("commit", "-qm", "2")
+    assert one.git("pull", "-q", "--no-rebase", "--no-edit", str(folder / "b"), "main") == 0
+    assert await one.sync() and await one.sync()
+    assert not await one.has_circles() and not await other.has_circles()
+    is_told = any("would wait for itself" in each for each in one.told + other.told)
+    assert is_told or one.file.read_bytes() == other.file.read_bytes()
+
+
+@given(edits)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_two_have_changed_is_the_same_for_both_after_a_merge_or_they_are_told(edits: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        uvloop.run(play(Path(folder), edits))
+
+
+tasks = some.lists(
+    some.builds(
+        Task,
+        id=some.sampled_from(IDS),
+        project_id=some.just("p-1"),
+        title=some.text(some.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
+        description=some.none() | some.text(some.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
+        labels=some.lists(some.text(some.characters(codec="utf-8", exclude_characters="\0"), max_size=5), max_size=3),
+        status=some.sampled_from(("open", "in_progress", "closed", "failed", "escalated")),
+        priority=some.integers(0, 3),
+        sequence_order=some.none() | some.integers(-(2**31), 2**31 - 1),
+        use_external_validator=some.booleans(),
+        created_at=some.just(AT),
+        updated_at=some.just(AT),
+    ),
+    unique_by=lambda task: task.id,
+)
+waits = some.sets(some.tuples(some.sampled_from(IDS), some.sampled_from(IDS)).filter(lambda pair: pair[0] > pair[1]))
+
+
+@given(tasks, waits)
+@settings(max_examples=50, deadline=None)
+def test_a_store_that_imports_what_another_has_exported_has_the_same(
+    given: list[Task], waits: set[tuple[str, str]]
+) -> None:
+    async def work(folder: Path) -> None:
+        (folder / ".gobby").mkdir()
+        (folder / ".gobby" / "project.json").write_text('{"id": "p-1"}')
+        one, other = Clone(folder), Clone(folder)
+
+        def fill(connection: Connection) -> None:
+            marks = ", ".join("?" * len(FIELDS))
+            connection.executemany(f"INSERT INTO task VALUES ({marks})", [row_of(task) for task in given])
+            known = {task.id for task in given}
+            rows = [(*pair, "blocks", AT) for pair in waits if pair[0] in known]
+            connection.executemany("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", rows)
+
+        await one.workspace.transact(fill)
+        await one.sync()
+        await other.sync()
+        assert await everything(other) == await everything(one)
+
+    with tempfile.TemporaryDirectory() as folder:
+        uvloop.run(work(Path(folder)))
+
+
+async def everything(clone: Clone) -> list[Any]:
+    def work(connection: Connection) -> list[Any]:
+        tables = ("task", "task_dependency")
+        return [sorted(connection.execute(f"SELECT * FROM {table}").fetchall(), key=repr) for table in tables]
+
+    return await clone.workspace.query(work)
