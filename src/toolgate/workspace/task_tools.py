@@ -142,7 +142,7 @@ async def update_task(given: UpdateTask, workspace: Workspace, context: ToolCont
         if name != "task_id" and value is not None
     }
     if not changes:
-        raise tasks.refused("nothing is to be changed; name at least one field beside `task_id`")
+        raise tasks.refused("no change given; name at least one field besides `task_id`")
     caller, now = await workspace.caller(context), workspace.now()
     commit = await _commit(workspace, context) if given.status == "closed" else None
 
