@@ -30,7 +30,7 @@ app = typer.Typer(
 )
 
 LONGEST = 4 * 1024 * 1024  # bytes of settings
-ENTRY = "toolgate.frontends.hook"  # by this a hook of ours is known
+ENTRY = "from toolgate.frontends.hook import main; main()"  # `-m` takes longer; by this a hook of ours is known
 BACKUP = ".before-toolgate"
 
 
@@ -87,7 +87,7 @@ def install(
     program, file = PROGRAMS[client], _file(client)
     folder = os.path.abspath(state) if state else state_folder(os.environ)
     # By its whole path, since programs run hooks with a PATH of their own; and so that it finds the same folder there.
-    command = shlex.join([sys.executable, "-I", "-m", ENTRY, client, "--state", folder])
+    command = shlex.join([sys.executable, "-I", "-c", ENTRY, client, "--state", folder])
     tree = _read(file)
     before = json.dumps(tree)
     hooks = _without_ours(tree, file)
@@ -151,7 +151,7 @@ def _read(file: Path) -> Tree:
         tree = None
     if not isinstance(tree, dict):
         printing.fail(
-            f"{file} is not a plain JSON object, and was left as it is. Comments must go before this can edit it"
+            f"{file} is not a plain JSON object, and was left as it is; if it has comments, remove them first"
         )
     return tree  # pyright: ignore[reportUnknownVariableType]
 
@@ -170,7 +170,7 @@ def _entries(group: Tree) -> list[Any]:
 
 
 def _is_ours(entry: Any) -> bool:
-    return isinstance(entry, dict) and f" -m {ENTRY} " in str(entry.get("command", ""))  # pyright: ignore
+    return isinstance(entry, dict) and f" -c '{ENTRY}' " in str(entry.get("command", ""))  # pyright: ignore
 
 
 def _ours(tree: Tree, file: Path) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """`toolgate hook PROGRAM`: what a coding agent's program runs at each event of a session, with what it tells on stdin.
 
-    python -I -m toolgate.frontends.hook claude
+    python -I -c "from toolgate.frontends.hook import main; main()" claude
 
 The payload goes into the folder of hooks, and a gateway of that state folder is told to read it (`workspace.hooks`):
 nothing is lost while none runs, or hangs. What a gateway answers in time is printed, else `{}`.
@@ -11,9 +11,9 @@ longer than `PATIENCE`, and ends with 0, whatever happens. Where the folder is f
 
 from __future__ import annotations
 
+import _socket as sockets  # what `socket` imports beside it takes as long as all else here
 import os
 import select
-import socket
 import sys
 import time
 
@@ -83,7 +83,7 @@ def handed_over(state: str, program: str, payload: bytes) -> bytes:
     if not payload or is_full(folder, len(payload)) or not written(folder, file, payload):
         return NOTHING
     until = time.monotonic() + PATIENCE
-    for path in sockets(state):
+    for path in gateways(state):
         if time.monotonic() < until and (answer := asked(path, file, until)):
             return answer
     return NOTHING
@@ -122,7 +122,7 @@ def written(folder: str, name: str, payload: bytes) -> bool:
     return True
 
 
-def sockets(state: str) -> list[str]:
+def gateways(state: str) -> list[str]:
     """Of the gateways of this folder, the youngest first; some of others may be among those in /tmp, where a long path
     has sent them (`frontends.operator.place`)."""
     found: list[tuple[float, str]] = []
@@ -140,7 +140,7 @@ def asked(path: str, file: str, until: float) -> bytes | None:
     """The answer of one gateway; None where there is none in time, or it does not know the file."""
     body = b'{"file": "%s"}' % file.encode()
     head = b"POST /admin/hook HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         connection.settimeout(max(0.001, until - time.monotonic()))
         connection.connect(path)
