@@ -1,4 +1,4 @@
-"""What one session of a real program leaves is in what the next one asks its model, and nothing but hooks carries it."""
+"""What one session of a real program leaves is in what the next one asks its model; nothing but hooks carries it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def visit(room: Room, program: Program, home: Path, url: str, number: int) -> li
         command[at:at] = UNASKED.get(program.name, [])
         # The gateway's own state folder; all else is the session's.
         env = world.environment(own) | {"XDG_STATE_HOME": world.environment(home)["XDG_STATE_HOME"]} | room.env | env
-        install = world.toolgate("hooks", "install", "--client", CLIENTS[program.name])
+        install = world.toolgate("hooks", "install", "--client", CLIENTS[program.name], "--wait", "8")
         subprocess.run(install, env=env, check=True, capture_output=True, timeout=world.SECONDS)
         folder = home / "project"
         folder.mkdir(exist_ok=True)
@@ -71,8 +71,8 @@ def test_the_model_of_the_next_session_is_told_what_the_last_one_left(program: P
         told = subprocess.run(shown, env=world.environment(tmp_path), capture_output=True, check=True, timeout=60)
     asked_first, asked_second = (json.dumps([turn["body"] for turn in turns]) for turns in (first, second))
     assert HANDED_OVER not in asked_first
-    assert HANDED_OVER in asked_second
     newest, oldest = json.loads(told.stdout)
+    assert HANDED_OVER in asked_second, (newest, oldest)
     assert (newest["source"], newest["parent_id"], newest["cwd"]) == (
         CLIENTS[program.name], oldest["id"], str(tmp_path / "project"),
     )  # fmt: skip

@@ -83,11 +83,16 @@ Tree = dict[str, Any]
 def install(
     client: ClientName,
     state: Annotated[str, typer.Option(metavar="FOLDER", help="The gateway's state folder, if it sets `state`.")] = "",
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0, max=10, help="Seconds that a hook waits for a gateway to answer. Default: 0.07."),
+    ] = None,
 ) -> None:
     program, file = PROGRAMS[client], _file(client)
     folder = os.path.abspath(state) if state else state_folder(os.environ)
     # By its whole path, since programs run hooks with a PATH of their own; and so that it finds the same folder there.
-    command = shlex.join([sys.executable, "-I", "-c", ENTRY, client, "--state", folder])
+    more = [] if wait is None else ["--wait", str(wait)]
+    command = shlex.join([sys.executable, "-I", "-c", ENTRY, client, "--state", folder, *more])
     tree = _read(file)
     before = json.dumps(tree)
     hooks = _without_ours(tree, file)
