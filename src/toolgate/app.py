@@ -158,19 +158,8 @@ class App:
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
-        access = self._policy_deps.access
-        self.gateway = Gateway(
-            snapshot,
-            self.events,
-            handles,
-            info,
-            self._reloading,
-            self._overflow,
-            access,
-            self.clock,
-            self.redactor,
-            self._hooks,
-        )
+        rest = (self._overflow, self._policy_deps.access, self.clock, self.redactor, self._hooks)
+        self.gateway = Gateway(snapshot, self.events, handles, info, self._reloading, *rest)
 
     def _info(self) -> GatewayInfo:
         return GatewayInfo(
