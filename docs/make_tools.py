@@ -50,9 +50,19 @@ WRONG: dict[str, Any] = {
     "add_mcp_server": {"name": "weather", "transport": "stdio"},
     "remove_mcp_server": {"name": "serina"},
     "call_hook": {"hook_type": "SessionBegin"},
+    "codex": {"prompt": "Fix it.", "sandbox": "danger-full-access"},
+    "codex_list_threads": {"limit": 0},
+    "codex_archive_thread": {"thread_id": "01a20b52-0000-7000-8000-000000000000"},
     "search_tools": {"query": "search", "limit": 0},
 }
-PASSING = {"pid": 12345, "uptime_seconds": 0, "version": "0.0.0"}  # what is another each time
+PASSING = {  # what is another each time
+    "pid": 12345,
+    "uptime_seconds": 0,
+    "version": "0.0.0",
+    "cwd": "/home/ann/parser",
+    "turn_id": "01a20b52-a6aa-7dc1-b941-bbf9d58c76af",
+    "session_id": "5d9d2a3c0d5f4f0f9a3c1b2e7f6a8d41",
+}
 
 HEAD = """# Control tools
 
@@ -103,7 +113,8 @@ def _where(control: Control, listed: dict[str, set[str]]) -> str:
 
 def _described(control: Control, listed: dict[str, set[str]]) -> Iterator[str]:
     yield f"\n### {control.name}\n"
-    yield f"{control.description} Listed at {_where(control, listed)}."
+    where = " Only where [Codex](codex.md) is enabled." if control.optional else ""
+    yield f"{control.description} Listed at {_where(control, listed)}.{where}"
     if control.also:
         yield f"\nAlso called {', '.join(f'`{name}`' for name in control.also)}."
     if control.parameters:

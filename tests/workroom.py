@@ -17,7 +17,8 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal
 from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.inprocess.tools import InProcessTools
-from toolgate.workspace import Workspace, internal_servers
+from toolgate.workspace.services import internal_servers
+from toolgate.workspace.workspace import Workspace
 
 Json = dict[str, Any]
 

@@ -65,8 +65,7 @@ from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
-from toolgate.workspace import Workspace, internal_servers
-from toolgate.workspace.hooks import Hooks
+from toolgate.workspace.services import WorkspaceServices
 
 log = logging.getLogger(__name__)
 
@@ -152,14 +151,19 @@ class App:
 
     def _open_gateway(self) -> None:
         """With the first snapshot."""
-        self.workspace = Workspace(self._given.store, self.clock, self._given.config, Path.cwd())
-        self._hooks = Hooks(self.workspace, self.clock, self._given.spool)
+        given = self._given
+        self.workspace = WorkspaceServices(
+            given.store, given.config, self._link_deps, given.environ, given.links, Path.cwd(), given.spool
+        )
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
-        rest = (self._overflow, self._policy_deps.access, self.clock, self.redactor, self._hooks)
-        self.gateway = Gateway(snapshot, self.events, handles, info, self._reloading, *rest)
+        access = self._policy_deps.access
+        self.gateway = Gateway(
+            *(snapshot, self.events, handles, info, self._reloading, self._overflow, access),
+            *(self.workspace, self.clock, self.redactor),
+        )
 
     def _info(self) -> GatewayInfo:
         return GatewayInfo(
@@ -224,11 +228,11 @@ class App:
             self.supervisor.prepare()
         self._start(self.gateway.snapshot, {})
         self._served.note(self.gateway.snapshot.config)
-        self._background.start(self._hooks.follow(), "follow hooks")
+        self.workspace.start(self._background, self._store_changes)
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
+        self._background.start(self._store_changes.follow(), "follow changes of the store")
         if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
-            self._background.start(self._store_changes.follow(), "follow changes of the store")
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 
     async def drain(self, hurry: asyncio.Event | None = None) -> None:
@@ -275,6 +279,7 @@ class App:
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
+            last_first.push_async_callback(self.workspace.close)
             last_first.push_async_callback(self._background.close)
             last_first.push_async_callback(self._notices.close)
             last_first.callback(self._overflow.close)
@@ -300,7 +305,7 @@ class App:
         return self._reloading.problem
 
     async def reload(self) -> None:
-        await self._reloading.reload()
+        await self._reloading.reload_anyway()
 
     def reload_soon(self) -> None:
         self._reloading.reload_soon()
@@ -311,14 +316,14 @@ class App:
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
-        return snapshots.build(config, self._catalog, *ours, before, internal_servers(self.workspace))
+        return snapshots.build(config, self._catalog, *ours, self.workspace, before)
 
     @property
     def _services(self) -> Sequence[Service]:
         """What goes by the configuration, beside the snapshot, in the order in which it takes up another one."""
         links = self._link_deps
-        above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow, self.workspace)
-        return (*above, links.pool, links.outside, links.bounds)
+        above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow)
+        return (*above, self.workspace, links.pool, links.outside, links.bounds)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
         """All that another configuration takes; nothing is changed yet. What it returns has it served."""

@@ -110,9 +110,101 @@ def test_of_pairs_of_surrogates_without_end_none_is_taken_for_a_lone_one(monkeyp
 
 
 @pytest.mark.parametrize("stranger", ["\U000f1234" * ESCAPES, "".join(map(chr, range(0xF0000, 0xFFFFE)))])
-def test_where_others_use_the_characters_that_stand_in_for_lone_surrogates_these_are_refused(stranger: str) -> None:
-    with pytest.raises(jsonrpc.Malformed, match="Parse error"):
-        jsonrpc.decode(b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":"%b"}}' % (stranger.encode() + rb"\ud800"))
+def test_where_others_use_the_characters_that_stand_in_for_lone_surrogates_none_stands_in(
+    monkeypatch: pytest.MonkeyPatch, stranger: str
+) -> None:
+    monkeypatch.setattr(surrogates, "_free", _Never())
+    data = b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":"%b"}}' % (stranger.encode() + rb"\ud800")
+    assert jsonrpc.value(jsonrpc.decode(data).params) == {"a": stranger + "\ufffd"}
+
+
+class _Split:
+    """A pattern, and how many bytes it was given."""
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self._pattern = pattern
+        self.given: list[int] = []
+
+    def split(self, data: bytes) -> list[bytes]:
+        self.given.append(len(data))
+        return self._pattern.split(data)
+
+
+LARGE = rb"\ud800%b" % (rb"\u0041" * 34) * 4_000
+SMALL = rb"\ud800" * 15_000
+
+
+@pytest.mark.parametrize(
+    "text", [LARGE, SMALL, rb"\udc00\ud83d\ude00" * 20_000, rb"\uD800x\\\\" * 19_000 + b"x" * 900_000]
+)
+def test_a_large_message_is_looked_through_for_lone_surrogates_once(
+    monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    looked = _Split(surrogates._lone)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(surrogates, "_lone", looked)
+    data = b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":"%b"}}' % text
+    message = jsonrpc.decode(data)
+    assert looked.given == [sum(looked.given)] and len(data) / 2 < looked.given[0] <= len(data)
+    expected = surrogates.shown(json.loads(b'"%b"' % text))
+    assert jsonrpc.value(jsonrpc.members(message.params)["a"]) == expected
+    assert jsonrpc.value(message.params) == {"a": expected} and len(looked.given) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LARGE,
+        SMALL * 4,
+        rb"\ud83d\ude00" * 60_000 + rb"\ud83d",
+        rb"\ud83d\ud83d\ude00\\\\\"" * 30_000,
+        rb"\\\\" * 200_000,
+    ],
+)
+@pytest.mark.parametrize("shift", range(0, 12))
+def test_where_a_large_message_is_parted_nothing_is_torn(text: bytes, shift: int) -> None:
+    data = b'"%b%b"' % (b"x" * shift, text)
+    pieces = [*surrogates.replacing(data)]
+    assert not pieces or len(pieces) > 4
+    assert max(map(len, pieces), default=0) <= 2 * surrogates._PIECE  # pyright: ignore[reportPrivateUsage]
+    assert json.loads(b"".join(pieces) or data) == surrogates.shown(json.loads(data))
+
+
+@pytest.mark.parametrize("method", ["tools/call", "ping", "no/such"])
+async def test_each_piece_of_a_large_body_with_lone_surrogates_takes_a_turn_of_its_sender(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    there = Scripted(tools_list=tools("take"), tools_call=said("taken"))
+    async with gateway(scripts={"there": there}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        looked = _Split(surrogates._lone)  # pyright: ignore[reportPrivateUsage]
+        turns: list[int] = []
+        take = app.http.scheduler.turn
+
+        async def turn(key: str) -> None:
+            turns.append(len(looked.given))
+            await take(key)
+
+        monkeypatch.setattr(app.http.scheduler, "turn", turn)
+        monkeypatch.setattr(surrogates, "_lone", looked)
+        call = json.dumps(visitor.request(method, name="there__take", arguments={"x": "@"})).encode()
+        await visitor.post(call.replace(b"@", LARGE))
+        assert turns == [0, 0, *range(1, len(looked.given) + 1)]  # one piece in each
+        assert len(LARGE) <= sum(looked.given) <= 1.1 * len(call + LARGE)
+        if method == "tools/call":
+            expected = surrogates.shown(json.loads(b'"%b"' % LARGE))
+            assert there.requests[-1]["params"]["arguments"] == {"x": expected}
+
+
+async def test_a_small_body_keeps_its_lone_surrogates() -> None:
+    there = Scripted(tools_list=tools("take"), tools_call=said("taken"))
+    async with gateway(scripts={"there": there}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        text = "\ud800" * 500 + "x" * 150_000
+        await visitor.ask("tools/call", name="there__take", arguments={"x": text})
+        assert there.requests[-1]["params"]["arguments"] == {"x": text}
 
 
 def test_a_long_text_around_lone_surrogates_is_not_looked_at_character_by_character() -> None:

@@ -9,17 +9,22 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import offers
+from codex_double import CodexDouble
 from inmemory import LATEST, THE_SOCKET, Json, Response, Script, Scripted, Visitor, gateway, said
 from virtualtime import FakeClock
 
 from toolgate.app import App
 from toolgate.config import Config, Server
+from toolgate.config.settings import Codex
 from toolgate.policy.approvals import Approvals
 from toolgate.state.memory import MemoryStore
+from toolgate.workspace.codex import NAME
 
 LINES = [f"src/file{number}.py:{number}: import os" for number in range(1, 301)]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ROWS = [{"name": "Ada", "email": "ada@example.org"}]
+
+THREAD = "01a20b52-0000-7000-8000-0000000000ff"
 
 # A call of each control tool that ends well on a gateway with `serena` and `sqlite`.
 CALLS: dict[str, Json] = {
@@ -39,8 +44,19 @@ CALLS: dict[str, Json] = {
     "add_mcp_server": {"name": "more", "transport": "stdio", "command": "more"},
     "remove_mcp_server": {"name": "more"},
     "call_hook": {"hook_type": "SessionStart", "params": {"session_id": "codex-abc123"}, "source": "Codex"},
+    "codex": {"prompt": "say There are no tests for the parser."},
+    "codex_list_threads": {"limit": 1},
+    "codex_archive_thread": {"thread_id": THREAD},
     "search_tools": {"query": "search"},
 }
+WITH_CODEX = Codex(enabled=True, calls="allow")
+
+
+def codex() -> dict[str, Any]:
+    """What stands for Codex, with a thread of before."""
+    double = CodexDouble()
+    double.remember(THREAD, "/home/ann/parser", "say Hello.")
+    return {NAME: double}
 
 
 @asynccontextmanager
@@ -68,8 +84,9 @@ async def confirming(config: Config = Config(), **more: Any) -> AsyncGenerator[A
 
 @asynccontextmanager
 async def allowing(**more: Any) -> AsyncGenerator[App]:
-    """A gateway that lets tool calls add and remove servers."""
-    async with gateway(config=Config(add_servers="allow"), **more) as app:
+    """A gateway that lets tool calls add and remove servers, and run Codex."""
+    links = codex() | more.pop("links_of", {})
+    async with gateway(config=Config(add_servers="allow", codex=WITH_CODEX), links_of=links, **more) as app:
         yield app
 
 
@@ -200,7 +217,8 @@ async def playing(*names: str, config: Config | None = None, servers: tuple[Serv
     """A gateway in front of these of the cast, or of all."""
     whole = cast()
     scripts = {name: whole[name] for name in names or whole}
-    async with gateway(*servers, config=config, scripts=scripts) as app:
+    config = config or Config(codex=WITH_CODEX)
+    async with gateway(*servers, config=config, scripts=scripts, links_of=codex()) as app:
         app.port = 8765
         yield app
 

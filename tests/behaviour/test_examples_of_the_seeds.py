@@ -31,8 +31,6 @@ LATER = {
     "004 execute_code": "sandbox",
     "004 process_large_dataset": "sandbox",
     "004 recommend_tools": "discovery",
-    "004 codex": "hooks",
-    "004 Example: Task Workflow": "tasks",
 }
 # Those of real HTTP, by the file that runs them.
 ELSEWHERE = {"003 Tool Component Requirements": "processes/test_a_component_of_the_text.py"}
@@ -352,11 +350,15 @@ async def _(era: str) -> None:
 @runs("004 call_tool 3", "004 Error Handling 1")
 async def _(era: str) -> None:
     async with playing("context7") as app:
-        (name, places, _named), _of_tasks = body("004 call_tool 3")
+        (name, places, _named), (same, of_tasks, _) = body("004 call_tool 3")
         for path in ("/mcp", "/mcp/daemon"):
             told = await Asker(app, era, path).told(name, **by_name(name, places))
             at_least(body("004 Error Handling 1"), told)
             assert told == {"success": True, "result": "# React"}
+            told = await Asker(app, era, path).told(same, **by_name(same, of_tasks))
+            at_least(body("004 Error Handling 1"), told)
+            assert (told["result"]["title"], told["result"]["priority"]) == ("Fix bug", 1)
+            assert told["result"]["created_in_session_id"] == "<your_session_id>"
 
 
 def by_name(name: str, places: list[Any]) -> Json:
@@ -376,10 +378,14 @@ async def _(era: str) -> None:
 @runs("004 list_tools 3")
 async def _(era: str) -> None:
     async with playing("context7") as app:
+        shown = body("004 list_tools 3")
         told = await Asker(app, era).told("list_tools", server="context7")
-        at_least(body("004 list_tools 3"), told)
+        at_least(shown, told)
         assert told["server"] == "context7"
         assert told["tools"] == [{"name": "get-library-docs", "brief": "Get the documentation of a library."}]
+        told = await Asker(app, era).told("list_tools", server="gobby-tasks")
+        assert (told["success"], told["server"]) == (True, shown["server"])
+        assert [each for each in told["tools"] if each in shown["tools"]] == shown["tools"]
 
 
 @runs("004 get_tool_schema 3")
@@ -389,6 +395,26 @@ async def _(era: str) -> None:
     async with gateway(scripts={"tasks": script}) as app:
         told = await Asker(app, era).told("get_tool_schema", server_name="tasks", tool_name="create_task")
         assert told == shown | {"server": "tasks"}
+        told = await Asker(app, era).told("get_tool_schema", server_name="gobby-tasks", tool_name="create_task")
+        at_least(shown, told)
+        assert told["tool"]["description"] == shown["tool"]["description"]
+        assert told["tool"]["inputSchema"]["required"] == ["title"]
+
+
+@runs("004 Example: Task Workflow 1")
+async def _(era: str) -> None:
+    for path in ("/mcp", "/mcp/daemon", "/mcp/all"):
+        async with playing("context7") as app:
+            asker = Asker(app, era, path)
+            id = ""
+            for name, places, named in body("004 Example: Task Workflow 1"):
+                given = by_name(name, places) | named
+                if "task_id" in given.get("arguments", {}):
+                    given["arguments"] = given["arguments"] | {"task_id": id}  # the example has one of its own
+                told = await asker.told(name, **given)
+                assert told["success"] is True
+                id = told.get("result", {}).get("id", id)
+            assert (told["result"]["status"], told["result"]["closed_reason"]) == ("closed", "completed")
 
 
 @runs("004 call_hook 3")

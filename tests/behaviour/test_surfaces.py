@@ -17,7 +17,7 @@ SURFACES = ["aggregate", "children", "meta", "components", "daemon", "all"]
 NAMESPACED = ["serena__search_code", "codegraph__query_graph"]
 SETS = {name: [control.name for control in set] for name, set in controls.SETS.items()}
 
-CHANGING = {"add_mcp_server", "remove_mcp_server"}
+CHANGING = {"add_mcp_server", "remove_mcp_server", "codex_archive_thread"}
 
 
 def test_every_control_tool_is_tried_here() -> None:

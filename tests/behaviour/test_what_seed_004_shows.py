@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from inmemory import Json, Refusal, Scripted, gateway, said, tools
-from stage import CONSENTS, PIXEL, Asker, allowing, cast, playing, tool
+from stage import CONSENTS, PIXEL, THREAD, Asker, allowing, cast, codex, confirming, playing, tool
 
 from toolgate.app import App
 from toolgate.config import Config, Server, Sessions, Tasks
+from toolgate.config.access import Approvals
+from toolgate.config.settings import Codex
 from toolgate.core.fault import Fault
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon"])
@@ -449,3 +451,55 @@ async def test_a_hook_that_nobody_knows_is_refused_with_those_that_there_are(era
         for params in ({}, {"session_id": ""}, {"session_id": 7}, {"session_id": "x" * 201}, {"session_id": "a\nb"}):
             told = await asker.failed("call_hook", hook_type="Stop", params=params)
             assert told["error_type"] == "ValueError" and "session_id" in told["error"]
+
+
+# Codex.
+
+
+@PATHS
+@pytest.mark.promise("004.codex.run")
+async def test_codex_runs_prompts_and_lists_and_archives_its_threads(path: str, era: str) -> None:
+    async with playing("sqlite") as app:
+        asker = Asker(app, era, path)
+        first = await asker.told("codex", prompt="say Two tests fail.")
+        assert (first["success"], first["result"]) == (True, "Two tests fail.")
+        again = await asker.told("codex", prompt="say They pass now.", thread_id=first["thread_id"])
+        assert (again["result"], again["thread_id"]) == ("They pass now.", first["thread_id"])
+        [newest] = (await asker.told("codex_list_threads", limit=1))["threads"]
+        assert newest["thread_id"] == first["thread_id"]
+        assert (await asker.told("codex_archive_thread", thread_id=first["thread_id"]))["success"] is True
+        [before] = (await asker.told("codex_list_threads"))["threads"]
+        assert before["thread_id"] == THREAD
+
+
+@PATHS
+@pytest.mark.promise("004.codex.run")
+async def test_codex_asks_a_person_first_and_goes_no_further_than_it_may(path: str, era: str) -> None:
+    config = Config(codex=Codex(enabled=True))
+    async with confirming(config, links_of=codex()) as app:
+        told = await Asker(app, era, path).told("codex", prompt="say Done.", sandbox="read-only")
+        assert (told["result"], told["sandbox"]) == ("Done.", "read-only")
+    refusing = Config(codex=Codex(enabled=True), approvals=Approvals(wait=0))
+    async with gateway(config=refusing, links_of=codex()) as app:
+        asker = Asker(app, era, path)
+        for tool, arguments in (("codex", {"prompt": "say x"}), ("codex_list_threads", {})):
+            undecided = await asker.failed(tool, **arguments)
+            assert "toolgate approvals allow" in undecided["hint"]
+        for wider in ({"sandbox": "danger-full-access"}, {"approval_policy": "never"}):
+            refused = await asker.failed("codex", prompt="say x", **wider)
+            assert (refused["success"], refused["error_type"]) == (False, "PermissionError")
+
+
+@PATHS
+@pytest.mark.promise("004.codex.run")
+@pytest.mark.parametrize("settings", [Codex(), Codex(enabled=True, command="no-such-codex")])
+async def test_where_codex_is_not_configured_or_not_found_its_tools_are_not_there(
+    path: str, settings: Codex, era: str
+) -> None:
+    links = {} if settings.enabled else codex()
+    async with gateway(config=Config(codex=settings), links_of=links) as app:
+        asker = Asker(app, era, path)
+        assert not [name for name in await asker.listed() if name.startswith("codex")]
+        for tool in ("codex", "codex_list_threads", "codex_archive_thread"):
+            response = await asker.request("tools/call", name=tool, arguments={})
+            assert "not found" in json.dumps(response.last)

@@ -522,11 +522,19 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "who": {"ty
         ("{", "it is not valid JSON"),
         ("[1]", "it is not a JSON object"),
         ('{"n": 1, "n": 2}', "a duplicate member"),
+        ("", "the text is empty"),
+        (" \n", "the text is empty"),
+        ({"n": 3}, "not a text"),
+        (5, "not a text"),
+        (0, "not a text"),
+        (False, "not a text"),
+        ([], "not a text"),
+        ({}, "not a text"),
     ],
 )
 @REVISIONS
 async def test_what_a_person_writes_is_held_against_the_schema_and_asked_again(
-    revision: str, written: str, problem: str
+    revision: str, written: Any, problem: str
 ) -> None:
     there, asked = LegacyServer({"echo": echo}), list[Any]()
     there.offer("tools", {"name": "echo", "inputSchema": SCHEMA})
@@ -540,6 +548,7 @@ async def test_what_a_person_writes_is_held_against_the_schema_and_asked_again(
         client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": answer}, name="there__echo", arguments={})
         assert json.loads(reply.text) == {"n": 2}
+    assert sent(there) == [{"n": 2}]
     assert problem in asked[1]["message"].split("\n")[0]
 
 

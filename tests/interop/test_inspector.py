@@ -125,7 +125,7 @@ def none_of(envelope: Json) -> list[Json]:
 
 
 def needs_no_task(one: Json) -> Json:
-    """Through the gateway no tool needs a client that knows tasks (docs/tasks.md)."""
+    """Through the gateway no tool needs a client that knows tasks (docs/protocol-tasks.md)."""
     needs = one.get("execution", {}).get("taskSupport") == "required"
     return one | {"execution": {**one["execution"], "taskSupport": "optional"}} if needs else one
 

@@ -32,6 +32,12 @@ HARMLESS: Final = Hints(readOnlyHint=True)
 CHANGES_SERVERS: Final = frozenset({"add_mcp_server", "remove_mcp_server"})
 """The control tools that change which servers there are: a server that is added may be any program."""
 
+RUNS_CODEX: Final = frozenset({"codex", "codex_list_threads", "codex_archive_thread"})
+"""The control tools that work by an agent, which runs commands as the user who runs the gateway."""
+
+ASKS_FIRST: Final = CHANGES_SERVERS | RUNS_CODEX
+"""The control tools that do nothing unasked unless the operator said so."""
+
 KEPT: Final = names.OWN_SCHEME + "results/"
 """What was cut of results: whoever may make the call may read on."""
 
@@ -49,21 +55,27 @@ def strictest(verdicts: Iterable[Verdict]) -> Verdict:
     return "off" if "off" in found else "ask" if "ask" in found else "allow"
 
 
+def _unasked(add_servers: Verdict, codex: Verdict) -> Mapping[str, Verdict]:
+    """What the operator has said of each tool that asks first."""
+    return {name: add_servers if name in CHANGES_SERVERS else codex for name in ASKS_FIRST}
+
+
 class Access:
     """What every client may do by the configuration that is served now."""
 
     def __init__(self, config: Config) -> None:
         self.is_open: bool
-        self.add_servers: Verdict
+        self.unasked: Mapping[str, Verdict]
         self.clients: Mapping[str, Rules]
         self._nobody = Rules(_NOBODY)
         self.prepared(config)()
 
     def prepared(self, config: Config) -> Swap:
-        clients = {client.id: Rules(client, config.add_servers) for client in config.clients if client.enabled}
+        add_servers, codex = config.add_servers, config.codex.calls
+        clients = {client.id: Rules(client, add_servers, codex) for client in config.clients if client.enabled}
 
         def swap() -> None:
-            self.is_open, self.add_servers, self.clients = config.is_open, config.add_servers, clients
+            self.is_open, self.unasked, self.clients = config.is_open, _unasked(add_servers, codex), clients
 
         return swap
 
@@ -81,8 +93,8 @@ class Access:
     def judge(self, call: Call) -> Verdict:
         """The same for a call whose true target is known. One that came through a control tool needs that as well."""
         rules = self.rules(call.client.principal)
-        if call.server == names.OWN and changes_servers(call):
-            return self._judge_change(call, rules)
+        if call.server == names.OWN and asks_first(call):
+            return self._judge_own(call, rules)
         if rules is None:
             return "allow"
         if call.about and call.kind == "tasks" and call.method != mcp.TASK_CANCEL:
@@ -93,9 +105,13 @@ class Access:
             return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
         return rules.of_completion(call, found) if call.reference else found
 
-    def _judge_change(self, call: Call, rules: Rules | None) -> Verdict:
+    def _judge_own(self, call: Call, rules: Rules | None) -> Verdict:
         """Nobody is asked twice: an administrator who uses the admin frontend has decided."""
-        found = self.add_servers if rules is None else rules.verdict(names.OWN, "tools", call.target)
+        found = (
+            self.unasked[call.target]
+            if rules is None
+            else rules.verdict(names.OWN, "tools", call.target, call.tool_info.hints if call.tool_info else _SILENT)
+        )
         return "allow" if found == "ask" and call.is_by_admin else found
 
     def has_whole(self, principal: Principal, server: str) -> bool:
@@ -110,24 +126,29 @@ class Access:
         rules = self.rules(principal)
         return principal.is_admin and (rules is None or rules.is_admin)
 
+    def is_here(self, principal: Principal) -> bool:
+        """Whether a folder that somebody names is one of this machine, and theirs to name: programs on it without a key
+        or token, the operator, and administrators."""
+        return principal.is_here or principal.client == OPERATOR or self.may_administer(principal)
+
     def may_request_change(self, principal: Principal) -> bool:
         """Whether somebody may have servers added and removed by a tool call, where `add_servers` allows that or a
         person does: administrators, and on an open gateway every program on this machine."""
         return self.may_administer(principal) or (self.is_open and principal.is_here)
 
 
-def changes_servers(call: Call) -> bool:
-    """Whether a call of the gateway's own changes which servers there are."""
-    return call.target in CHANGES_SERVERS and call.method == mcp.CALL
+def asks_first(call: Call) -> bool:
+    """Whether a call of the gateway's own is of a tool that does nothing unasked, unless the operator said so."""
+    return call.target in ASKS_FIRST and call.method == mcp.CALL
 
 
 class Rules:
-    """What one client may do. `add_servers` is what the configuration says of all clients."""
+    """What one client may do. `add_servers` and `codex` are what the configuration says of all clients."""
 
-    def __init__(self, client: KnownClient, add_servers: Verdict = "ask") -> None:
+    def __init__(self, client: KnownClient, add_servers: Verdict = "ask", codex: Verdict = "ask") -> None:
         permissions = client.permissions
         self.is_admin = client.admin
-        self._add_servers: Verdict = client.add_servers or add_servers
+        self._unasked = _unasked(client.add_servers or add_servers, codex)
         self.surface = client.surface
         self._gate = _gate(client)
         self._everything: Verdict | None = permissions.everything
@@ -148,7 +169,7 @@ class Rules:
             "tools": _Table(_as_lenient_readers(permissions.tools)),
             "prompts": _Table(_as_lenient_readers(permissions.prompts)),
         }
-        self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions, self._add_servers))
+        self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions, self._unasked))
         self._known: dict[tuple[str, str, str | bytes], Verdict] = {}
         self._seen: dict[str, bool] = {}
         self._routes: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
@@ -175,9 +196,8 @@ class Rules:
         if server == names.OWN:
             if kind == "resources" and name.startswith(KEPT):
                 return "allow"  # only whose it is can read it, and `GatewayView.kept` goes by what it was cut of
-            own = self._thing(server, kind, name) or self._base(server, hints)
-            both: list[Verdict] = [own, self._add_servers]
-            return strictest(both) if name in CHANGES_SERVERS else own
+            own = self._thing(server, kind, name) or self._base(server, _SILENT if name in ASKS_FIRST else hints)
+            return strictest((own, self._unasked[name])) if name in ASKS_FIRST else own
         if self._gate is not None and server not in self._gate:
             return "off"
         if kind == "methods":

@@ -29,6 +29,9 @@ Changing
     keys         the keys of clients
     secrets      the file of `${secret:NAME}`
     connect      sign in at a server
+    tasks        the tasks of the project in this folder
+    task_views   how tasks are shown
+    git_hooks    the hooks of git that sync tasks
     approvals    decide on calls that wait
     pins         approve tools that have changed
     hooks        have agents' programs tell of their sessions
@@ -60,6 +63,7 @@ COMMANDS = {
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
     "reload": ("toolgate.cli.reload", "Make the running gateway reload its configuration."),
     "approvals": ("toolgate.cli.approvals", "Decide on calls that need approval: list, allow, deny, revoke."),
+    "tasks": ("toolgate.cli.tasks", "The tasks of the project in this folder: list, make, close, sync, board, graph."),
     "secrets": ("toolgate.cli.secrets", "Store secrets for ${secret:NAME}; show where each one is found."),
     "keys": ("toolgate.cli.keys", "Create, list, revoke and rotate client keys."),
     "connect": ("toolgate.cli.connect", "Sign in to a server that requires OAuth, or remove a sign-in."),

@@ -104,6 +104,10 @@ async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
     for found in general:
         _print(console, found)
     async with gateways.reached(config, lambda: config) as gateway:
+        waiting = await _waiting(gateway)
+        general += waiting
+        for found in waiting:
+            _print(console, found)
         pending = await _pending(config)
         examined = [found for found in config.servers if only in (None, found)]
         looks = [_examined(gateway, config, found, pending.get(found.id, ()), only is not None) for found in examined]
@@ -119,6 +123,12 @@ async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
 
 
 # The gateway itself.
+
+
+async def _waiting(gateway: Reached) -> list[Finding]:
+    """Why the configuration as it stands now is not served, or not noted, by a gateway that runs."""
+    problem = (await gateways.value(gateway, "GET", "/status")).get("problem")
+    return [Finding(name="the running gateway", is_ok=False, says=problem)] if problem else []
 
 
 async def _quarantine(config: Config) -> list[Finding]:

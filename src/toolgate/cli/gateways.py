@@ -125,9 +125,10 @@ class _Called(msgspec.Struct):
     asks: tuple[str, ...] = ()
 
 
-async def called(gateway: Reached, tool: str, arguments: Raw) -> _Called:
-    """The result of a call as its bytes, or what the tool asks; or the end of the command with why there is none."""
-    status, said = await gateway.ask("POST", "/call", {"tool": tool, "arguments": arguments})
+async def called(gateway: Reached, tool: str, arguments: Raw, folder: str | None = None) -> _Called:
+    """The result of a call as its bytes, or what the tool asks; or the end of the command with why there is none.
+    `folder`: the call is in the project that this absolute path lies in."""
+    status, said = await gateway.ask("POST", "/call", {"tool": tool, "arguments": arguments, "folder": folder})
     if status >= 400:
         printing.fail(explained(said))
     return msgspec.json.decode(said, type=_Called)

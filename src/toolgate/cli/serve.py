@@ -79,6 +79,8 @@ def remarks(config: Config) -> Iterator[str]:
         yield "keys and tokens arrive unencrypted: put a TLS proxy in front"
     if config.is_open and config.add_servers == "allow":
         yield 'add_servers = "allow" without `clients`: any local user can run programs as you'
+    if config.is_open and config.codex.enabled and config.codex.calls == "allow":
+        yield 'codex.calls = "allow" without `clients`: any local user can have Codex run commands as you'
     if config.is_open or config.auth.issuer:
         return
     if not any(client.enabled for client in config.clients):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -44,6 +44,41 @@ def check_file(path: Path) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise NotOurs(path, "is a symbolic link or not a regular file: remove it")
     _refuse(path, found)
+
+
+def open_folder(top: Path, within: Sequence[str]) -> int:
+    """A folder of ours below one that anybody may have named, reached through no link: its descriptor. Raises `NotOurs`
+    and `OSError`."""
+    path, descriptor = top, os.open(top, _FOLDER)
+    try:
+        for name in within:
+            path /= name
+            below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        _refuse(path, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_in(folder: int, path: Path) -> BinaryIO:
+    """A file of ours in such a folder, to be read; its path says the name. Raises `NotOurs` and `OSError`."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
+    if not stat.S_ISREG(os.lstat(path.name, dir_fd=folder).st_mode):
+        raise NotOurs(path, "is a symbolic link or not a regular file: remove it")
+    descriptor = os.open(path.name, flags, dir_fd=folder)
+    try:
+        _refuse_unless_file(path, os.fstat(descriptor))
+        _refuse(path, os.fstat(descriptor))
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @contextmanager

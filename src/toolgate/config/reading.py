@@ -28,7 +28,7 @@ from toolgate.config.secrets import Secrets, Sources
 from toolgate.config.server import Server
 from toolgate.config.server_reading import FileContext
 from toolgate.config.server_types import TEMPLATES, TYPES, ServerType, sound_http_url
-from toolgate.config.settings import Config, Known
+from toolgate.config.settings import Config, Known, Text
 from toolgate.config.values import Wrong
 from toolgate.config.variables import Expansion
 from toolgate.core.names import slug
@@ -52,11 +52,20 @@ def load(
     in, unless `dialect` says so. With `references`, variables and secrets stay as they are written; without `looks_up`,
     secrets only. `accept` is for a file that nobody has named: it is given the bytes before they are understood, and
     may raise. Raises `ConfigError`."""
-    tree = files.tree_of(path, accept or (lambda _: None))
+    text = b""
+
+    def take(data: bytes) -> None:
+        nonlocal text
+        text = data
+        if accept:
+            accept(data)
+
+    tree = files.tree_of(path, take)
     file = _file(str(path), environ, is_named=accept is None)
     words = dialects.named(dialect) if dialect else dialects.recognised(file, tree)
     config = _config(tree, file, words, references, looks_up)
-    return msgspec.structs.replace(config, warnings=(*config.warnings, *ownership.risks(path)))
+    warnings = (*config.warnings, *ownership.risks(path))
+    return msgspec.structs.replace(config, text=Text(text), warnings=warnings)
 
 
 def read(

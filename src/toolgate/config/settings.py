@@ -193,6 +193,58 @@ class Tasks(msgspec.Struct, frozen=True):
     ] = ".gobby/tasks.jsonl"
 
 
+SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
+APPROVAL_POLICIES = ("untrusted", "on-request", "never")
+"""What Codex may do by itself, each in order: the narrowest first."""
+
+
+class MostOfCodex(msgspec.Struct, frozen=True):
+    """The widest that a call of `codex` may name."""
+
+    sandbox: Annotated[
+        Literal["read-only", "workspace-write", "danger-full-access"],
+        Key(
+            choice(*SANDBOXES),
+            'what its commands may do: `"read-only"`, `"workspace-write"` (change files in its folder) or '
+            '`"danger-full-access"` (anything)',
+        ),
+        Allows("let Codex run commands in the sandbox {}", stronger=("read-only",)),
+    ] = "workspace-write"
+    approval_policy: Annotated[
+        Literal["untrusted", "on-request", "never"],
+        Key(
+            choice(*APPROVAL_POLICIES),
+            'when it asks before a command: `"untrusted"` (always, save for a few that only read), `"on-request"` '
+            '(when it wants to leave its sandbox) or `"never"`',
+        ),
+        Allows("let Codex run commands with the approval policy {}", stronger=("untrusted",)),
+    ] = "on-request"
+
+
+class Codex(msgspec.Struct, frozen=True):
+    """The agent behind the tools `codex`, `codex_list_threads` and `codex_archive_thread`. `timeout` in seconds."""
+
+    enabled: Annotated[
+        bool,
+        Key(flag, "`true`: clients have the tools, if the program is found"),
+        Allows("let clients run Codex, which runs commands as you: {}"),
+    ] = False
+    calls: Annotated[
+        Verdict,
+        Key(verdict, 'whether clients may call them: `"allow"`, `"ask"` (a person decides first) or `"off"`'),
+        Allows("let clients run Codex: codex.calls = {}", stronger=("off",)),
+    ] = "ask"
+    most: Annotated[
+        MostOfCodex, Key(fields.table(MostOfCodex), "the widest `sandbox` and `approval_policy` that a call may name")
+    ] = MostOfCodex()
+    command: Annotated[
+        str, Key(filled, "the program: a name that is found in `PATH`, or a path"), Allows("run {} as Codex")
+    ] = "codex"
+    timeout: Annotated[
+        float, Key(duration, "how long one prompt may take, with the time that people take to decide"), allowing.PACE
+    ] = 3600.0
+
+
 class Known(msgspec.Struct, frozen=True):
     """Values that are secrets, never to be shown."""
 
@@ -200,6 +252,21 @@ class Known(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<{len(self.values)} secrets>"
+
+
+class Text(msgspec.Struct, frozen=True):
+    """The bytes of the file, with whatever secrets are in them. Files that say the same make equal configurations."""
+
+    written: bytes = b""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Text)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"<{len(self.written)} bytes>"
 
 
 _server = fields.table(Server)
@@ -220,8 +287,8 @@ _servers: Kind[Any] = Kind(_no_servers, _schema_of_servers, _written_servers, Se
 
 
 class Config(msgspec.Struct, frozen=True):
-    """`Config()` is what holds without any file. `source` is the path of the file, or empty; `dialect` whose words it
-    is in; `component_url` where a component is that names no URL."""
+    """`Config()` is what holds without any file. `source` is the path of the file, or empty, and `text` what it
+    held; `dialect` whose words it is in; `component_url` where a component is that names no URL."""
 
     servers: Annotated[
         tuple[Server, ...], Key(_servers, "the [servers](configuration.md#servers), by name", name="mcpServers")
@@ -322,10 +389,12 @@ class Config(msgspec.Struct, frozen=True):
         allowing.REFUSED,
     ] = ""
     tasks: Annotated[Tasks, Section(Tasks, "Tasks that outlive a session.")] = Tasks()
+    codex: Annotated[Codex, Section(Codex, "Codex as tools ([codex.md](codex.md)).", "relist", noted=True)] = Codex()
     component_url: Annotated[
         str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")
     ] = "http://{name}.spin.internal/"
     source: Annotated[str, allowing.MADE] = ""
+    text: Annotated[Text, allowing.MADE] = Text()
     dialect: Annotated[str, allowing.MADE] = "native"
     warnings: Annotated[tuple[str, ...], allowing.MADE] = ()
     # else each `${secret:NAME}` stands as it is written, and nothing can be started

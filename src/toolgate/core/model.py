@@ -213,6 +213,7 @@ class Call(msgspec.Struct, frozen=True):
     is_notification: bool = False  # of such a method: it has no answer
     reached: Reached | None = None  # which whoever lets it go on, or sends it, writes to
     is_by_admin: bool = False  # an administrator makes it at the admin door, and not a model
+    folder: str = ""  # where that administrator's command was given, an absolute path
 
     @property
     def kind(self) -> str:

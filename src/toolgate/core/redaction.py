@@ -226,9 +226,12 @@ class _Spellings(NamedTuple):
 
 
 def _spellings(secret: str) -> _Spellings:
-    """As it is, and in a URL; each as JSON writes it in either way, and once more inside of JSON in a text."""
+    """As it is, in a URL, and with its lines as files have them; each as JSON writes it in either way, and once more
+    inside of JSON in a text."""
     urls = (quote(secret, safe=""), quote(secret))
-    ways = dict.fromkeys([secret, *urls, *(_percent.sub(lambda found: found[0].lower(), url) for url in urls)])
+    ways = dict.fromkeys(
+        [secret, *_in_lines(secret), *urls, *(_percent.sub(lambda found: found[0].lower(), url) for url in urls)]
+    )
     written = dict.fromkeys(form for way in ways for form in _as_json(way))
     plainly = dict.fromkeys(
         _plain(each, _is_utf8(each)) for each in (json.dumps(secret, ensure_ascii=False)[1:-1], secret)
@@ -238,6 +241,19 @@ def _spellings(secret: str) -> _Spellings:
 
 
 _percent = re.compile("%[0-9A-F]{2}")
+_INDENTS = ("", "  ", "    ", "      ", "        ", "\t")
+_line_break = re.compile(r"\n(?!\n)")
+
+
+def _in_lines(secret: str) -> Iterator[str]:
+    """A secret of several lines as other files have it, in YAML for example: indented, or with CRLF."""
+    lines = secret.replace("\r\n", "\n").strip("\n")
+    if "\n" in lines:
+        yield lines.replace("\n", "\r\n")
+        for indent in _INDENTS:
+            yield _line_break.sub(f"\n{indent}", lines)
+
+
 _ESCAPE = "\\u"
 _ASCII_ESCAPE = "\\u00"
 LONGEST_ESCAPE = 2 * (16 + len("u0041"))  # characters that write one, as two units, behind backslashes
@@ -329,7 +345,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _is_token(text: str) -> bool:
-    """Whether it looks like one: no word, and no JSON."""
+    """Whether it looks like one: no word, no JSON, and on one line."""
     return len(text) <= LONGEST_TOKEN and any(map(str.isdigit, text)) and not _JSON & set(text)
 
 
@@ -338,7 +354,7 @@ def _is_random(token: str) -> bool:
     return len(token) >= SHORTEST_RANDOM and all(any(map(kind, token)) for kind in (str.isupper, str.islower))
 
 
-_JSON = frozenset('"{}[],\\ ')
+_JSON = frozenset('"{}[],\\ \r\n')
 
 
 def _as_json(text: str) -> Iterable[str]:

@@ -2,8 +2,9 @@ r"""Lone surrogates in JSON (`"\ud83d"`): valid by its grammar, written by JavaS
 by msgspec (ruling 17 of behaviour.md).
 
 The rules this file keeps: the strict reader and writer go first, so that all other JSON costs nothing more; what is
-read is exactly what stood there, in texts as in the bytes of raw members; a message with more of them than `MOST` is
-refused, since each costs time.
+read is exactly what stood there, in texts as in the bytes of raw members, up to `EXACT`. What is larger would be looked
+through again at each step of a call: U+FFFD is read in place of each, once. A message with more of them than `MOST` is
+refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from msgspec import Raw
 T = TypeVar("T")
 
 MOST = 20_000  # in one message
-LARGEST = 4 * 1024 * 1024  # bytes of one: each step of a call that reads it takes about 50 ms
+LARGEST = 4 * 1024 * 1024  # bytes of one: to look through it takes about 100 ms
+EXACT = 256 * 1024  # bytes of one that keeps them, where each counts as so many: each step of a call takes about 5 ms
+_WEIGHT = 40
+_PIECE = 128 * 1024  # bytes that are looked through in one go: about 2 ms
 _MOST_ESCAPES = 300_000  # of surrogates, lone and in pairs, that are looked at: about 100 ms
 
 # Whatever is looked for begins with bytes that are always the same: all else is then passed over ten times as fast.
@@ -27,6 +31,7 @@ _HIGH, _LOW = rb"[89abAB][0-9a-fA-F]{2}", rb"[c-fC-F][0-9a-fA-F]{2}"
 _LONE = rb"(\\u[dD](?:%b(?!\\u[dD]%b)|%b(?<!\\u[dD]%b\\u[dD]%b)))" % (_HIGH, _LOW, _LOW, _HIGH, _LOW)
 _lone = re.compile(_LONE)  # where no backslash is escaped
 _pair = re.compile(rb"\\u[dD][bB][89a-fA-F][0-9a-fA-F]\\u[dD][c-fC-F][0-9a-fA-F]{2}")  # of a private code point
+_high = re.compile(rb"\\u[dD]" + _HIGH)
 _in_text = re.compile("[\ud800-\udfff]")
 _private = re.compile(rb"(\xf3[\xb0-\xbf][\x80-\xbf]{2})")
 _private_in_text = re.compile("[\U000f0000-\U000fffff]")
@@ -59,21 +64,41 @@ def replaced(data: bytes) -> bytes:
     larger than `LARGEST`."""
     if b"\\u" not in data:
         return data
-    parts = _split(data)
-    return _joined(parts, [rb"\ufffd"] * (len(parts) // 2)) if len(parts) > 1 else data
+    found = b"".join(replacing(data))
+    return data if not found or found == data else found
 
 
-def decode(data: bytes, strict: Callable[[bytes], T], refusal: Exception) -> T:
+def replacing(data: bytes) -> Iterator[bytes]:
+    """The same in pieces, for who lets others do something in between; none where nothing is to be looked at."""
+    if not _may_be_in(data):
+        return
+    yield b""
+    hidden = data.replace(b"\\\\", _HIDDEN)
+    yield b""
+    start = 0
+    while start < len(hidden):
+        end = start + _PIECE
+        if end < len(hidden):  # what is escaped stays in one piece, and so does a pair
+            begun = hidden.rfind(b"\\", end - 5, end)
+            end = begun if begun >= 0 else end
+            end -= 6 if _high.fullmatch(hidden, end - 6, end) else 0
+        yield _without(_lone.split(hidden[start:end]))
+        start = end
+
+
+def decode(data: bytes, strict: Callable[[bytes], T], refusal: Exception, exact: int = EXACT) -> T:
     """What `strict` refused, where that is for the lone surrogates in it. Raises the `refusal`, or another one."""
     parts = _split(data)
     found = parts[1::2]  # none where there are too many to look at
-    is_hopeless = not 0 < len(found) <= MOST or data.count(b"\xf3") > MOST  # of stand-ins that others have written
-    stand_ins = {} if is_hopeless else dict(zip(dict.fromkeys(found), map(chr, _free(data)), strict=False))
-    if not found or len(stand_ins) < len(set(found)):
+    if not 0 < len(found) <= MOST:
         try:
             raise refusal
         finally:
             del refusal  # or this frame and it would hold each other, and what was refused with them
+    is_exact = len(data) + _WEIGHT * len(found) <= exact and data.count(b"\xf3") <= MOST  # others' stand-ins
+    stand_ins = dict(zip(dict.fromkeys(found), map(chr, _free(data)), strict=False)) if is_exact else {}
+    if len(stand_ins) < len(set(found)):
+        return strict(_without(parts))
     as_bytes = {written: stand_in.encode() for written, stand_in in stand_ins.items()}
     marks = _Marks(
         {stand_in: written for written, stand_in in as_bytes.items()},
@@ -82,15 +107,23 @@ def decode(data: bytes, strict: Callable[[bytes], T], refusal: Exception) -> T:
     return cast("T", _restored(strict(_joined(parts, list(map(as_bytes.__getitem__, found)))), marks))
 
 
-_HIDDEN = b"\xff\xff"  # which no text has, in place of an escaped backslash, which begins no escape
+_HIDDEN = b"\xff"  # which no text has, in place of an escaped backslash, which begins no escape
 
 
 def _split(data: bytes) -> list[bytes]:
-    """What stands between lone surrogates, and these at the odd places; all in one part where they may be too many:
-    a message of megabytes of them, in pairs or not, would be looked through for seconds."""
-    if len(data) > LARGEST or not 0 < data.count(b"\\ud") + data.count(b"\\uD") <= _MOST_ESCAPES or b"\xff" in data:
-        return [data]
-    return _lone.split(data.replace(b"\\\\", _HIDDEN))
+    """What stands between lone surrogates, and these at the odd places; all in one part where they may be too many."""
+    return _lone.split(data.replace(b"\\\\", _HIDDEN)) if _may_be_in(data) else [data]
+
+
+def _may_be_in(data: bytes) -> bool:
+    """Not where they are too many to be looked at: megabytes of them, in pairs or not, would take seconds."""
+    if len(data) > LARGEST or b"\xff" in data:
+        return False
+    return 0 < data.count(b"\\ud") + data.count(b"\\uD") <= _MOST_ESCAPES
+
+
+def _without(parts: list[bytes]) -> bytes:
+    return _joined(parts, [rb"\ufffd"] * (len(parts) // 2))
 
 
 def _joined(parts: list[bytes], others: list[bytes]) -> bytes:
@@ -171,7 +204,7 @@ def unpack(data: bytes, type: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=type)
     except msgspec.DecodeError as refusal:
-        return decode(data, lambda data: msgspec.json.decode(data, type=type), refusal)
+        return decode(data, lambda data: msgspec.json.decode(data, type=type), refusal, exact=2 * LARGEST)
 
 
 def escaped(text: str) -> bytes:

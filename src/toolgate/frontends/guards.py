@@ -21,7 +21,7 @@ from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
-from toolgate.core import counting, jsonrpc, names
+from toolgate.core import counting, jsonrpc, names, surrogates
 from toolgate.core.bodies import Bodies, Body
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
@@ -29,7 +29,7 @@ from toolgate.eras import headers as era_headers
 from toolgate.frontends import connections
 from toolgate.frontends.active_requests import ActiveRequest
 from toolgate.frontends.peers import Operator
-from toolgate.frontends.scheduling import Callers
+from toolgate.frontends.scheduling import Callers, Scheduler, TakeTurn
 from toolgate.frontends.streams import Receive
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
@@ -92,8 +92,17 @@ class Request(msgspec.Struct, eq=False):
 class Guards:
     """The checks of one frontend. The size of a body is that of `http.body_limit`, in bytes."""
 
-    def __init__(self, gateway: Gateway, config: Config, identify: Identify, callers: Callers, bodies: Bodies) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        config: Config,
+        identify: Identify,
+        callers: Callers,
+        bodies: Bodies,
+        scheduler: Scheduler,
+    ) -> None:
         self._callers = callers
+        self._scheduler = scheduler
         self._gateway = gateway
         self._config = config
         self._identify = identify
@@ -224,7 +233,7 @@ class Guards:
             self._collect_after(size)
         if size > SHORT and await has_too_many_values(body, most := self._gateway.snapshot.config.most_values):
             raise Refused(413, f"Request body too large: {too_many_values(most)}", id=jsonrpc.salvaged(beginning)[0])
-        return body
+        return await as_text(body, lambda: self._scheduler.turn(request.principal.counted_as))
 
     async def _whole(
         self, request: Request, first: MutableMapping[str, Any] | None, limit: int
@@ -272,6 +281,15 @@ async def has_too_many_values(data: bytes, most: int) -> bool:
     if len(data) <= LARGE:
         return counting.has_more_values(data, most)
     return await asyncio.to_thread(counting.has_more_values, data, most)
+
+
+async def as_text(data: bytes, take_turn: TakeTurn) -> bytes:
+    """JSON that keeps no lone surrogates where it is large. Each piece of it takes a turn of its sender."""
+    pieces: list[bytes] = []
+    for piece in surrogates.replacing(data) if len(data) > surrogates.EXACT else ():
+        pieces.append(piece)
+        await take_turn()
+    return b"".join(pieces) or data
 
 
 def too_many_values(most: int) -> str:

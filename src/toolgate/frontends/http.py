@@ -49,7 +49,7 @@ class HttpFrontend(Application):
         self._sessions = sessions
         self._config = deps.config
         self._clock = deps.clock
-        self._guards = Guards(deps.gateway, deps.config, identify, self.callers, self.bodies)
+        self._guards = Guards(deps.gateway, deps.config, identify, self.callers, self.bodies, self.scheduler)
         self.web = Web(deps, self._guards, resource)
         self._resource = resource
         self._active_requests = ActiveRequests()

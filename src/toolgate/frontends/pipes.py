@@ -21,7 +21,7 @@ from toolgate.core.model import Principal
 from toolgate.frontends import connections
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
-from toolgate.frontends.guards import SHORT, Refused, Request, has_too_many_values
+from toolgate.frontends.guards import SHORT, Refused, Request, as_text, has_too_many_values
 from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.sessions import new_session
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
@@ -192,7 +192,8 @@ class _Socket:
             if len(data) > SHORT and await has_too_many_values(data, most := conversation.most_values):
                 conversation.refuse_as_too_many(data, most)
             else:
-                conversation.received(data)
+                turn = partial(self._scheduler.turn, self._pipe.principal.counted_as)
+                conversation.received(await as_text(data, turn))
 
     async def speak(self) -> None:
         while True:

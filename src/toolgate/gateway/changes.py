@@ -1,7 +1,7 @@
-"""What a tool call may change of the gateway's servers, judged before a person is asked about it.
+"""What a tool call may change of the gateway's servers, or have Codex do, judged before a person is asked about it.
 
 The rules this file keeps: nobody is asked for what is not theirs to have, or could not be done; and what a person is
-shown is what is added, in one spelling.
+shown is what is added, in one spelling, or what Codex is to do, with all that it may do meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import config as configs
-from toolgate.auth.access import WHO_ADMINISTERS, Access, changes_servers
+from toolgate.auth.access import RUNS_CODEX, WHO_ADMINISTERS, Access, asks_first
 from toolgate.config import Config, ConfigError
 from toolgate.config.variables import has_pattern
 from toolgate.core import jsonrpc, names
@@ -22,6 +22,7 @@ from toolgate.core.model import Call, Principal
 from toolgate.policy.base import Policy
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, daemon
+from toolgate.workspace.codex import Caller, Codex
 
 
 class Changes(Policy):
@@ -29,16 +30,19 @@ class Changes(Policy):
 
     name = "changes"
 
-    def __init__(self, config: Config, access: Access) -> None:
+    def __init__(self, config: Config, access: Access, codex: Codex) -> None:
         self._config = config
         self._access = access
+        self._codex = codex
 
     def applies(self, call: Call) -> bool:
         return call.server == names.OWN
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
-        if call.server != names.OWN or not changes_servers(call):
+        if call.server != names.OWN or not asks_first(call):
             return call
+        if call.target in RUNS_CODEX:
+            return self._for_codex(call)
         check_may_request(self._access, call.client.principal)
         if self._access.judge(call) == "off":
             raise Fault("ACCESS_DENIED", "Access denied: `add_servers` is off", reach="not_sent")
@@ -49,6 +53,18 @@ class Changes(Policy):
         else:
             base.find_server(given["name"], self._removable(call.client.principal))
         return _in_one_spelling(call, given)
+
+    def _for_codex(self, call: Call) -> Call:
+        """With all that the call has left out, so that it is seen."""
+        self._codex.check_offered(call.target)
+        if self._access.judge(call) == "off":
+            message = "Access denied: this client may not use Codex"
+            raise Fault("ACCESS_DENIED", message, reach="not_sent")
+        given = base.read(controls.CONTROLS[call.target], call)
+        if call.target != "codex":
+            return call
+        prompt = self._codex.prompt(given, caller(self._config, self._access, call.client.principal))
+        return msgspec.structs.replace(call, arguments=Raw(jsonrpc.encode(prompt)))
 
     def recheck(self, call: Call, ticket: Any) -> None:
         self.before(call, was_passed=True)
@@ -65,6 +81,12 @@ class Changes(Policy):
         known = {server.id: server.name for server in self._config.servers}
         rules = self._access.rules(principal)
         return known if rules is None else {id: name for id, name in known.items() if rules.sees(id)}
+
+
+def caller(config: Config, access: Access, principal: Principal) -> Caller:
+    """Who has Codex work. Where nobody has to show who they are, what a client says of its user is no decision."""
+    decides = bool(principal.client) and "client" in config.approvals.by
+    return Caller(principal.id, access.is_here(principal), decides)
 
 
 def check_may_request(access: Access, principal: Principal) -> None:

@@ -45,7 +45,7 @@ from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.base import Upstream
-from toolgate.workspace.hooks import Hooks as WorkspaceHooks
+from toolgate.workspace.services import WorkspaceServices
 
 Phase = Literal["serving", "draining", "ending"]
 """Calls are taken; those under way may end, and no new one is taken; what is left is given up."""
@@ -63,20 +63,20 @@ class Gateway:
         editor: Reloading,
         overflow: OverflowStore,
         access: Access,
+        workspace: WorkspaceServices,
         clock: Clock,
         redactor: Redactor,
-        hooks: WorkspaceHooks,
     ) -> None:
         self.snapshot = snapshot
         self.access = access
         self.redactor = redactor
         self.events = events
         self.gateway_info = gateway_info
-        self.hooks = hooks
+        self.workspace = workspace
         self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
-        self._views = RouteViews(gateway_info, editor, overflow, access, self._current, events.tell, hooks)
+        self._views = RouteViews(gateway_info, editor, overflow, access, workspace, self._current, events.tell)
         self._resolver = Resolver(access, handles, overflow.source, self._current)
         self.lists = Lists(
             access, clock, redactor, handles, self._views.activated, self._resolver.makers.as_known, self._current

@@ -1,14 +1,15 @@
 """Another configuration, whoever wants it: the one path from what is written, added or removed to what is served.
 
 The rules this file keeps: one change after the other; what is not understood as a whole changes nothing, and why stands
-in `problem` until something else is served.
+in `problem` until something else is served; and what takes guards away waits for the operator's word
+(`confirming`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from toolgate.config import Config, ConfigError, Problem, render
@@ -17,6 +18,8 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.core.names import slug
+from toolgate.gateway import confirming
+from toolgate.gateway.confirming import Unconfirmed
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.state.audit import Trail
 from toolgate.state.settings import Settings
@@ -41,6 +44,7 @@ class Reloading:
         background: BackgroundTasks,
     ) -> None:
         self.problem = ""  # why the configuration as it stands now is not served
+        self._is_waiting = False  # the configuration as it stands now, for the operator
         self._opened = self._served = opened
         self._settings = settings
         self._prepared = prepared
@@ -49,21 +53,31 @@ class Reloading:
         self._background = background
         self._turn = asyncio.Lock()
 
-    async def reload(self) -> Snapshot:
-        """Serve the configuration as it stands now. Raises `ConfigError`, and goes on with the old one, where it is not
-        to be understood."""
+    async def reload(self, confirmed: Collection[str] = ()) -> Snapshot:
+        """Serve the configuration as it stands now. `confirmed` are the sentences of `Unconfirmed.losses` that the
+        operator has agreed to. Raises `ConfigError`, and goes on with the old one, where it is not to be understood, or
+        waits."""
         async with self._turn:
             try:
                 config = await asyncio.to_thread(self._settings.read)
+                confirming.check(self._served, config, confirmed)
             except ConfigError as error:
                 self.problem = str(error)
+                self._is_waiting = isinstance(error, Unconfirmed)
                 raise
             return self._serve(config)
+
+    async def reload_anyway(self) -> None:
+        """The same for the program that the gateway is part of, whose word is the operator's. Raises `ConfigError`."""
+        try:
+            await self.reload()
+        except Unconfirmed as waiting:
+            await self.reload(waiting.losses)
 
     async def add(self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, /) -> str:
         """Add a server, and have it listed. Its id. Raises `Fault`."""
         async with self._turn:
-            snapshot = self._serve(await asyncio.to_thread(self._settings.add, name, table), name)
+            snapshot = await self._serve_changed(name, lambda: self._settings.add(name, table))
             added = next(each for each in snapshot.config.servers if each.id == slug(name))
         shown = render.server(added, masked=True)
         self._audit.note_change("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
@@ -72,8 +86,20 @@ class Reloading:
     async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
         """Remove a server that was added. Raises `Fault`."""
         async with self._turn:
-            self._serve(await asyncio.to_thread(self._settings.remove, name), name)
+            await self._serve_changed(name, lambda: self._settings.remove(name))
         self._audit.note_change("servers.remove", by, name=name)
+
+    async def _serve_changed(self, name: str, change: Callable[[], Config]) -> Snapshot:
+        """What people wrote is served with it, and so it waits as long as that does. Raises `Fault`."""
+        try:
+            if not self._is_waiting:
+                config = await asyncio.to_thread(change)
+                confirming.check(self._served, config, ())
+                return self._serve(config, name)
+        except Unconfirmed as error:
+            self.problem, self._is_waiting = str(error), True
+            log.warning("%s", error)
+        raise Fault("INVALID_ARGS", f"{name}: {self.problem}", reach="not_sent")
 
     def _serve(self, config: Config, changed: str = "") -> Snapshot:
         try:
@@ -83,7 +109,7 @@ class Reloading:
             self.problem = f"cannot be used: {type(error).__name__}: {error}"
             raise ConfigError((Problem(config.source or "configuration", "", self.problem),)) from error
         snapshot = serve()
-        self.problem = ""
+        self.problem, self._is_waiting = "", False
         _warn_of_what_waits(self._opened, self._served, config)
         for warning in config.warnings:
             if warning not in self._served.warnings:
@@ -91,22 +117,27 @@ class Reloading:
         self._served = config
         return snapshot
 
-    async def read_again(self) -> None:
-        """The same as `reload`, for who cannot do with a `ConfigError`. Raises `Fault`."""
+    async def read_again(self, confirmed: Collection[str]) -> None:
+        """The same as `reload`, for who cannot do with any other `ConfigError` than `Unconfirmed`. Raises `Fault`."""
         try:
-            await self.reload()
+            await self.reload(confirmed)
+        except Unconfirmed:
+            raise
         except ConfigError as error:
             message = f"Invalid configuration, still serving the previous one: {error}"
             raise Fault("INVALID_ARGS", message, reach="not_sent") from None
 
     def reload_soon(self) -> None:
-        """The same, for who cannot wait: what is wrong stands in the log."""
+        """The same, for who cannot wait, nor be asked: what is wrong, or waits, stands in the log."""
         self._background.start(self._reload_or_say(), "reload")
 
     async def _reload_or_say(self) -> None:
         before = self._served
         try:
             snapshot = await self.reload()
+        except Unconfirmed as error:
+            log.warning("%s", error)
+            return
         except ConfigError as error:
             log.error("invalid configuration, still serving the previous one:\n%s", error)
             return

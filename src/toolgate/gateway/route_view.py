@@ -28,7 +28,8 @@ from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import InProcessTools, Object
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
-from toolgate.workspace.hooks import Hooks
+from toolgate.workspace.codex import Caller
+from toolgate.workspace.services import WorkspaceServices
 
 LONGEST = 24 * 3600.0  # seconds of a control tool; each that waits has a limit of its own
 MOST_SESSIONS = 10000  # whose activated tools are remembered
@@ -43,17 +44,17 @@ class RouteViews:
         editor: Reloading,
         overflow: OverflowStore,
         access: Access,
+        workspace: WorkspaceServices,
         current: Callable[[], Snapshot],
         tell: EventSink,
-        hooks: Hooks,
     ) -> None:
+        self.workspace = workspace
         self.gateway_info = gateway_info
         self.editor = editor
         self.overflow = overflow
         self.access = access
         self.current = current
         self.tell = tell
-        self.hooks = hooks
         self.finder = Finder()
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
 
@@ -123,7 +124,7 @@ class RouteView:
     def __init__(self, views: RouteViews, route: Route, client: Client) -> None:
         self.client = client
         self.gateway_info = views.gateway_info
-        self.hooks = views.hooks
+        self.workspace = views.workspace
         self._views = views
         self._route = route
         self._rules = views.access.rules(client.principal)
@@ -224,6 +225,10 @@ class RouteView:
     def activate(self, tools: Sequence[str], /) -> None:
         if self.client.session:
             self._views.activate(self.client, tools)
+
+    @property
+    def caller(self) -> Caller:
+        return changes.caller(self._snapshot.config, self._views.access, self.client.principal)
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):

@@ -31,10 +31,11 @@ from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
 from toolgate.surfaces.toolset import ToolsetSurface
 from toolgate.upstreams.base import Upstream
-from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.kinds import upstream_of
 from toolgate.upstreams.known_eras import print_of
 from toolgate.upstreams.links import LinkDeps, MakeLink
+from toolgate.workspace.codex import Codex
+from toolgate.workspace.services import WorkspaceServices
 
 log = logging.getLogger(__name__)
 
@@ -122,24 +123,24 @@ def build(
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
     policy_deps: PolicyDeps,
+    workspace: WorkspaceServices,
     before: Snapshot | None = None,
-    internal: Mapping[str, InProcessTools] = {},
 ) -> Snapshot:
-    """`internal` are the gateway's own servers, by id. `on_change` hears what servers say of themselves, `policies`
-    come before those of the configuration, `links` are other links than the usual ones, by server id. Of the
-    snapshot `before`, servers that are to run as they did are carried over. The catalog is not told yet: see
-    `Snapshot.take_over`."""
+    """`on_change` hears what servers say of themselves, `policies` come before those of the configuration, `links` are
+    other links than the usual ones, by server id; `workspace` has the gateway's own servers. Of the snapshot `before`,
+    servers that are to run as they did are carried over. The catalog is not told yet: see `Snapshot.take_over`."""
     servers = {server.id: server for server in config.servers if server.enabled}
-    servers |= {id: Server(id=id, name=id, type="registry") for id in internal}
+    own = workspace.internal
+    servers |= {id: Server(id=id, name=id, type="registry") for id in own}
     upstreams = {
-        id: _carried(server, before) or upstream_of(server, link_deps, on_change, links.get(id), internal.get(id))
+        id: _carried(server, before) or upstream_of(server, link_deps, on_change, links.get(id), own.get(id))
         for id, server in servers.items()
     }
     return Snapshot(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies), policy_deps),
+        routes=build_routes(config, upstreams, tuple(policies), policy_deps, workspace.codex),
         servers=servers,
         redactor=policy_deps.redactor,
         truncate=chain.truncate(config, policy_deps.overflow),
@@ -159,13 +160,14 @@ def prints(config: Config) -> Mapping[str, str]:
 
 
 def build_routes(
-    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], policy_deps: PolicyDeps
+    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], policy_deps: PolicyDeps, codex: Codex
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
     policies = first + chain.build(config, policy_deps)
-    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access))
+    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access, codex))
     transparent = first + chain.build(config, policy_deps, is_transparent=True)
-    toolsets = surfaces.toolset_surfaces(config)
+    has_codex = codex.is_offered(config.codex)
+    toolsets = surfaces.toolset_surfaces(config, has_codex)
     routes = {
         f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in toolsets.items()
     }
@@ -176,11 +178,15 @@ def build_routes(
         )
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
-    return routes | _bundles(config, upstreams, policies, own)
+    return routes | _bundles(config, upstreams, policies, own, has_codex)
 
 
 def _bundles(
-    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...], own: tuple[Policy, ...]
+    config: Config,
+    upstreams: Mapping[str, Upstream],
+    policies: tuple[Policy, ...],
+    own: tuple[Policy, ...],
+    has_codex: bool,
 ) -> dict[str, Route]:
     routes: dict[str, Route] = {}
     for name, patterns in config.bundles.items():
@@ -189,5 +195,6 @@ def _bundles(
                 log.warning("bundles.%s: %s matches no server's tools: begin it with SERVER__", name, pattern)
         path = f"/mcp/bundles/{name}"
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
-        routes[path] = Route(path, ToolsetSurface(bundle.Bundle(patterns)), shown, policies, own)
+        surface = ToolsetSurface(bundle.Bundle(patterns), has_optional=has_codex)
+        routes[path] = Route(path, surface, shown, policies, own)
     return routes

@@ -3,8 +3,9 @@
 Who is asked is the client's own user, where the client has forms and is trusted with it; else an operator, by a request
 in the store that `toolgate approvals` decides. The rules this file keeps: nothing goes on that was not decided for
 exactly what goes on; what cannot be shown whole is not asked; and a call that its server asks something of comes back
-to what was decided, not to what its caller wrote. A change of the gateway's servers is decided each time, and where
-nobody had to show who they are, by an operator: the program that wants it may answer for its user.
+to what was decided, not to what its caller wrote. A change of the gateway's servers is decided each time. Where
+nobody had to show who they are, an operator decides on that, and on what Codex is to do: the program that wants it may
+answer for its user.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from toolgate.policy.approvals import (
     StoredRequest,
     TooMany,
     Who,
+    asks_first,
     is_change,
 )
 from toolgate.policy.base import Decision, Passed, Policy, Wait
@@ -188,7 +190,7 @@ class Approval(Policy):
         raise _required(approval_request, "and nobody can be asked", _NOBODY)
 
     def _who_decides(self, approval_request: ApprovalRequest) -> Sequence[Who]:
-        if is_change(approval_request.place) and not approval_request.call.client.principal.client:
+        if asks_first(approval_request.place) and not approval_request.call.client.principal.client:
             return ("operator",)
         return self._settings.by
 
@@ -206,11 +208,11 @@ class Approval(Policy):
             return self._ask(approval_request)
         if answer.error:
             return self._ask(approval_request, can_client=False)
-        decision, text = approval_requests.read_answer(answer)
+        decision, given = approval_requests.read_answer(answer)
         if decision == "deny" or decision not in approval_requests.offered(approval_request):
             raise _denied(approval_request, "the client's user")
         try:
-            edited = self._edited(approval_request, text)
+            edited = self._edited(approval_request, given)
         except Unsendable as why:
             return self._ask(approval_request, f"Not sent, because your arguments are invalid: {why}.")
         if decision == "once":
@@ -231,9 +233,9 @@ class Approval(Policy):
             about = {"server": approval_request.place.server, "target": approval_request.place.target, "lasts": lasts}
             self._audit.note("approvals.grant", approval_request.call.client.principal, **about)
 
-    def _edited(self, approval_request: ApprovalRequest, text: str) -> Raw | None:
+    def _edited(self, approval_request: ApprovalRequest, given: object) -> Raw | None:
         """What a person has made of the arguments; None where they are as they were. Raises `Unsendable`."""
-        edited = approval_requests.edited(approval_request, text)
+        edited = approval_requests.edited(approval_request, given)
         if edited is not None:
             try:
                 for check in self._checks:
@@ -299,7 +301,7 @@ class Approval(Policy):
         if not await self._approvals.use(request):
             return None
         try:
-            return approval_request, self._edited(approval_request, request.edited)
+            return approval_request, self._edited(approval_request, request.edited or None)
         except Unsendable as why:
             return Fault("INVALID_ARGS", f"The operator's arguments are invalid: {why}", reach="not_sent")
 

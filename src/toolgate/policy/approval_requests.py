@@ -21,7 +21,7 @@ from toolgate.core.asks import answer_value
 from toolgate.core.fault import Fault
 from toolgate.core.model import Answer, Ask, Call
 from toolgate.core.redaction import GONE, Redactor
-from toolgate.policy.approvals import Lasts, Place, is_change, key
+from toolgate.policy.approvals import Lasts, Place, is_change, key, runs_codex
 
 MOST_SHOWN = 16_000  # characters of a question; what is longer no form shows whole
 LARGEST = 64 * 1024  # bytes of arguments
@@ -179,7 +179,9 @@ def facts(place: Place, via: str, known_as: str) -> Sequence[str]:
 
 
 def consequence(place: Place, shown: Tree) -> Sequence[str]:
-    """What follows from a change of the servers, in words for who has never heard of MCP."""
+    """What follows from a control tool that asks first, in words for who has never heard of MCP."""
+    if runs_codex(place):
+        return _OF_CODEX[place.target]
     if not is_change(place) or not isinstance(shown, dict):
         return []
     given = cast("dict[str, Tree]", shown)
@@ -195,6 +197,16 @@ def consequence(place: Place, shown: Tree) -> Sequence[str]:
         f"    {command}",
         *_names(given, "env", "Environment variables"),
     ]
+
+
+_OF_CODEX: Mapping[str, Sequence[str]] = {
+    "codex": [
+        "- This runs Codex, an agent that runs commands and changes files with the rights of the user who runs the "
+        "gateway, as far as the sandbox below lets it."
+    ],
+    "codex_list_threads": ["- This shows what the user who runs the gateway has asked Codex, and where."],
+    "codex_archive_thread": ["- This archives a thread of the user who runs the gateway: Codex lists it no more."],
+}
 
 
 def _names(given: Mapping[str, Tree], key: str, title: str) -> Sequence[str]:
@@ -222,22 +234,28 @@ def offered(case: ApprovalRequest) -> Sequence[str]:
 # The answer.
 
 
-def read_answer(answer: Answer) -> tuple[str, str]:
-    """What was decided (`deny` where nothing was), and the arguments as they were left."""
+def read_answer(answer: Answer) -> tuple[str, object]:
+    """What was decided (`deny` where nothing was), and what stands where the arguments were to be edited; None where
+    that was left out."""
     said = answer_value(answer)
     content = said.get("content")
     if said.get("action") != "accept" or not isinstance(content, dict):
-        return "deny", ""
+        return "deny", None
     given = cast("dict[str, Any]", content)
-    decision, written = given.get("decision"), given.get("arguments")
-    return decision if isinstance(decision, str) else "deny", written if isinstance(written, str) else ""
+    decision = given.get("decision")
+    return decision if isinstance(decision, str) else "deny", given.get("arguments")
 
 
-def edited(case: ApprovalRequest, text: str) -> Raw | None:
-    """Other arguments; None where they are the same. Raises `Unsendable`. They are not held against the schema here."""
-    if not text.strip():
+def edited(case: ApprovalRequest, given: object) -> Raw | None:
+    """Other arguments; None where they are the same, or nothing was given. Raises `Unsendable`. They are not held
+    against the schema here."""
+    if given is None:
         return None
-    tree = read_edited(text)
+    if not isinstance(given, str):
+        raise Unsendable("they are not a text with JSON in it")
+    if not given.strip():
+        raise Unsendable("the text is empty; none at all are {}")
+    tree = read_edited(given)
     if tree == case.shown:
         return None
     found = _restored(tree, case.shown, case.arguments)

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from toolgate.auth.access import CHANGES_SERVERS
+from toolgate.auth.access import ASKS_FIRST, CHANGES_SERVERS, RUNS_CODEX
 from toolgate.core import jsonrpc, names, surrogates
 from toolgate.core.clock import Clock
 from toolgate.state.base import Store
@@ -53,6 +53,15 @@ class Place(msgspec.Struct, frozen=True):
 def is_change(place: Place) -> bool:
     """Whether it changes which servers there are: then what is decided is decided for one call."""
     return place.server == names.OWN and place.kind == "tools" and place.target in CHANGES_SERVERS
+
+
+def asks_first(place: Place) -> bool:
+    """Whether it is a control tool that asks by default: where nobody has to show who they are, an operator decides."""
+    return place.server == names.OWN and place.kind == "tools" and place.target in ASKS_FIRST
+
+
+def runs_codex(place: Place) -> bool:
+    return place.server == names.OWN and place.kind == "tools" and place.target in RUNS_CODEX
 
 
 class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):

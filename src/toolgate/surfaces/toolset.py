@@ -32,7 +32,8 @@ _RPC_OF_THE_PROTOCOL = frozenset((*mcp.MODERN_ONLY_ERRORS, mcp.URL_ELICITATION_R
 
 
 class ToolsetSurface:
-    """`listed` are the control tools that it shows; `instructions` say how to use them where it shows nothing else."""
+    """`listed` are the control tools that it shows; `instructions` say how to use them where it shows nothing else;
+    `has_optional`: this gateway has the control tools that not every gateway has."""
 
     def __init__(
         self,
@@ -41,9 +42,11 @@ class ToolsetSurface:
         instructions: str = "",
         search: VirtualSearch | None = None,
         shows_resources: bool = False,
+        has_optional: bool = False,
     ) -> None:
         self._behind = behind
-        self._listed = {control.name: control for control in listed}
+        self._has_optional = has_optional
+        self._listed = {control.name: control for control in listed if has_optional or not control.optional}
         self._instructions = instructions
         self._search = search
         self._shows_resources = shows_resources
@@ -123,7 +126,9 @@ class ToolsetSurface:
         if call.target in self._listed:
             return self._listed[call.target]
         control = controls.find(call.target)
-        return control if control and not self._behind.claims(call, view) else None
+        if not control or (control.optional and not self._has_optional):
+            return None
+        return None if self._behind.claims(call, view) else control
 
     def expose(self, server: str, uri: str) -> str:
         return self._behind.expose(server, uri)

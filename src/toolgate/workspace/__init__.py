@@ -2,7 +2,7 @@
 
 May import `upstreams` and the rooms below it.
 
-    __init__      `internal_servers`: the gateway's own servers, by id
+    services      `WorkspaceServices`: all of this room that works while a gateway runs; `internal_servers`
     workspace     `Workspace`: what the tools here work by; in whose session and project a call is
     projects      folders with a `.gobby/project.json`
     tools         a tool of an internal server as a row: its arguments as a struct, and its function
@@ -14,27 +14,19 @@ May import `upstreams` and the rooms below it.
     sessions      records of agents' sessions, and which a call belongs to; what one hands over to the next
     hooks         what the agents' programs say of their sessions, by `call_hook` or by `toolgate hook`
     git_head      the commit that a checkout is at
+    jsonl         the lines of a project's file of tasks
+    syncing       that file, exported and imported
+    following     that file, kept up to date by itself
+    circles       what is above or before itself, in one pass
+    codex         `Codex`: prompts, threads, and what they may do
+    codex_turn    one turn of Codex: what is kept of it, and what it asks
+    codex_server  the process that runs Codex
 
 The rules of this room: what it keeps are rows of the store's tables (`state.migrations`), read and changed by plain
 functions of a connection; and a change that several rows belong to is one `transact`.
 
 Tasks of the protocol (`eras.tasks`, work of a server that goes on behind a handle) are something else.
 
-Another tool of an internal server is a `Tool` in its table. Another internal server is a row in `internal_servers`, and
-its name in `core.names.INTERNAL`.
+Another tool of an internal server is a `Tool` in its table. Another internal server is a row in
+`services.internal_servers`, and its name in `core.names.INTERNAL`.
 """
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-from toolgate.upstreams.inprocess.tools import InProcessTools
-from toolgate.workspace import dependencies, links, ready, task_tools
-from toolgate.workspace.tools import as_server
-from toolgate.workspace.workspace import Workspace
-
-__all__ = ["Workspace", "internal_servers"]
-
-
-def internal_servers(workspace: Workspace) -> Mapping[str, InProcessTools]:
-    return {"gobby-tasks": as_server((*task_tools.TOOLS, *dependencies.TOOLS, *ready.TOOLS, *links.TOOLS), workspace)}

@@ -7,6 +7,8 @@ ways may have one, which `check_dependency_cycles` finds.
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -28,6 +30,7 @@ MOST_NODES = 1000  # of a tree
 MOST_OF_ONE = 1000  # dependencies that one task may have; and of those on it, so many are shown
 MOST_LOOKED_AT = 100_000  # tasks, for a circle
 MOST_CYCLES = 100  # that are shown
+REST = 500  # tasks that are looked at before other threads get a turn
 
 # By where they lead from a task: the condition on the table, and the other end.
 _ENDS = {"blockers": ("task_id", "depends_on"), "blocking": ("depends_on", "task_id")}
@@ -56,13 +59,13 @@ def add(connection: Connection, task_id: str, depends_on: str, dep_type: Depende
 
 
 def waits(connection: Connection, task: str, goal: str) -> bool:
-    """Whether a task waits for another, over whatever is between. It is looked for from both ends, always where there
-    is less to look at: so what nothing waits for yet costs nothing, however much is behind the other. Raises `Fault`
+    """Whether a task waits for another, over whatever is between. It is looked for from both ends, always where less
+    was seen so far: so what nothing waits for yet costs nothing, however much is behind the other. Raises `Fault`
     where there is too much to look at."""
     seen = {"blockers": {task}, "blocking": {goal}}
     edges = {"blockers": [task], "blocking": [goal]}
     while edges["blockers"] and edges["blocking"]:
-        way = min(edges, key=lambda each: len(edges[each]))
+        way = min(seen, key=lambda each: len(seen[each]))
         found = {end for _, end in _next(connection, edges[way], way)} - seen[way]
         seen[way] |= found
         edges[way] = list(found)
@@ -180,16 +183,11 @@ def tree(connection: Connection, id: str, direction: Direction) -> dict[str, Any
         level, shown = {id: whole}, {id}
         whole[way] = []
         for _ in range(DEEPEST):
-            edges = sorted(set(_next(connection, level, way, left)))
-            for start, _ in edges[left:]:
-                level[start]["truncated"] = whole["truncated"] = True
-            edges = edges[:left]
-            left -= len(edges)
+            edges = set(_next(connection, level, way, left))
             found = _briefs(connection, {end for _, end in edges})
+            edges = _in_order([edge for edge in edges if edge[1] in found], list(level), found)
             below: dict[str, dict[str, Any]] = {}
-            for start, end in sorted(edges, key=lambda edge: _urgency(found.get(edge[1]))):
-                if end not in found:
-                    continue  # it came from a file, without its task
+            for start, end in edges[:left]:
                 node = dict(found[end])
                 level[start].setdefault(way, []).append(node)
                 if end in shown:
@@ -197,14 +195,26 @@ def tree(connection: Connection, id: str, direction: Direction) -> dict[str, Any
                 else:
                     shown.add(end)
                     below[end] = node
+            for start, _ in edges[left:]:
+                level[start]["truncated"] = whole["truncated"] = True
+            left -= min(left, len(edges))
             level = below
-        for start, _ in _next(connection, level, way, left):
+        for start, _ in _next(connection, level, way, MOST_NODES):
             level[start]["truncated"] = whole["truncated"] = True
     return whole
 
 
-def _urgency(task: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    return (task["priority"], task["created_at"], task["id"]) if task else ()
+def _in_order(
+    edges: Sequence[tuple[str, str]], level: Sequence[str], found: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[str, str]]:
+    """By the task that they lead from, as it stands in its level; then the most urgent first."""
+    place = {id: number for number, id in enumerate(level)}
+
+    def order(edge: tuple[str, str]) -> tuple[Any, ...]:
+        end = found[edge[1]]
+        return place[edge[0]], end["priority"], end["created_at"], end["id"]
+
+    return sorted(edges, key=order)
 
 
 def _briefs(connection: Connection, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -223,25 +233,33 @@ class CheckDependencyCycles(msgspec.Struct, forbid_unknown_fields=True):
 async def check_dependency_cycles(given: CheckDependencyCycles, workspace: Workspace, context: ToolContext) -> Object:
     project = await workspace.project(context)
     found = await workspace.query(lambda connection: cycles(connection, project.id if project else ""))
-    return {"has_cycles": bool(found), "cycles": found[:MOST_CYCLES]}
+    return {"has_cycles": bool(found), "cycles": found}
 
 
 def cycles(connection: Connection, project_id: str) -> list[list[str]]:
-    """Tasks of a project that wait for themselves, one circle of each knot, in the order in which they wait."""
-    sql = (
-        "SELECT d.task_id, d.depends_on FROM task_dependency d JOIN task ON task.id = d.task_id"
-        " WHERE d.dep_type = 'blocks' AND task.project_id = ?"
-    )
+    """Tasks that wait for themselves, in the order in which they wait: one circle at least of each knot in which a task
+    of the project is, `MOST_CYCLES` in all."""
     ahead: dict[str, list[str]] = {}
-    for start, end in connection.execute(sql, (project_id,)).fetchall():
+    sql = "SELECT task_id, depends_on FROM task_dependency WHERE dep_type = 'blocks'"
+    for start, end in connection.execute(sql).fetchall():
         ahead.setdefault(start, []).append(end)
-    return list(_circles(ahead))
+
+    def is_here(circle: Sequence[str]) -> bool:
+        for chunk in tasks.chunks(circle):
+            here = f"SELECT 1 FROM task WHERE id IN ({', '.join('?' * len(chunk))}) AND project_id = ? LIMIT 1"
+            if connection.execute(here, (*chunk, project_id)).fetchone():
+                return True
+        return False
+
+    return list(itertools.islice(filter(is_here, _circles(ahead)), MOST_CYCLES))
 
 
 def _circles(ahead: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
     """A walk in depth. What is met again on the way closes a circle; what the walk has left closes none any more."""
     done: set[str] = set()
-    for first in ahead:
+    for number, first in enumerate(ahead):
+        if number % REST == 0:
+            time.sleep(0)
         if first in done:
             continue
         way, on_way = [first], {first}

@@ -73,7 +73,7 @@ async def create_task(given: CreateTask, workspace: Workspace, context: ToolCont
                 description=given.description or None,
                 parent_task_id=given.parent_task_id or None,
                 created_in_session_id=session,
-                labels=_once(given.labels or ()),
+                labels=_labels(given.labels or ()),
                 test_strategy=given.test_strategy or None,
                 validation_criteria=given.validation_criteria or None,
             ),
@@ -93,6 +93,14 @@ async def create_task(given: CreateTask, workspace: Workspace, context: ToolCont
 def _check_session(session_id: str | None, workspace: Workspace) -> None:
     if workspace.config.require_session_id and not session_id:
         raise tasks.refused("`session_id` is missing, which this gateway requires (`tasks.require_session_id`)")
+
+
+def _labels(values: Sequence[str]) -> list[str]:
+    """Raises `Fault` where they are too long together: they stand in an index."""
+    labels = _once(values)
+    if sum(map(len, labels)) > tasks.LONGEST_LABELS:
+        raise tasks.refused(f"labels have at most {tasks.LONGEST_LABELS:,} characters together")
+    return labels
 
 
 def _once(values: Sequence[str]) -> list[str]:
@@ -129,7 +137,7 @@ class UpdateTask(msgspec.Struct, forbid_unknown_fields=True):
 
 async def update_task(given: UpdateTask, workspace: Workspace, context: ToolContext) -> Object:
     changes: dict[str, Any] = {
-        name: _once(value) if name == "labels" else None if value == "" else value
+        name: _labels(value) if name == "labels" else None if value == "" else value
         for name, value in msgspec.structs.asdict(given).items()
         if name != "task_id" and value is not None
     }
@@ -317,12 +325,23 @@ async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContex
         assignee=given.assignee,
     )
     if given.title_like:
-        part = re.sub(r"([\\%_])", r"\\\1", given.title_like)
-        where.append(("task.title LIKE ? ESCAPE '\\'", f"%{part}%"))
+        where.append((_like("title"), _part(given.title_like)))
     if given.label:
-        where.append((_HAS_LABEL, f",{msgspec.json.encode(given.label).decode()}"))
+        written = msgspec.json.encode(given.label).decode()
+        where.append((_like("labels"), _part(written)))  # which costs less, but does not tell B from b
+        where.append((_HAS_LABEL, f",{written}"))
     found, more = await workspace.query(lambda connection: tasks.briefs(connection, where, _NEWEST_FIRST, given.limit))
     return {"tasks": found, "count": len(found), "has_more": more}
+
+
+def _like(column: str) -> str:
+    return f"task.{column} LIKE ? ESCAPE '\\'"
+
+
+def _part(text: str) -> str:
+    """The pattern of what has this text in it."""
+    escaped = re.sub(r"([\\%_])", r"\\\1", text)
+    return f"%{escaped}%"
 
 
 # Labels are a JSON array of texts. A quote within one has a backslash before it, so `,"` is where one begins.
@@ -342,14 +361,14 @@ TOOLS = (
     Tool("close_task", "Close a task with a reason.", CloseTask, close_task, changes=True),
     Tool(
         "delete_task",
-        "Delete a task, and with cascade all that is below it.",
+        "Delete a task (optional cascade: with all that is below it).",
         DeleteTask,
         delete_task,
         changes=True,
     ),
     Tool(
         "list_tasks",
-        "List tasks with optional filters, the newest first. In brief: get_task shows all of one.",
+        "List tasks with optional filters. The newest come first, in brief: get_task shows all of one.",
         ListTasks,
         list_tasks,
     ),

@@ -27,6 +27,7 @@ LONGEST_NAME = 100  # an assignee, a label, a workflow
 LONGEST_TEXT = 16 * 1024
 LONGEST_DESCRIPTION = 64 * 1024
 MOST_LABELS = 100
+LONGEST_LABELS = 1000  # all of a task's together
 MOST_COMMITS = 1000
 MOST_LISTED = 100_000  # tasks, where no limit is wanted
 MOST_ABOVE = 100  # parents of parents: deeper trees are not made

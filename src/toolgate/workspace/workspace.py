@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +26,7 @@ from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.sessions import Caller, Record
 
 MOST_BOUND = 10_000  # sessions of clients whose record and roots are remembered
+MOST_PROJECTS = 64  # whose files are kept up to date
 LONGEST_PATH = 4096  # characters
 MOST_ROOTS = 20  # of a client that are looked at
 PATIENCE = 10.0  # seconds that a client has to say what its roots are
@@ -39,32 +41,42 @@ class Workspace:
 
     def __init__(self, store: Store, clock: Clock, config: Config, folder: Path) -> None:
         self.config = config.tasks
-        self._store = store
-        self._clock = clock
+        self.store = store
+        self.clock = clock
+        self.projects: dict[Path, Project] = {}  # those that calls were in, by their folder
+        self.on_project: Callable[[], object] = lambda: None  # another one
         self._folder = folder
         self._bound: dict[Identity, str] = {}  # ids of records by the session of a client
         self._roots: dict[Identity, tuple[str, ...]] = {}  # folders, by the same
+        self.note(project_of(folder))
 
     def prepared(self, config: Config) -> Swap:
         return sets(self, config=config.tasks)
 
     def now(self) -> str:
         """The time as the tables have it: UTC, `2026-11-24T08:30:00.000000Z`."""
-        return datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return datetime.fromtimestamp(self.clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     async def query(self, work: Work[Result]) -> Result:
         """As `Store.query`. Raises `Fault` where the tables cannot be used."""
         try:
-            return await self._store.query(work)
+            return await self.store.query(work)
         except NotKept as error:
             raise _unusable(error) from None
 
     async def transact(self, work: Work[Result], *tells: Subject) -> Result:
         """As `Store.transact`. Raises `Fault` where the tables cannot be used."""
         try:
-            return await self._store.transact(work, *tells)
+            return await self.store.transact(work, *tells)
         except NotKept as error:
             raise _unusable(error) from None
+
+    def note(self, project: Project | None) -> Project | None:
+        """Its file of tasks is kept up to date from now on."""
+        if project and self.projects.get(project.folder) != project and len(self.projects) < MOST_PROJECTS:
+            self.projects[project.folder] = project
+            self.on_project()
+        return project
 
     # Whose session and project a call is in (behaviour.md, "004 daemon tools").
 
@@ -104,9 +116,10 @@ class Workspace:
         return await self.query(work)
 
     async def project(self, context: ToolContext) -> Project | None:
-        """The project that a call is in: that of the folder of the record that its session is bound to, of its client's
-        first root that is in one, or of the folder where the gateway was started."""
-        return (await self._place(context))[2]
+        """The project that a call is in: that of the folder that the operator named for it, of the record that its
+        session is bound to, of its client's first root that is in one, or of the folder where the gateway was
+        started."""
+        return self.note((await self._place(context))[2])
 
     async def folder(self, context: ToolContext) -> str:
         """The folder that a client works in, as far as is known; empty for one that is not on this machine."""
@@ -119,7 +132,7 @@ class Workspace:
         roots = await self._roots_of(context)
         is_here = sessions.is_on_this_machine(context.client.principal)
         folder = "" if not is_here else roots[0] if roots else str(self._folder)
-        for each in (record.cwd if record else "", *roots):
+        for each in (context.call.folder, record.cwd if record else "", *roots):
             if each and (project := await self._project_of(each)):
                 return record, folder, project
         return record, folder, project_of(self._folder)
@@ -145,7 +158,7 @@ class Workspace:
         known = self._roots.get(client.identity)
         if known is None:
             try:
-                async with self._clock.timeout(PATIENCE):
+                async with self.clock.timeout(PATIENCE):
                     known = _folders(await context.ask("roots/list", {}))
             except TimeoutError:
                 known = ()

@@ -61,7 +61,7 @@ def test_what_waits_for_a_restart_is_what_was_opened_with_the_gateway() -> None:
 
 
 def test_what_is_listed_depends_on_the_surface_the_search_and_the_bundles() -> None:
-    assert fields.changing(Config, "relist") == ("virtual_search", "surface", "bundles")
+    assert fields.changing(Config, "relist") == ("virtual_search", "surface", "bundles", "codex")
     assert Config().lists_as(Config(drain=1.0))
     assert not Config().lists_as(Config(virtual_search=VirtualSearch(enabled=True)))
 
@@ -75,7 +75,7 @@ def test_what_a_server_has_from_the_root_is_a_key_of_the_root() -> None:
 
 def test_changes_of_who_may_do_what_are_noted() -> None:
     noted = {"add_servers", "approvals", "audit", "auth", "guard", "limits", "secrets", "validate_arguments"}
-    assert set(NOTED) == noted
+    assert set(NOTED) == noted | {"tasks", "codex"}
 
 
 def test_what_may_be_secret_is_marked_at_its_field() -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -411,3 +412,35 @@ def test_tokens_that_are_renewed_again_and_again_never_push_out_what_lasts() -> 
     mail = redactor.of("mail")
     assert mail.text("configured-secret") == mail.text(f"token-number-{2 * MOST_TOKENS - 1:06}") == GONE
     assert mail.body(b"token-number-000000") == b"token-number-000000"
+
+
+KEY = "-----BEGIN KEY-----\nMIIEvQ/ABCD+efgh\n\nijklmnop==\n-----END KEY-----"
+
+
+@pytest.mark.parametrize("known", [KEY, KEY + "\n", KEY.replace("\n", "\r\n")])
+@pytest.mark.parametrize("between", ["\n", "\r\n", "\n  ", "\n    ", "\n      ", "\n        ", "\n\t"])
+def test_a_secret_of_several_lines_is_found_however_they_are_indented(known: str, between: str) -> None:
+    said = "key: |" + re.sub(r"\n(?!\n)", lambda _: between, "\n" + KEY)
+    if between == "\r\n":
+        said = "key: |\r\n" + KEY.replace("\n", "\r\n")
+    redactor = Redactor([known])
+    for shown in (
+        redactor.text(said),
+        redactor.body(json.dumps({"a": said}).encode()).decode(),
+        redactor.body(json.dumps({"a": json.dumps({"b": said})}).encode()).decode(),
+    ):
+        assert GONE in shown and "MIIEvQ" not in shown and "ijklmnop" not in shown
+
+
+@pytest.mark.parametrize("secret", ["pa55w0rd+with/slash=and&more", "Grüße an alle Leute"])
+def test_a_secret_in_a_url_is_found_with_small_hex_digits(secret: str) -> None:
+    for written in (quote(secret, safe=""), quote(secret)):
+        small = re.sub("%..", lambda found: found[0].lower(), written)
+        assert Redactor([secret]).text(f"see <{small}> there") == f"see <{GONE}> there"
+
+
+def test_the_forms_of_a_secret_of_several_lines_are_few_and_no_server_chooses_them() -> None:
+    few, many = Redactor(["-----BEGIN KEY----- MIIEvQ/ABCD+efgh"]), Redactor([KEY])
+    assert many.forms <= few.forms + 30
+    many.learn_tokens("mail", [f"tokens-of-{number}\nlines-of-it/" for number in range(MOST_TOKENS)])
+    assert many.of("mail").forms == many.forms

@@ -28,6 +28,7 @@ from toolgate.policy.truncate import Limit
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
 
+_NO_CODEX: Any = None  # nothing here is for it
 SECRET = "hunter2-hunter2-hunter2"
 SCHEMA = b'{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}'
 RIGHT, WRONG = b'{"a":"b"}', b"{}"
@@ -68,7 +69,7 @@ class Judges:
             lambda _request: None,
         )
         self.hooks = compiled(
-            chain.build(self.config, deps, changes=Changes(self.config, deps.access) if is_own else None)
+            chain.build(self.config, deps, changes=Changes(self.config, deps.access, _NO_CODEX) if is_own else None)
         )
 
     async def before(self, arguments: bytes = RIGHT, **more: Any) -> Call | Outcome:
@@ -281,7 +282,7 @@ async def test_somebody_is_asked_where_any_permission_says_so(permissions: Permi
 async def test_on_an_open_gateway_somebody_is_asked_only_about_changes_of_its_servers() -> None:
     config = Config()
     assert "approval" not in Made(config).names
-    assert "approval" in Made(config, changes=Changes(config, Access(config))).names
+    assert "approval" in Made(config, changes=Changes(config, Access(config), _NO_CODEX)).names
 
 
 async def test_an_approval_is_made_of_what_is_shared_by_all_routes() -> None:

@@ -13,13 +13,13 @@ from workroom import Json, Workroom
 
 from toolgate.workspace import task_tools, tasks
 
-FIELDS = (
-    "id, project_id, title, status, priority, type, created_at, updated_at, description, parent_task_id, "
-    "created_in_session_id, closed_in_session_id, closed_commit_sha, closed_at, assignee, labels, closed_reason, "
-    "validation_status, validation_feedback, test_strategy, complexity_score, estimated_subtasks, expansion_context, "
-    "validation_criteria, use_external_validator, validation_fail_count, validation_override_reason, workflow_name, "
-    "verification, sequence_order, commits, escalated_at, escalation_reason"
-).split(", ")
+FIELDS = """
+    id project_id title status priority type created_at updated_at description parent_task_id created_in_session_id
+    closed_in_session_id closed_commit_sha closed_at assignee labels closed_reason validation_status
+    validation_feedback test_strategy complexity_score estimated_subtasks expansion_context validation_criteria
+    use_external_validator validation_fail_count validation_override_reason workflow_name verification sequence_order
+    commits escalated_at escalation_reason
+""".split()  # noqa: SIM905  as behaviour.md has them
 
 
 @pytest.fixture

@@ -11,17 +11,19 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
+from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
+from toolgate.gateway.confirming import Unconfirmed
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.reload import Reloading
 from toolgate.policy import scrub
@@ -51,10 +53,12 @@ class Asked(NamedTuple):
 
 
 class _Called(msgspec.Struct):
-    """What `POST /admin/call` is given: a tool by the name that clients know."""
+    """What `POST /admin/call` is given: a tool by the name that clients know, and the folder in which the operator is:
+    the call is in its project."""
 
     tool: str
     arguments: Raw = Raw(b"{}")
+    folder: Annotated[str, Meta(pattern="^/", max_length=4096)] | None = None
 
 
 class _Listed(msgspec.Struct):
@@ -68,6 +72,12 @@ class _Hook(msgspec.Struct):
     """What `POST /admin/hook` is given: the name of a file in the folder of hooks."""
 
     file: str
+
+
+class _Reloaded(msgspec.Struct):
+    """What `POST /admin/reload` may be given: sentences of an answer before, to which the operator has agreed."""
+
+    confirmed: tuple[str, ...] = ()
 
 
 class Admin:
@@ -126,13 +136,17 @@ class Admin:
         servers = [self._brief(server) for server in config.servers]
         return 200, {**{key: value for key, value in shown.items() if value not in ("", None)}, "servers": servers}
 
-    async def reload(self, _: Asked) -> Answer:
-        await self._editor.read_again()
+    async def reload(self, asked: Asked) -> Answer:
+        wanted: _Reloaded = _read(asked.body or b"{}", _Reloaded)
+        try:
+            await self._editor.read_again(wanted.confirmed)
+        except Unconfirmed as waiting:
+            return 409, {"error": str(waiting), "unconfirmed": waiting.losses}
         return 200, {"servers": list(self._gateway.snapshot.upstreams)}
 
     async def hook(self, asked: Asked) -> Answer:
         """What a program's hook prints, once what it has put into the folder of hooks was read."""
-        said = await self._gateway.hooks.answer(_read(asked.body, _Hook).file)
+        said = await self._gateway.workspace.hooks.answer(_read(asked.body, _Hook).file)
         return (200, said) if said else (404, {"error": "not a file of the folder of hooks"})
 
     # Servers.
@@ -220,7 +234,15 @@ class Admin:
     async def call(self, asked: Asked) -> Answer:
         """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
         wanted = _read(asked.body, _Called)
-        call = Call("tools/call", wanted.tool, Client(asked.by), wanted.arguments, reached=Reached(), is_by_admin=True)
+        call = Call(
+            "tools/call",
+            wanted.tool,
+            Client(asked.by),
+            wanted.arguments,
+            reached=Reached(),
+            is_by_admin=True,
+            folder=wanted.folder if wanted.folder and asked.by == THE_OPERATOR else "",
+        )
         outcome = await self._gateway.handle(call, self._gateway.route("/mcp"))
         if isinstance(outcome, NeedInput):
             outcome.resume.cancel()

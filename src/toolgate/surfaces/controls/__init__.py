@@ -7,12 +7,14 @@
     searching  seed 001: `search_tools`
     meta       seed 002: discovery across servers, and calls to them
     daemon     seed 004: the daemon's status, its tool proxy, its servers, its sessions
+    codex      seed 004: prompts for Codex, and its threads
     states     how a server is, in the words of each seed
     own        what the gateway answers as the server `toolgate`
 
 A tool that *forwards* names a server, something of it and arguments: it becomes that call before any policy runs. A
 tool that *works* is a function of its arguments and a `ControlContext`. Not listed does not mean forbidden: each can be
-called by its name on any toolset surface, under the same policies.
+called by its name on any toolset surface, under the same policies. One that is `optional` and that this gateway does
+not have is neither: its name is then free for others.
 
 A new one is a `Control` in a seed's table. What it needs of the gateway is a method of `GatewayView`, implemented in
 `gateway.route_view`. It also needs an example in `docs/make_tools.py` (`make tools` writes the page).
@@ -27,13 +29,13 @@ import msgspec
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
-from toolgate.surfaces.controls import children, daemon, meta, searching
+from toolgate.surfaces.controls import children, codex, daemon, meta, searching
 from toolgate.surfaces.controls.base import Control
 
 SETS: Mapping[str, tuple[Control, ...]] = {
     "children": children.CONTROLS,
     "meta": meta.CONTROLS,
-    "daemon": daemon.CONTROLS,
+    "daemon": (*daemon.CONTROLS, *codex.CONTROLS),
     "search": searching.CONTROLS,
 }
 CONTROLS: Mapping[str, Control] = {control.name: control for controls in SETS.values() for control in controls}

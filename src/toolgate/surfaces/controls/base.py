@@ -63,6 +63,7 @@ class Control(msgspec.Struct, frozen=True):
     insists: bool = False  # whether it promises another try where a tool says nothing of itself
     check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
     output: Object | None = None  # its output schema
+    optional: bool = False  # whether there are gateways that do not have it
 
     @property
     def schema(self) -> Object:

@@ -13,7 +13,8 @@ from toolgate.core.model import Call, Client
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import ToolContext
-from toolgate.workspace.hooks import Hooks
+from toolgate.workspace.codex import Caller
+from toolgate.workspace.services import WorkspaceServices
 
 
 class GatewayInfo(msgspec.Struct, frozen=True):
@@ -41,8 +42,8 @@ class GatewayView(Protocol):
     def gateway_info(self) -> GatewayInfo: ...
 
     @property
-    def hooks(self) -> Hooks:
-        """What becomes of what agents' programs say of their sessions."""
+    def workspace(self) -> WorkspaceServices:
+        """Hooks of sessions, and Codex."""
         ...
 
     @property
@@ -108,6 +109,11 @@ class GatewayView(Protocol):
 
     def activate(self, tools: Sequence[str], /) -> None:
         """Have these (in the surface's names) shown in the lists of the client's session, if it has one."""
+        ...
+
+    @property
+    def caller(self) -> Caller:
+        """The client, as Codex is to take it."""
         ...
 
     async def stop(self, server: str, /) -> None:

@@ -192,7 +192,9 @@ async def remove_mcp_server(given: Given, context: ControlContext) -> Object:
 
 
 async def call_hook(given: Given, context: ControlContext) -> Object:
-    return await context.gateway.hooks.call(given["hook_type"], given.get("params"), given.get("source", ""), context)
+    return await context.gateway.workspace.hooks.call(
+        given["hook_type"], given.get("params"), given.get("source", ""), context
+    )
 
 
 CONTROLS = (

@@ -1,0 +1,143 @@
+"""The hooks of git by which a repository and the tasks of its project stay the same: written, and removed.
+
+The rules this file keeps: a hook that is not ours is neither changed nor run by another way; ours never make git fail;
+and where git looks for hooks, git itself says (`core.hooksPath`, worktrees).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from toolgate.config import ownership
+from toolgate.workspace.projects import FILE, project_of
+
+# The hook → what is done with the file then.
+HOOKS = {"pre-commit": "export", "post-merge": "import", "post-checkout": "import", "post-rewrite": "import"}
+MARK = "# Written by `toolgate tasks hooks install`; `toolgate tasks hooks remove` removes it."
+LONGEST = 64 * 1024  # bytes of a hook that are looked at
+GIT_TIME = 10.0  # seconds
+
+
+class NotPossible(Exception):
+    """There is nothing to put hooks into. `str()` says why."""
+
+
+class Done(NamedTuple):
+    """What was done, in lines; and whether that is all that was wanted."""
+
+    said: Sequence[str]
+    is_whole: bool
+
+
+def install(config: str | None) -> Done:
+    """For the repository of this folder. Raises `NotPossible`."""
+    folder, within = _places()
+    said: list[str] = []
+    is_whole = True
+    for name in HOOKS:
+        path, text = folder / name, _text(name, within, config)
+        if _is_ours(path) is False:
+            is_whole = False
+            said.append(
+                f"{path} is another's hook, and was left alone. Add this line to it:\n  {_line(name, within, config)}"
+            )
+            continue
+        _write(path, text)
+        said.append(f"installed {path}")
+    return Done(said, is_whole)
+
+
+def remove() -> Done:
+    """Ours, from the repository of this folder. Raises `NotPossible`."""
+    folder, _ = _places()
+    said = [f"removed {folder / name}" for name in HOOKS if _is_ours(folder / name) and not (folder / name).unlink()]
+    return Done(said or ["no hooks of ours are installed here"], True)
+
+
+def add_if_tracked(file: str, top: str) -> None:
+    """To the commit that is being made, where git knows the file. `top` is where git runs its hooks: what it tells them
+    by variables is relative to that."""
+    if _git("ls-files", "--error-unmatch", "--", file, cwd=top).returncode == 0:
+        _git("add", "--", file, cwd=top)
+
+
+def _places() -> tuple[Path, str]:
+    """The folder of hooks, and that of the project within the checkout."""
+    project = project_of(Path.cwd())
+    if not project:
+        raise NotPossible(f"There is no project here: no {FILE} in this folder or above it")
+    top = _git("rev-parse", "--show-toplevel")
+    hooks = _git("rev-parse", "--git-path", "hooks")
+    if top.returncode or hooks.returncode:
+        raise NotPossible(f"This is no checkout of git: {(top.stderr or hooks.stderr).strip()}")
+    folder = Path(hooks.stdout.rstrip("\n")).absolute()
+    within = os.path.relpath(project.folder.resolve(), Path(top.stdout.rstrip("\n")).resolve())
+    if within.startswith(".."):
+        raise NotPossible(f"The project {project.folder} is not within the checkout {top.stdout.strip()}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ownership.check(folder)
+    except OSError as error:
+        raise NotPossible(f"{folder} cannot be used: {getattr(error, 'why', error.strerror)}") from None
+    return folder, within
+
+
+def _git(*arguments: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = ["git", *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, cwd=cwd, text=True, timeout=GIT_TIME, errors="replace")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotPossible(f"git cannot be run: {error}") from None
+
+
+def _is_ours(path: Path) -> bool | None:
+    """None where there is none. A link is another's."""
+    if not os.path.lexists(path):
+        return None
+    if path.is_symlink():
+        return False
+    try:
+        with ownership.open_anyones(path) as file:
+            return MARK.encode() in file.read(LONGEST)
+    except OSError:
+        return False
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o755), "w") as file:
+            file.write(text)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _command() -> str:
+    """This very program, wherever git is run from."""
+    own = Path(sys.argv[0])
+    found = own if own.name == "toolgate" and own.is_file() else shutil.which("toolgate")
+    return str(Path(found).absolute()) if found else "toolgate"
+
+
+def _line(name: str, within: str, config: str | None, command: str = "toolgate") -> str:
+    place = f" --in {shlex.quote(within)}" if within != "." else ""
+    named = f" --config {shlex.quote(os.path.abspath(config))}" if config else ""
+    return f"{command} tasks sync --hook {name}{place}{named} </dev/null || :"
+
+
+def _text(name: str, within: str, config: str | None) -> str:
+    return f"""#!/bin/sh
+{MARK}
+toolgate={shlex.quote(_command())}
+[ -x "$toolgate" ] || toolgate=$(command -v toolgate) || exit 0
+{_line(name, within, config, '"$toolgate"')}
+exit 0
+"""

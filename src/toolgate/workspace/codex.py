@@ -1,0 +1,516 @@
+"""Codex for the clients of the gateway: a prompt, its threads, and what it may do (behaviour.md, "004 daemon tools").
+
+The rules this file keeps: a call says at most what `codex.most` says, and what it leaves out is the narrower of that
+and Codex's usual mode; each turn is told in full what it may do, whatever its thread or Codex's own configuration says;
+the folder of a thread is named by programs on this machine only; and a turn that nobody waits for any more is
+interrupted, if need be with the process that runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import re
+import secrets
+import shutil
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.config import Config, Server
+from toolgate.config.settings import APPROVAL_POLICIES, SANDBOXES
+from toolgate.config.settings import Codex as Settings
+from toolgate.core import jsonrpc
+from toolgate.core.background import BackgroundTasks
+from toolgate.core.fault import Fault
+from toolgate.core.model import Answer
+from toolgate.core.redaction import excerpt
+from toolgate.core.services import Swap
+from toolgate.state.base import Connection as Tables
+from toolgate.upstreams.inprocess.tools import Object, ToolContext
+from toolgate.upstreams.kinds import LINKS
+from toolgate.upstreams.links import LinkDeps, MakeLink
+from toolgate.workspace.codex_server import CodexError, CodexServer, Connection
+from toolgate.workspace.codex_turn import LONGEST_SHOWN, Turn
+from toolgate.workspace.projects import project_of
+from toolgate.workspace.workspace import Workspace
+
+log = logging.getLogger(__name__)
+
+NAME = "codex app-server"  # of the process, which no server can have: it is no id
+LONGEST_PROMPT = 48 * 1024  # characters; a person may have to read it
+LONGEST_MODEL = 200  # characters
+LONGEST_FOLDER = 4096  # characters
+LONGEST_CURSOR = 2048  # characters
+MOST_TURNS = 8  # at the same time, of all clients
+MOST_FOLDERS = 1000  # threads of which it is known where they were run
+MOST_THREADS = 100  # on one page
+PATIENCE = 10.0  # seconds that Codex has to interrupt a turn, and to answer what is not a turn: six times that
+_SOURCES = ("cli", "vscode", "exec", "appServer")
+_thread_id = re.compile(r"[0-9a-fA-F-]{8,64}")
+_NOT_THERE = ("not found", "no rollout", "invalid session id", "invalid thread id")
+
+Value = TypeVar("Value")
+
+
+class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call of `codex` as it will be made, with all that it may do: what a person is shown who decides on it."""
+
+    prompt: str
+    cwd: str
+    sandbox: str
+    approval_policy: str
+    thread_id: str = ""
+    model: str = ""
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who calls, as far as it matters here. `is_here`: a program on this machine, or an administrator; it may name
+    folders. `decides`: what its user says counts, where Codex asks for more."""
+
+    principal: str = ""
+    is_here: bool = False
+    decides: bool = False
+
+
+class _Thread(msgspec.Struct, rename="camel"):
+    id: str
+    preview: str = ""
+    name: str | None = None
+    cwd: str = ""
+    model: str | None = None
+    created_at: float = 0
+    updated_at: float = 0
+    source: Any = None
+
+
+class _OfThread(msgspec.Struct):
+    thread: _Thread
+
+
+class _Threads(msgspec.Struct, rename="camel"):
+    data: list[_Thread] = []
+    next_cursor: str | None = None
+
+
+class _Turn(msgspec.Struct):
+    id: str
+
+
+class _Begun(msgspec.Struct):
+    turn: _Turn
+
+
+class Codex:
+    """`folder` is where a prompt runs that names no folder. `make` is another link than the usual one."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        deps: LinkDeps,
+        config: Config,
+        environ: Mapping[str, str],
+        folder: Path,
+        make: MakeLink | None = None,
+    ) -> None:
+        self.folder = os.path.realpath(folder)
+        self._workspace = workspace
+        self._deps = deps
+        self._clock = deps.clock
+        self._environ = environ
+        self._make = make
+        self._folders: OrderedDict[str, str] = OrderedDict()  # by thread
+        self._busy: set[str] = set()  # threads
+        self._turns = 0
+        self._interrupting = BackgroundTasks()
+        self._retired: set[CodexServer] = set()
+        self.settings: Settings
+        self._idle: float
+        self._server: CodexServer | None = None
+        self.prepared(config)()
+
+    def prepared(self, config: Config) -> Swap:
+        wanted = self._wanted(config.codex)
+
+        def swap() -> None:
+            self.settings, self._idle = config.codex, config.pool.idle
+            if self._server and self._server.server != wanted:
+                self._server.retire()
+                self._retired.add(self._server)
+                self._server = None
+
+        return swap
+
+    def _wanted(self, settings: Settings) -> Server:
+        home = self._environ.get("CODEX_HOME")
+        env = {"CODEX_HOME": home} if home else {}
+        command, args = settings.command, ("app-server",)
+        return Server(id="codex", name=NAME, type="stdio", command=command, args=args, env=env, cwd=self.folder)
+
+    def is_offered(self, settings: Settings) -> bool:
+        """Whether it is enabled, and there."""
+        return settings.enabled and (self._make is not None or self._found(settings.command))
+
+    def _found(self, command: str) -> bool:
+        if shutil.which(command, path=self._environ.get("PATH")):
+            return True
+        log.warning("codex.enabled is true, and %s was not found: its tools are not offered", command)
+        return False
+
+    # What is asked for.
+
+    def prompt(self, given: Mapping[str, Any], caller: Caller) -> Prompt:
+        """The arguments of `codex` with all that they leave out. Raises `Fault`."""
+        thread = given.get("thread_id", "")
+        if thread:
+            _check_thread(thread)
+        text, model = given["prompt"], given.get("model", "")
+        if not text.strip() or len(text) > LONGEST_PROMPT:
+            raise _invalid(f"`prompt` must have 1 to {LONGEST_PROMPT:,} characters")
+        if len(model) > LONGEST_MODEL or model.startswith("-") or not model.isprintable():
+            raise _invalid(f"`model` must be the name of a model, of at most {LONGEST_MODEL} characters")
+        most = self.settings.most
+        return Prompt(
+            prompt=text,
+            cwd=self._folder(given.get("cwd", ""), thread, caller),
+            sandbox=_within("sandbox", given.get("sandbox", ""), SANDBOXES, most.sandbox, "workspace-write"),
+            approval_policy=_within(
+                "approval_policy",
+                given.get("approval_policy", ""),
+                APPROVAL_POLICIES,
+                most.approval_policy,
+                "on-request",
+            ),
+            thread_id=thread,
+            model=model,
+        )
+
+    def _folder(self, named: str, thread: str, caller: Caller) -> str:
+        if not named:
+            return self._folders.get(thread, self.folder) if caller.is_here else self.folder
+        if named == self.folder:
+            return named
+        if not caller.is_here:
+            message = "Access denied: only a program on the gateway's machine may name a folder"
+            raise Fault("ACCESS_DENIED", message, reach="not_sent", hint="leave `cwd` out")
+        if len(named) > LONGEST_FOLDER or not os.path.isabs(named) or "\0" in named:
+            raise _invalid("`cwd` must be an absolute path")
+        folder = os.path.realpath(named)
+        if not os.path.isdir(folder):
+            raise _invalid("`cwd` must be a folder that exists")
+        return folder
+
+    def check_offered(self, tool: str) -> None:
+        """Raises `Fault` where another configuration has turned it off meanwhile."""
+        if not self.settings.enabled:
+            hint = "the operator enables it with codex.enabled = true"
+            raise Fault("TOOL_NOT_FOUND", f"Tool not found: {tool}", reach="not_sent", hint=hint)
+
+    # What is done.
+
+    async def run(self, given: Mapping[str, Any], context: ToolContext, caller: Caller) -> Object:
+        """One turn, to its end: `{success, thread_id, turn_id, status, result, items, ...}`. Raises `Fault`."""
+        prompt = self.prompt(given, caller)
+        if self._turns >= MOST_TURNS:
+            message = f"Codex is busy: {MOST_TURNS} prompts are running"
+            raise Fault("RATE_LIMITED", message, reach="not_sent", hint="try again when one has ended")
+        self._turns += 1
+        try:
+            async with self._clock.timeout(self.settings.timeout), self._used() as connection:
+                return await self._run(prompt, context, caller, connection)
+        except TimeoutError:
+            message = f"Codex did not finish within {self.settings.timeout:g} s and was interrupted (codex.timeout)"
+            raise Fault("TIMEOUT", message, reach="executed") from None
+        finally:
+            self._turns -= 1
+
+    async def _run(self, prompt: Prompt, context: ToolContext, caller: Caller, connection: Connection) -> Object:
+        if prompt.thread_id in self._busy:
+            message = f"Thread {prompt.thread_id} is working on another prompt"
+            raise Fault("RATE_LIMITED", message, reach="not_sent", hint="wait until it has ended")
+        thread = await self._thread(prompt, connection)
+        if thread in self._busy:
+            raise Fault("RATE_LIMITED", f"Thread {thread} is working on another prompt", reach="not_sent")
+        self._folders[thread] = prompt.cwd
+        self._folders.move_to_end(thread)
+        while len(self._folders) > MOST_FOLDERS:
+            self._folders.popitem(last=False)
+
+        async def ask(form: dict[str, Any]) -> Answer:
+            return await context.ask("elicitation/create", form)
+
+        turn = Turn(lambda step, line: context.progress(step, message=line), ask if caller.decides else None)
+        begun: asyncio.Future[Raw] | None = None
+        is_over = False
+        self._busy.add(thread)
+        connection.hearers[thread] = turn
+        try:
+            session = await self._noted(thread, prompt, caller, "active")
+            begun = asyncio.ensure_future(connection.request("turn/start", _turn_start(thread, prompt)))
+            turn_id = _read(await _asked("turn/start", asyncio.shield(begun)), _Begun).turn.id
+            ended = await asyncio.shield(turn.over)
+            is_over = True
+        except Fault:
+            is_over = True  # it ended otherwise, or never began
+            raise
+        finally:
+            turn.give_up()
+            if is_over or begun is None:
+                await self._let_go(thread, turn, connection)
+            else:
+                self._interrupting.start(self._interrupted(thread, turn, connection, begun), "interrupt Codex")
+        await self._noted(thread, prompt, caller, "paused", turn.result)
+        if ended.status != "completed":
+            why = excerpt(ended.error.message if ended.error else ended.status or "it did not say why", 2000)
+            hint = f"the thread goes on with thread_id = {thread}"
+            raise Fault("UPSTREAM_ERROR", f"Codex did not finish: {why}", reach="executed", hint=hint)
+        return {
+            "success": True,
+            "thread_id": thread,
+            "turn_id": turn_id,
+            "status": ended.status,
+            "result": turn.result,
+            "items": turn.items,
+            **({"items_left_out": turn.left_out} if turn.left_out else {}),
+            **({"declined": turn.declined} if turn.declined else {}),
+            "cwd": prompt.cwd,
+            "sandbox": prompt.sandbox,
+            "approval_policy": prompt.approval_policy,
+            **({"session_id": session} if session else {}),
+        }
+
+    async def _thread(self, prompt: Prompt, connection: Connection) -> str:
+        """The id of the thread that the prompt is of, which is loaded then."""
+        about = {
+            "cwd": prompt.cwd,
+            "sandbox": prompt.sandbox,
+            "approvalPolicy": prompt.approval_policy,
+            "approvalsReviewer": "user",
+            **({"model": prompt.model} if prompt.model else {}),
+        }
+        if not prompt.thread_id:
+            return _read(await _asked("thread/start", connection.request("thread/start", about)), _OfThread).thread.id
+        resume = {"threadId": prompt.thread_id, "excludeTurns": True, **about}
+        return _read(
+            await _asked("thread/resume", connection.request("thread/resume", resume), prompt.thread_id), _OfThread
+        ).thread.id
+
+    async def _interrupted(self, thread: str, turn: Turn, connection: Connection, begun: asyncio.Future[Raw]) -> None:
+        """End a turn that nobody waits for. Where Codex does not, its process is ended, with all that it runs."""
+        try:
+            async with self._clock.timeout(PATIENCE):
+                turn_id = _read(await begun, _Begun).turn.id
+                await connection.request("turn/interrupt", {"threadId": thread, "turnId": turn_id})
+                await turn.over
+        except CodexError:
+            if not (begun.done() and begun.exception()):  # else it never began
+                await self._outlasted(turn, connection)
+        except (Fault, TimeoutError):
+            await self._outlasted(turn, connection)
+        finally:
+            await self._let_go(thread, turn, connection)
+
+    async def _outlasted(self, turn: Turn, connection: Connection) -> None:
+        if not turn.over.done() and not connection.fault:
+            log.error("Codex did not interrupt a turn; stopping its process")
+            await connection.close()
+
+    async def _let_go(self, thread: str, turn: Turn, connection: Connection) -> None:
+        self._busy.discard(thread)
+        connection.hearers.pop(thread, None)
+        if turn.over.done() and not turn.over.cancelled():
+            turn.over.exception()  # somebody has looked
+        await turn.close()
+        self._interrupting.start(_unsubscribed(thread, connection, self._clock.timeout(PATIENCE)), "unload a thread")
+
+    async def list_threads(self, given: Mapping[str, Any]) -> Object:
+        """A page of threads, the newest first: `{success, threads, next_cursor}`. Raises `Fault`."""
+        cursor = given.get("cursor", "")
+        if len(cursor) > LONGEST_CURSOR:
+            raise _invalid("`cursor` must be the `next_cursor` of the page before")
+        about: dict[str, Any] = {"limit": given.get("limit", 20), "archived": False, "sourceKinds": _SOURCES}
+        about |= {"cursor": cursor} if cursor else {}
+        found = _read(await self._once("thread/list", about), _Threads)
+        said: dict[str, Any] = {"success": True, "threads": [_told(each) for each in found.data[:MOST_THREADS]]}
+        return said | {"next_cursor": found.next_cursor and found.next_cursor[:LONGEST_CURSOR]}
+
+    async def archive(self, given: Mapping[str, Any]) -> Object:
+        """`{success, thread_id, archived}`. Raises `Fault`."""
+        thread = given["thread_id"]
+        _check_thread(thread)
+        if thread in self._busy:
+            raise Fault("RATE_LIMITED", f"Thread {thread} is working on a prompt", reach="not_sent")
+        await self._once("thread/archive", {"threadId": thread}, thread)
+        self._folders.pop(thread, None)
+        return {"success": True, "thread_id": thread, "archived": True}
+
+    async def _once(self, method: str, params: Any, thread: str = "") -> Raw:
+        try:
+            async with self._clock.timeout(6 * PATIENCE), self._used() as connection:
+                return await _asked(method, connection.request(method, params), thread)
+        except TimeoutError:
+            raise Fault("TIMEOUT", f"Codex did not answer {method} in time", reach="sent_unknown") from None
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncGenerator[Connection]:
+        if self._server is None:
+            make = self._make or LINKS["stdio"]
+            self._server = CodexServer(self._wanted(self.settings), make, self._deps, self._idle)
+        async with self._server.used() as connection:
+            yield connection
+
+    async def close(self) -> None:
+        for server in (*self._retired, *([self._server] if self._server else [])):
+            await server.close()
+        await self._interrupting.close()
+
+    # The session record of a thread.
+
+    async def _noted(self, thread: str, prompt: Prompt, caller: Caller, status: str, reply: str = "") -> str:
+        """The id of the record; empty where the tables cannot be used, which hinders no prompt."""
+        project = project_of(Path(prompt.cwd))
+        about = {
+            "external_id": thread,
+            "machine": platform.node(),
+            "source": "Codex",
+            "project_id": project.id if project else "",
+            "principal": caller.principal,
+            "cwd": prompt.cwd,
+            "status": status,
+            "title": excerpt(prompt.prompt.strip().splitlines()[0], 80),
+            "model": prompt.model,
+            "prompt": excerpt(prompt.prompt, LONGEST_KEPT),
+            "reply": excerpt(reply, LONGEST_KEPT),
+            "now": self._workspace.now(),
+        }
+        try:
+            return await self._workspace.transact(lambda tables: _record(tables, about), "sessions")
+        except Fault as fault:
+            log.warning("no session record was written for a thread of Codex: %s", fault.message)
+            return ""
+
+
+LONGEST_KEPT = 4000  # characters of a prompt, and of a reply, in a session record
+
+
+def _record(tables: Tables, about: Mapping[str, str]) -> str:
+    """Make or renew the record of a thread; its id. A prompt that begins is `active`, and counts."""
+    of = (about["external_id"], about["machine"], about["source"])
+    begins = about["status"] == "active"
+    tables.execute(
+        "INSERT INTO session_record (id, external_id, machine, source, project_id, principal, cwd, status, title, "
+        "model, transcript_path, first_prompt, last_prompt, last_reply, prompts, summary, created_at, updated_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?, '', '', 0, '', ?, ?) "
+        "ON CONFLICT (external_id, machine, source) DO NOTHING",
+        (
+            *(secrets.token_hex(16), *of, about["project_id"], about["principal"], about["cwd"], "active"),
+            *(about["title"], about["model"], about["prompt"], about["now"], about["now"]),
+        ),
+    )
+    tables.execute(
+        "UPDATE session_record SET status = ?, cwd = ?, last_prompt = ?, prompts = prompts + ?, "
+        "last_reply = CASE WHEN ? = '' THEN last_reply ELSE ? END, updated_at = ? "
+        "WHERE external_id = ? AND machine = ? AND source = ?",
+        (
+            *(
+                about["status"],
+                about["cwd"],
+                about["prompt"],
+                int(begins),
+                about["reply"],
+                about["reply"],
+                about["now"],
+            ),
+            *of,
+        ),
+    )
+    found = tables.execute("SELECT id FROM session_record WHERE external_id = ? AND machine = ? AND source = ?", of)
+    return found.fetchone()[0]
+
+
+def _turn_start(thread: str, prompt: Prompt) -> Object:
+    """A turn with all that it may do: a thread that is loaded already keeps what it had before."""
+    return {
+        "threadId": thread,
+        "input": [{"type": "text", "text": prompt.prompt}],
+        "cwd": prompt.cwd,
+        "approvalPolicy": prompt.approval_policy,
+        "approvalsReviewer": "user",
+        "sandboxPolicy": _POLICIES[prompt.sandbox],
+        **({"model": prompt.model} if prompt.model else {}),
+    }
+
+
+_POLICIES: Mapping[str, Object] = {
+    "read-only": {"type": "readOnly", "networkAccess": False},
+    "workspace-write": {"type": "workspaceWrite", "networkAccess": False, "writableRoots": []},
+    "danger-full-access": {"type": "dangerFullAccess"},
+}
+
+
+async def _unsubscribed(thread: str, connection: Connection, in_time: Any) -> None:
+    """Codex need not keep it in memory."""
+    try:
+        async with in_time:
+            await connection.request("thread/unsubscribe", {"threadId": thread})
+    except (CodexError, Fault, TimeoutError) as error:
+        log.debug("a thread of Codex was not unloaded: %s", error)
+
+
+async def _asked(method: str, answer: Awaitable[Raw], thread: str = "") -> Raw:
+    """The answer. What Codex refuses is a `Fault`."""
+    try:
+        return await answer
+    except CodexError as error:
+        if thread and any(words in str(error) for words in _NOT_THERE):
+            hint = "codex_list_threads shows them"
+            raise Fault("RESOURCE_NOT_FOUND", f"Thread not found: {thread}", reach="executed", hint=hint) from None
+        raise Fault("UPSTREAM_ERROR", f"Codex refused {method}: {error}", reach="executed") from None
+
+
+def _read(raw: Raw, type: type[Value]) -> Value:
+    try:
+        return jsonrpc.read(raw, type)
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("UPSTREAM_ERROR", f"Codex sent a malformed answer: {error}", reach="executed") from None
+
+
+def _told(thread: _Thread) -> Object:
+    return {
+        "thread_id": thread.id[:64],
+        "name": thread.name and excerpt(thread.name, LONGEST_SHOWN),
+        "preview": excerpt(thread.preview, LONGEST_SHOWN),
+        "cwd": thread.cwd[:LONGEST_FOLDER],
+        "model": thread.model and thread.model[:LONGEST_MODEL],
+        "source": thread.source if isinstance(thread.source, str) and len(thread.source) <= 64 else None,
+        "created_at": int(thread.created_at),
+        "updated_at": int(thread.updated_at),
+    }
+
+
+def _check_thread(thread: str) -> None:
+    if not _thread_id.fullmatch(thread):
+        raise _invalid("`thread_id` must be the id of a thread, as `codex` and `codex_list_threads` tell it")
+
+
+def _within(name: str, wanted: str, known: tuple[str, ...], most: str, usual: str) -> str:
+    """What is wanted, or the narrower of what is usual and the most. `known` are in order, the narrowest first."""
+    if not wanted:
+        return min(most, usual, key=known.index)
+    if wanted not in known:
+        raise _invalid(f"`{name}` must be {' or '.join(known)}")
+    if known.index(wanted) > known.index(most):
+        hint = f"use {' or '.join(known[: known.index(most) + 1])}; the operator sets the most with codex.most"
+        raise Fault("ACCESS_DENIED", f"Access denied: `{name}` is at most {most} here", reach="not_sent", hint=hint)
+    return wanted
+
+
+def _invalid(why: str) -> Fault:
+    return Fault("INVALID_ARGS", f"Invalid arguments: {why}", reach="not_sent")

@@ -1,0 +1,66 @@
+"""The files of the projects that calls are in, kept up to date: read when they are another, written when tasks have
+changed.
+
+The rule this file keeps: what goes wrong with a file is said once, and no call waits for it or fails by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from toolgate.core.fault import Fault
+from toolgate.state.base import NotKept
+from toolgate.workspace import syncing
+from toolgate.workspace.workspace import Workspace
+
+log = logging.getLogger(__name__)
+
+PAUSE = 5.0  # seconds from a change to the file, so that one writing is for many changes
+LAST = 10.0  # seconds for what is to be written at the end
+
+
+class TaskFiles:
+    """Those of a workspace. `look` when tasks may have changed; `follow` until cancelled, then `close`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._complaints: dict[Path, str] = {}
+        self._has_changed = asyncio.Event()
+        self._is_followed = False
+        workspace.on_project = self.look
+
+    def look(self) -> None:
+        self._has_changed.set()
+
+    async def follow(self) -> None:
+        self._is_followed = True
+        await self._sync()
+        while True:
+            await self._has_changed.wait()
+            await self._workspace.clock.sleep(PAUSE)
+            await self._sync()
+
+    async def close(self) -> None:
+        """Write what has changed since."""
+        if self._is_followed:
+            try:
+                async with self._workspace.clock.timeout(LAST):
+                    await self._sync()
+            except TimeoutError:
+                log.warning("the files of tasks are written at the next start: there was no time left")
+
+    async def _sync(self) -> None:
+        self._has_changed.clear()
+        for folder, project in list(self._workspace.projects.items()):
+            if not self._workspace.config.sync:
+                return
+            try:
+                await syncing.automatically(self._workspace, project)
+                self._complaints.pop(folder, None)
+            except (Fault, NotKept) as error:
+                said = error.message if isinstance(error, Fault) else str(error)
+                if self._complaints.get(folder) != said:
+                    log.warning("tasks are not synced with their file: %s", said)
+                self._complaints[folder] = said

@@ -1,0 +1,62 @@
+"""What of the workspace works while a gateway runs: one object for whoever wires the rooms together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from toolgate.config import Config
+from toolgate.core.background import BackgroundTasks
+from toolgate.core.services import Swap
+from toolgate.state.base import Store
+from toolgate.state.changes import StoreChanges
+from toolgate.upstreams.inprocess.tools import InProcessTools
+from toolgate.upstreams.links import LinkDeps, MakeLink
+from toolgate.workspace import dependencies, links, ready, syncing, task_tools
+from toolgate.workspace.codex import NAME, Codex
+from toolgate.workspace.following import TaskFiles
+from toolgate.workspace.hooks import Hooks
+from toolgate.workspace.tools import as_server
+from toolgate.workspace.workspace import Workspace
+
+
+def internal_servers(workspace: Workspace) -> Mapping[str, InProcessTools]:
+    """The gateway's own servers, by id."""
+    tables = (task_tools.TOOLS, dependencies.TOOLS, ready.TOOLS, links.TOOLS, syncing.TOOLS)
+    return {"gobby-tasks": as_server([tool for tools in tables for tool in tools], workspace)}
+
+
+class WorkspaceServices:
+    """`folder` is where the gateway was started; `spool` where `toolgate hook` puts payloads, None where it need not;
+    `make_links` are other links than the usual ones, by name."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config,
+        link_deps: LinkDeps,
+        environ: Mapping[str, str],
+        make_links: Mapping[str, MakeLink],
+        folder: Path,
+        spool: Path | None,
+    ) -> None:
+        workspace = Workspace(store, link_deps.clock, config, folder)
+        self.workspace = workspace
+        self.internal = internal_servers(workspace)
+        self.hooks = Hooks(workspace, link_deps.clock, spool)
+        self.codex = Codex(workspace, link_deps, config, environ, folder, make_links.get(NAME))
+        self._task_files = TaskFiles(workspace)
+
+    def prepared(self, config: Config) -> Swap:
+        swaps = (self.workspace.prepared(config), self.codex.prepared(config))
+        return lambda: [swap() for swap in swaps]
+
+    def start(self, background: BackgroundTasks, changes: StoreChanges) -> None:
+        changes.listen("tasks", self._task_files.look)
+        background.start(self.hooks.follow(), "follow hooks")
+        background.start(self._task_files.follow(), "keep the files of tasks")
+
+    async def close(self) -> None:
+        """After what was started has ended."""
+        await self._task_files.close()
+        await self.codex.close()

@@ -1,0 +1,217 @@
+"""`toolgate tasks`, without a running gateway; and the hooks of git in a repository of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from toolgate.cli import app, git_hooks
+
+TOOLGATE = str(Path(sys.executable).with_name("toolgate"))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    (tmp_path / "gitconfig").write_text("[user]\nname = n\nemail = n@example.org\n[init]\ndefaultBranch = main\n")
+    folder = tmp_path / "work"
+    (folder / ".gobby").mkdir(parents=True)
+    (folder / ".gobby" / "project.json").write_text('{"id": "p-1", "name": "one"}')
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", [TOOLGATE])
+    return folder
+
+
+def tasks(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, ["tasks", *arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def created(title: str, *more: str) -> str:
+    result = tasks("create", title, *more)
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+def told(*arguments: str) -> Any:
+    return json.loads(tasks(*arguments, "--json").stdout)
+
+
+def git(*arguments: str, **more: Any) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def repository(here: Path) -> Path:
+    git("init", "-q")
+    return here
+
+
+def test_tasks_are_made_listed_shown_and_closed() -> None:
+    first = created("Write the docs", "--priority", "1", "-d", "in\ntwo lines", "--label", "docs")
+    second = created("Read them", "--blocks", first)
+    assert [task["id"] for task in told("list")["tasks"]] == [second, first]
+    assert [task["id"] for task in told("ready")["tasks"]] == [second]
+    shown = tasks("show", first).stdout
+    assert f"blocked by: {second} Read them" in shown and "  two lines" in shown and "labels: docs" in shown
+    assert tasks("close", second).stdout == f"closed {second}\n"
+    assert first in tasks("ready").stdout
+    missing = tasks("show", "gt-000000")
+    assert (missing.exit_code, "Task not found: gt-000000" in missing.output) == (1, True)
+
+
+def test_they_stand_in_the_file_when_the_command_has_ended(here: Path) -> None:
+    id = created("Write")
+    [line] = (here / ".gobby" / "tasks.jsonl").read_text().splitlines()
+    assert json.loads(line)["id"] == id
+    assert "is up to date" in tasks("sync").stdout
+    assert told("sync", "--direction", "import")["import"]["unchanged"] == 1
+
+
+def test_a_command_in_a_folder_below_is_in_the_same_project(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = created("Write")
+    (here / "below").mkdir()
+    monkeypatch.chdir(here / "below")
+    assert [task["id"] for task in told("list")["tasks"]] == [id]
+
+
+def test_the_board_the_tree_and_the_graphs_say_what_blocks_what() -> None:
+    first = created('Say "x" <b>')
+    second = created("Then\x1b[31m this", "--blocks", first, "--parent", first)
+    for board in (tasks("board"), tasks("board", "--once")):
+        assert f"Ready (1)\n  {second}  P2  " in board.stdout
+        assert f"Blocked (1)\n  {first}" in board.stdout and f"    waits for {second}" in board.stdout
+        assert "\x1b" not in board.stdout
+    assert f"waits for:\n  {second}" in tasks("tree", first).stdout
+    assert f"is waited for by:\n  {first}" in tasks("tree", second).stdout
+    assert f"{first} Say" in tasks("tree").stdout and f"\n  {second}" in tasks("tree").stdout
+    mermaid = tasks("graph").stdout
+    assert mermaid.startswith("graph TD\n") and "  t1 --> t2\n" in mermaid and "#quot;x#quot; #lt;b#gt;" in mermaid
+    dot = tasks("graph", "--format", "dot").stdout
+    assert f'"{second}" -> "{first}";' in dot and '\\"x\\"' in dot
+    assert tasks("graph", "--format", "svg").exit_code == 2
+
+
+# Hooks.
+
+
+def test_a_commit_has_the_tasks_as_they_are(repository: Path) -> None:
+    created("one")
+    assert tasks("hooks", "install").stdout.count("installed ") == 4
+    git("add", ".gobby/tasks.jsonl")
+    git("commit", "-qm", "one")
+    (repository / ".gobby" / "tasks.jsonl").write_text("")  # what is written there now is exported again
+    id = created("two")
+    git("commit", "--allow-empty", "-qm", "two")
+    assert id in git("show", "HEAD:.gobby/tasks.jsonl")
+
+
+def test_a_file_that_git_does_not_know_stays_out_of_commits(repository: Path) -> None:
+    created("one")
+    tasks("hooks", "install")
+    git("commit", "--allow-empty", "-qm", "one")
+    assert git("ls-tree", "-r", "HEAD") == ""
+
+
+def test_after_a_merge_the_tasks_of_others_are_here(repository: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    created("one")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    other = tmp_path / "other"
+    git("clone", "-q", str(repository), str(other))
+    monkeypatch.chdir(other)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state of another machine"))
+    tasks("hooks", "install")
+    tasks("sync")
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    two = created("two")
+    git("commit", "-qam", "two")
+    monkeypatch.chdir(other)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state of another machine"))
+    git("pull", "-q")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state of another machine"))
+    (other / ".gobby" / "tasks.jsonl").unlink()
+    assert two in [task["id"] for task in told("list")["tasks"]]
+
+
+def test_a_hook_of_another_is_left_alone_and_told_how_to_call_ours(repository: Path) -> None:
+    theirs = repository / ".git" / "hooks" / "pre-commit"
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("#!/bin/sh\nexit 0\n")
+    result = tasks("hooks", "install")
+    assert result.exit_code == 1
+    assert "toolgate tasks sync --hook pre-commit </dev/null || :" in result.stdout
+    assert theirs.read_text() == "#!/bin/sh\nexit 0\n"
+    assert tasks("hooks", "remove").stdout.count("removed ") == 3
+    assert theirs.exists() and tasks("hooks", "remove").stdout == "no hooks of ours are installed here\n"
+
+
+def test_hooks_go_where_git_looks_for_them(repository: Path, tmp_path: Path) -> None:
+    git("config", "core.hooksPath", str(tmp_path / "hooks"))
+    tasks("hooks", "install")
+    assert sorted(each.name for each in (tmp_path / "hooks").iterdir()) == sorted(git_hooks.HOOKS)
+    assert not (repository / ".git" / "hooks" / "pre-commit").exists()
+
+
+def test_hooks_work_in_a_worktree_and_where_the_project_lies_deeper(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q")
+    monkeypatch.chdir(here)
+    created("one")
+    tasks("hooks", "install")
+    git("add", ".gobby")
+    git("commit", "-qm", "one")
+    git("worktree", "add", "-q", str(tmp_path / "tree"))
+    monkeypatch.chdir(tmp_path / "tree" / "work")
+    id = created("two")
+    git("commit", "--allow-empty", "-qm", "two")
+    assert id in git("show", "HEAD:work/.gobby/tasks.jsonl")
+
+
+def test_a_commit_is_made_whatever_becomes_of_the_tasks(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created("one")
+    tasks("hooks", "install")
+    git("add", ".gobby")
+    (repository / ".gobby" / "tasks.jsonl").write_text("<<<<<<< ours\n")
+    done = subprocess.run(["git", "commit", "-qm", "one"], capture_output=True, text=True)
+    assert (done.returncode, "line 1: git conflict marker" in done.stderr) == (0, True)
+    (repository / "toolgate.json").write_text("{")
+    git("commit", "--allow-empty", "-qm", "two")
+    (repository / "toolgate.json").unlink()
+    hook = repository / ".git" / "hooks" / "pre-commit"
+    hook.write_text(hook.read_text().replace(TOOLGATE, "/nowhere/toolgate"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    git("commit", "--allow-empty", "-qm", "three")
+
+
+def test_without_a_project_or_a_checkout_it_says_so(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "no checkout of git" in tasks("hooks", "install").output
+    monkeypatch.chdir(tmp_path)
+    assert "no project here" in tasks("hooks", "install").output
+    failed = tasks("sync")
+    assert (failed.exit_code, "in no project" in failed.output) == (1, True)
+    assert tasks("hooks", "uninstall").exit_code == 2

@@ -1,0 +1,335 @@
+"""A project's tasks stand in its file as they are, and come from it as they were."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from virtualtime import FakeClock
+
+from toolgate.config import Config, Tasks
+from toolgate.core.fault import Fault
+from toolgate.state.base import Connection
+from toolgate.state.memory import MemoryStore
+from toolgate.workspace import syncing
+from toolgate.workspace.projects import Project, project_of
+from toolgate.workspace.tasks import FIELDS, Task, row_of, task_of
+from toolgate.workspace.workspace import Workspace
+
+AT = "2026-11-24T08:30:00.000000Z"
+LATER = "2026-11-24T09:30:00.000000Z"
+
+
+class Clone:
+    """A folder with a project, and a store of its own."""
+
+    def __init__(self, folder: Path, id: str = "p-1", store: MemoryStore | None = None, **config: Any) -> None:
+        (folder / ".gobby").mkdir(parents=True, exist_ok=True)
+        (folder / ".gobby" / "project.json").write_text(json.dumps({"id": id}))
+        found = project_of(folder)
+        assert found
+        self.project: Project = found
+        self.file = folder / ".gobby" / "tasks.jsonl"
+        self.workspace = Workspace(
+            store or MemoryStore(FakeClock()), FakeClock(), Config(tasks=Tasks(**config)), folder
+        )
+
+    async def put(self, *tasks: Task, **waits: str) -> None:
+        """Tasks, and by the id of each (with `_`) what it waits for."""
+
+        def work(connection: Connection) -> None:
+            for task in tasks:
+                task = Task(**{name: getattr(task, name) for name in FIELDS} | {"project_id": self.project.id})
+                connection.execute("DELETE FROM task WHERE id = ?", (task.id,))
+                marks = ", ".join("?" * len(FIELDS))
+                connection.execute(f"INSERT INTO task ({', '.join(FIELDS)}) VALUES ({marks})", row_of(task))
+            for id, depends_on in waits.items():
+                row = (id.replace("_", "-"), depends_on, "blocks", AT)
+                connection.execute("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", row)
+
+        await self.workspace.transact(work, "tasks")
+
+    async def all(self) -> tuple[list[Task], list[Any]]:
+        def work(connection: Connection) -> tuple[list[Task], list[Any]]:
+            tasks = connection.execute(f"SELECT {', '.join(FIELDS)} FROM task ORDER BY id").fetchall()
+            waits = connection.execute(
+                "SELECT * FROM task_dependency ORDER BY task_id, depends_on, dep_type"
+            ).fetchall()
+            return [task_of(row) for row in tasks], waits
+
+        return await self.workspace.query(work)
+
+    async def sync(self, direction: str = "both") -> dict[str, Any]:
+        imports, exports = direction != "export", direction != "import"
+        return await syncing.synced(self.workspace, self.project, imports, exports)
+
+    async def automatically(self) -> None:
+        await syncing.automatically(self.workspace, self.project)
+
+    async def status(self) -> dict[str, Any]:
+        return await syncing.status(self.workspace, self.project)
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.file.read_bytes().splitlines()]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Callable[..., Clone]:
+    return lambda name="a", **more: Clone(tmp_path / name, **more)
+
+
+def task(id: str = "gt-1", updated_at: str = AT, **more: Any) -> Task:
+    return Task(id=id, title=more.pop("title", id), created_at=AT, updated_at=updated_at, **more)
+
+
+@pytest.mark.promise("b.tasks.files")
+async def test_tasks_stand_in_the_file_sorted_and_come_from_it_as_they_were(clone: Callable[..., Clone]) -> None:
+    one, other = clone("a"), clone("b")
+    await one.put(task("gt-2", labels=["x"], description="é\n\u2028"), task("gt-1"), gt_2="gt-1", gt_1="gt-gone")
+    assert (await one.sync("export"))["export"]["tasks"] == 2
+    assert [line["id"] for line in one.lines()] == ["gt-1", "gt-2"]
+    assert one.lines()[1]["dependencies"] == [{"depends_on": "gt-1", "dep_type": "blocks", "created_at": AT}]
+    other.file.write_bytes(one.file.read_bytes())
+    done = (await other.sync("import"))["import"]
+    assert (done["tasks"], done["created"], done["dependencies_added"]) == (2, 2, 2)
+    assert await other.all() == await one.all()
+    before = other.file.stat().st_ino
+    assert (await other.sync())["export"]["written"] is False
+    assert other.file.stat().st_ino == before
+
+
+@pytest.mark.promise("b.tasks.files")
+async def test_the_note_has_the_hash_and_the_time_of_the_export(clone: Callable[..., Clone]) -> None:
+    one = clone()
+    assert (await one.status())["status"] == "synced"  # nothing here, nothing there
+    await one.put(task())
+    told = await one.status()
+    assert (told["status"], told["synced"], told["hash"], told["last_exported"]) == (
+        "never_exported",
+        False,
+        None,
+        None,
+    )
+    done = (await one.sync("export"))["export"]
+    note = json.loads(one.file.with_name("tasks_meta.json").read_text())
+    assert note == {"content_hash": done["hash"], "last_exported": done["last_exported"]}
+    told = await one.status()
+    assert (told["status"], told["synced"], told["hash"]) == ("synced", True, done["hash"])
+    await one.put(task("gt-2"))
+    assert (await one.status())["status"] == "out_of_date"
+
+
+@pytest.mark.promise("b.tasks.files")
+async def test_the_newest_change_wins_on_either_side(clone: Callable[..., Clone]) -> None:
+    one, other = clone("a"), clone("b")
+    await one.put(task("gt-1", LATER, title="newer"), task("gt-2", title="older"), task("gt-3"))
+    await one.sync("export")
+    await other.put(task("gt-1", title="older"), task("gt-2", LATER, title="newer"), task("gt-4"))
+    other.file.write_bytes(one.file.read_bytes())
+    done = await other.sync()
+    assert {key: done["import"][key] for key in ("created", "updated", "kept", "unchanged")} == {
+        "created": 1,
+        "updated": 1,
+        "kept": 1,
+        "unchanged": 0,
+    }
+    assert [(line["id"], line["title"]) for line in other.lines()] == [
+        ("gt-1", "newer"),
+        ("gt-2", "newer"),
+        ("gt-3", "gt-3"),
+        ("gt-4", "gt-4"),
+    ]
+
+
+async def test_of_two_changes_at_one_time_the_same_is_kept_everywhere(clone: Callable[..., Clone]) -> None:
+    one, other = clone("a"), clone("b")
+    await one.put(task(title="this"))
+    await other.put(task(title="that"))
+    await one.sync("export")
+    await other.sync("export")
+    mine, theirs = one.file.read_bytes(), other.file.read_bytes()
+    one.file.write_bytes(theirs)
+    other.file.write_bytes(mine)
+    await one.sync()
+    await other.sync()
+    assert one.file.read_bytes() == other.file.read_bytes()
+
+
+async def test_dependencies_are_added_and_none_is_taken_away(clone: Callable[..., Clone]) -> None:
+    one, other = clone("a"), clone("b")
+    await one.put(task("gt-1"), task("gt-2"), gt_1="gt-2")
+    await one.sync("export")
+    await other.put(task("gt-1"), task("gt-2"), gt_1="gt-3")
+    other.file.write_bytes(one.file.read_bytes())
+    await other.sync()
+    assert [each["depends_on"] for each in other.lines()[0]["dependencies"]] == ["gt-2", "gt-3"]
+
+
+@pytest.mark.promise("b.tasks.files")
+async def test_a_circle_is_refused_and_named(clone: Callable[..., Clone]) -> None:
+    one, other = clone("a"), clone("b")
+    await one.put(task("gt-1", parent_task_id="gt-2"), task("gt-2"), task("gt-3"), gt_1="gt-2", gt_2="gt-3")
+    await one.sync("export")
+    await other.put(task("gt-1"), task("gt-2", LATER, parent_task_id="gt-1"), task("gt-3"), gt_3="gt-1")
+    other.file.write_bytes(one.file.read_bytes())
+    await other.put(task("gt-1", "2020"))
+    done = (await other.sync("import"))["import"]
+    assert any("gt-1 would wait for itself through gt-2" in each for each in done["refused"])
+    assert any("would be part of itself" in each for each in done["refused"])
+    _, waits = await other.all()
+    assert [row[:2] for row in waits] == [("gt-3", "gt-1")]
+
+
+@pytest.mark.promise("b.tasks.files")
+async def test_a_file_in_the_middle_of_a_merge_is_neither_imported_nor_written(clone: Callable[..., Clone]) -> None:
+    one = clone()
+    await one.put(task("gt-1"))
+    await one.sync("export")
+    merging = b'<<<<<<< HEAD\n{"id": "gt-2"}\n=======\n>>>>>>> other\n'
+    one.file.write_bytes(one.file.read_bytes() + merging)
+    await one.put(task("gt-3"))
+    for direction in ("import", "export", "both"):
+        with pytest.raises(Fault, match=r"tasks\.jsonl: line 2: git conflict marker"):
+            await one.sync(direction)
+    with pytest.raises(Fault, match="line 2"):
+        await one.automatically()
+    assert one.file.read_bytes().endswith(merging)
+    assert [each.id for each in (await one.all())[0]] == ["gt-1", "gt-3"]
+    told = await one.status()
+    assert (told["status"], told["synced"]) == ("unusable", False) and "line 2" in told["problem"]
+
+
+async def test_an_export_takes_in_first_what_others_have_written(clone: Callable[..., Clone]) -> None:
+    one, other = clone("a"), clone("b")
+    await other.put(task("gt-2"))
+    await other.sync("export")
+    await one.put(task("gt-1"))
+    await one.sync("export")
+    one.file.write_bytes(other.file.read_bytes())
+    done = await one.sync("export")
+    assert done["import"]["created"] == 1
+    assert [line["id"] for line in one.lines()] == ["gt-1", "gt-2"]
+
+
+async def test_unknown_keys_are_told(clone: Callable[..., Clone]) -> None:
+    one = clone()
+    line = {"id": "gt-1", "title": "T", "created_at": AT, "mood": "good"}
+    one.file.write_text(json.dumps(line))
+    assert (await one.sync())["import"]["unknown_keys"] == {"mood": 1}
+
+
+async def test_half_characters_are_replaced_and_told(clone: Callable[..., Clone]) -> None:
+    one = clone()
+    one.file.write_text('{"id": "gt-1", "title": "\\ud83d", "created_at": "2026-11-24"}\n')
+    done = (await one.sync("import"))["import"]
+    assert done["refused"] == ["line 1: lone surrogates in it were replaced by U+FFFD"]
+    assert (await one.all())[0][0].title == "\ufffd"
+
+
+async def test_a_task_of_another_project_is_not_taken_over(clone: Callable[..., Clone]) -> None:
+    store = MemoryStore(FakeClock())
+    one, other = clone("a", store=store), clone("b", id="p-2", store=store)
+    await one.put(task("gt-1"))
+    other.file.write_text(json.dumps({"id": "gt-1", "title": "mine now", "created_at": LATER}))
+    done = (await other.sync("import"))["import"]
+    assert done["refused"] == ["gt-1: a task of another project has this id"]
+    assert (await one.all())[0][0].title == "gt-1"
+
+
+# By itself.
+
+
+async def test_by_itself_only_what_has_changed_is_read_or_written(clone: Callable[..., Clone]) -> None:
+    one = clone()
+    await one.automatically()
+    assert not one.file.exists()
+    await one.put(task("gt-1"))
+    await one.automatically()
+    first = one.file.stat()
+    await one.automatically()
+    assert one.file.stat().st_mtime_ns == first.st_mtime_ns
+    await one.put(task("gt-1", LATER, title="again"))
+    await one.automatically()
+    assert one.lines()[0]["title"] == "again"
+    one.file.write_text(json.dumps({"id": "gt-2", "title": "theirs", "created_at": AT}) + "\n")
+    await one.automatically()
+    assert [each.id for each in (await one.all())[0]] == ["gt-1", "gt-2"]
+
+
+async def test_an_older_file_is_read_and_left_as_it_is(clone: Callable[..., Clone]) -> None:
+    one = clone()
+    one.file.write_text(json.dumps({"id": "gt-2", "title": "theirs", "created_at": AT, "deps_on": ["gt-1"]}) + "\n")
+    before = one.file.read_bytes()
+    await one.automatically()
+    await one.automatically()
+    assert one.file.read_bytes() == before
+    assert [each.id for each in (await one.all())[0]] == ["gt-2"]
+
+
+# Whose the file is.
+
+
+async def test_links_are_not_followed(clone: Callable[..., Clone], tmp_path: Path) -> None:
+    one = clone()
+    await one.put(task())
+    aside = tmp_path / "aside"
+    aside.write_text("precious")
+    one.file.symlink_to(aside)
+    with pytest.raises(Fault, match="symbolic link"):
+        await one.sync()
+    one.file.unlink()
+    os.rename(one.file.parent, tmp_path / "elsewhere")
+    one.file.parent.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Fault, match="links are not followed"):
+        await one.sync()
+    assert aside.read_text() == "precious"
+    assert not (tmp_path / "elsewhere" / "tasks.jsonl").exists()
+
+
+async def test_a_folder_that_others_can_write_is_not_used(clone: Callable[..., Clone]) -> None:
+    one = clone()
+    await one.put(task())
+    one.file.parent.chmod(0o777)
+    with pytest.raises(Fault, match="chmod go-w"):
+        await one.sync()
+
+
+async def test_another_file_is_used_where_the_configuration_says_so(clone: Callable[..., Clone]) -> None:
+    one = clone(jsonl="work/tasks/all.jsonl")
+    await one.put(task())
+    with pytest.raises(Fault, match="No such file"):
+        await one.sync()
+    (one.project.folder / "work" / "tasks").mkdir(parents=True)
+    await one.sync()
+    assert [each.name for each in sorted((one.project.folder / "work" / "tasks").iterdir())] == [
+        "all.jsonl",
+        "all_meta.json",
+    ]
+
+
+async def test_what_a_process_has_left_that_was_ended_is_swept_up(clone: Callable[..., Clone]) -> None:
+    one = clone()
+    left = one.file.with_name(".tasks.jsonl.0123abcd.part")
+    left.write_text("half")
+    await one.put(task())
+    await one.sync()
+    assert sorted(each.name for each in one.file.parent.iterdir()) == ["project.json", "tasks.jsonl", "tasks_meta.json"]
+
+
+async def test_a_file_that_is_too_large_is_refused(
+    clone: Callable[..., Clone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = clone()
+    one.file.write_bytes(b"\n" * 100)
+    monkeypatch.setattr("toolgate.workspace.jsonl.LARGEST", 99)
+    with pytest.raises(Fault, match="larger than 99 bytes"):
+        await one.sync()
+    monkeypatch.undo()
+    monkeypatch.setattr("toolgate.workspace.jsonl.LONGEST_LINE", 100)
+    await one.put(task())
+    with pytest.raises(Fault, match="gt-1 is too long for a line"):
+        await one.sync()
