@@ -26,9 +26,8 @@ from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
-from toolgate.upstreams.inprocess.tools import InProcessTools, Object
+from toolgate.upstreams.inprocess.tools import InProcessTools, Object, ToolContext
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
-from toolgate.workspace.codex import Caller
 from toolgate.workspace.services import WorkspaceServices
 
 LONGEST = 24 * 3600.0  # seconds of a control tool; each that waits has a limit of its own
@@ -124,7 +123,6 @@ class RouteView:
     def __init__(self, views: RouteViews, route: Route, client: Client) -> None:
         self.client = client
         self.gateway_info = views.gateway_info
-        self.workspace = views.workspace
         self._views = views
         self._route = route
         self._rules = views.access.rules(client.principal)
@@ -226,9 +224,13 @@ class RouteView:
         if self.client.session:
             self._views.activate(self.client, tools)
 
-    @property
-    def caller(self) -> Caller:
-        return changes.caller(self._snapshot.config, self._views.access, self.client.principal)
+    async def codex(self, tool: str, given: Mapping[str, Any], context: ToolContext, /) -> Mapping[str, Any]:
+        caller = changes.caller(self._snapshot.config, self._views.access, self.client.principal)
+        return await self._views.workspace.codex.answer(tool, given, context, caller)
+
+    async def hook(self, given: Mapping[str, Any], context: ToolContext, /) -> Mapping[str, Any]:
+        hooks = self._views.workspace.hooks
+        return await hooks.call(given["hook_type"], given.get("params"), given.get("source", ""), context)
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):

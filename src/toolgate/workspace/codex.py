@@ -35,9 +35,8 @@ from toolgate.core.redaction import excerpt
 from toolgate.core.services import Swap
 from toolgate.state.base import Connection as Tables
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
-from toolgate.upstreams.kinds import LINKS
 from toolgate.upstreams.links import LinkDeps, MakeLink
-from toolgate.workspace.codex_server import CodexError, CodexServer, Connection
+from toolgate.workspace.codex_server import CodexError, CodexServer, Connection, over_stdio
 from toolgate.workspace.codex_turn import LONGEST_SHOWN, Turn
 from toolgate.workspace.projects import project_of
 from toolgate.workspace.workspace import Workspace
@@ -51,7 +50,6 @@ LONGEST_FOLDER = 4096  # characters
 LONGEST_CURSOR = 2048  # characters
 MOST_TURNS = 8  # at the same time, of all clients
 MOST_FOLDERS = 1000  # threads of which it is known where they were run
-MOST_THREADS = 100  # on one page
 PATIENCE = 10.0  # seconds that Codex has to interrupt a turn, and to answer what is not a turn: six times that
 _SOURCES = ("cli", "vscode", "exec", "appServer")
 _thread_id = re.compile(r"[0-9a-fA-F-]{8,64}")
@@ -109,7 +107,7 @@ class _Begun(msgspec.Struct):
 
 
 class Codex:
-    """`folder` is where a prompt runs that names no folder. `make` is another link than the usual one."""
+    """`folder` is where a prompt runs that names no folder. `links` may have another link for `NAME`."""
 
     def __init__(
         self,
@@ -118,23 +116,21 @@ class Codex:
         config: Config,
         environ: Mapping[str, str],
         folder: Path,
-        make: MakeLink | None = None,
+        links: Mapping[str, MakeLink],
     ) -> None:
         self.folder = os.path.realpath(folder)
         self._workspace = workspace
         self._deps = deps
         self._clock = deps.clock
         self._environ = environ
-        self._make = make
+        self._make = links.get(NAME)
         self._folders: OrderedDict[str, str] = OrderedDict()  # by thread
         self._busy: set[str] = set()  # threads
         self._turns = 0
         self._interrupting = BackgroundTasks()
         self._retired: set[CodexServer] = set()
-        self.settings: Settings
-        self._idle: float
+        self.settings, self._idle = config.codex, config.pool.idle
         self._server: CodexServer | None = None
-        self.prepared(config)()
 
     def prepared(self, config: Config) -> Swap:
         wanted = self._wanted(config.codex)
@@ -215,6 +211,13 @@ class Codex:
 
     # What is done.
 
+    async def answer(self, tool: str, given: Mapping[str, Any], context: ToolContext, caller: Caller) -> Object:
+        """What comes of a call of one of its tools, with arguments that fit its schema. Raises `Fault`."""
+        self.check_offered(tool)
+        if tool == "codex":
+            return await self.run(given, context, caller)
+        return await (self.list_threads(given) if tool == "codex_list_threads" else self.retire(given))
+
     async def run(self, given: Mapping[str, Any], context: ToolContext, caller: Caller) -> Object:
         """One turn, to its end: `{success, thread_id, turn_id, status, result, items, ...}`. Raises `Fault`."""
         prompt = self.prompt(given, caller)
@@ -250,7 +253,7 @@ class Codex:
         begun: asyncio.Future[Raw] | None = None
         is_over = False
         self._busy.add(thread)
-        connection.hearers[thread] = turn
+        connection.turns[thread] = turn
         try:
             session = await self._noted(thread, prompt, caller, "active")
             begun = asyncio.ensure_future(connection.request("turn/start", _turn_start(thread, prompt)))
@@ -324,7 +327,7 @@ class Codex:
 
     async def _let_go(self, thread: str, turn: Turn, connection: Connection) -> None:
         self._busy.discard(thread)
-        connection.hearers.pop(thread, None)
+        connection.turns.pop(thread, None)
         if turn.over.done() and not turn.over.cancelled():
             turn.over.exception()  # somebody has looked
         await turn.close()
@@ -338,11 +341,11 @@ class Codex:
         about: dict[str, Any] = {"limit": given.get("limit", 20), "archived": False, "sourceKinds": _SOURCES}
         about |= {"cursor": cursor} if cursor else {}
         found = _read(await self._once("thread/list", about), _Threads)
-        said: dict[str, Any] = {"success": True, "threads": [_told(each) for each in found.data[:MOST_THREADS]]}
+        said: dict[str, Any] = {"success": True, "threads": [_told(each) for each in found.data[: about["limit"]]]}
         return said | {"next_cursor": found.next_cursor and found.next_cursor[:LONGEST_CURSOR]}
 
-    async def archive(self, given: Mapping[str, Any]) -> Object:
-        """`{success, thread_id, archived}`. Raises `Fault`."""
+    async def retire(self, given: Mapping[str, Any]) -> Object:
+        """Archive a thread: `{success, thread_id, archived}`. Raises `Fault`."""
         thread = given["thread_id"]
         _check_thread(thread)
         if thread in self._busy:
@@ -361,8 +364,7 @@ class Codex:
     @asynccontextmanager
     async def _used(self) -> AsyncGenerator[Connection]:
         if self._server is None:
-            make = self._make or LINKS["stdio"]
-            self._server = CodexServer(self._wanted(self.settings), make, self._deps, self._idle)
+            self._server = CodexServer(self._wanted(self.settings), self._make or over_stdio, self._deps, self._idle)
         async with self._server.used() as connection:
             yield connection
 
@@ -402,22 +404,23 @@ LONGEST_KEPT = 4000  # characters of a prompt, and of a reply, in a session reco
 
 def _record(tables: Tables, about: Mapping[str, str]) -> str:
     """Make or renew the record of a thread; its id. A prompt that begins is `active`, and counts."""
-    of = (about["external_id"], about["machine"], about["source"])
+    known = (about["external_id"], about["machine"], about["source"])
+    of = (*known, about["principal"])
     begins = about["status"] == "active"
     tables.execute(
         "INSERT INTO session_record (id, external_id, machine, source, project_id, principal, cwd, status, title, "
         "model, transcript_path, first_prompt, last_prompt, last_reply, prompts, summary, created_at, updated_at) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?, '', '', 0, '', ?, ?) "
-        "ON CONFLICT (external_id, machine, source) DO NOTHING",
+        "ON CONFLICT (principal, external_id, machine, source) DO NOTHING",
         (
-            *(secrets.token_hex(16), *of, about["project_id"], about["principal"], about["cwd"], "active"),
+            *(secrets.token_hex(16), *known, about["project_id"], about["principal"], about["cwd"], "active"),
             *(about["title"], about["model"], about["prompt"], about["now"], about["now"]),
         ),
     )
     tables.execute(
         "UPDATE session_record SET status = ?, cwd = ?, last_prompt = ?, prompts = prompts + ?, "
         "last_reply = CASE WHEN ? = '' THEN last_reply ELSE ? END, updated_at = ? "
-        "WHERE external_id = ? AND machine = ? AND source = ?",
+        "WHERE external_id = ? AND machine = ? AND source = ? AND principal = ?",
         (
             *(
                 about["status"],
@@ -431,7 +434,9 @@ def _record(tables: Tables, about: Mapping[str, str]) -> str:
             *of,
         ),
     )
-    found = tables.execute("SELECT id FROM session_record WHERE external_id = ? AND machine = ? AND source = ?", of)
+    found = tables.execute(
+        "SELECT id FROM session_record WHERE external_id = ? AND machine = ? AND source = ? AND principal = ?", of
+    )
     return found.fetchone()[0]
 
 

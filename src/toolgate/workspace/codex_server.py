@@ -27,6 +27,8 @@ from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.links.base import Link, Receiver
+from toolgate.upstreams.links.stdio import StdioLink
+from toolgate.workspace.codex_turn import Turn
 
 log = logging.getLogger(__name__)
 
@@ -45,20 +47,6 @@ _UNHEARD = (
     "thread/tokenUsage/updated",
     "account/rateLimits/updated",
 )
-
-
-class Hearer:
-    """Who listens to one thread."""
-
-    def told(self, method: str, params: Raw) -> None:
-        """A notification about the thread."""
-
-    def asked(self, method: str, params: Raw, answer: Callable[[Any], None]) -> bool:
-        """A question about the thread. Whether `answer` will be called with the result, once."""
-        return False
-
-    def ended(self, fault: Fault) -> None:
-        """The process has: no more comes."""
 
 
 class _Said(msgspec.Struct):
@@ -88,7 +76,7 @@ class Connection:
     """One process while it runs. `on_end` is told once that it has ended."""
 
     def __init__(self, on_end: Callable[[Connection], None]) -> None:
-        self.hearers: dict[str, Hearer] = {}  # by thread
+        self.turns: dict[str, Turn] = {}  # by thread
         self.link: Link | None = None
         self.fault: Fault | None = None  # since it has ended
         self._on_end = on_end
@@ -164,10 +152,10 @@ class Connection:
             thread = jsonrpc.read(said.params, _OfThread).thread_id
         except jsonrpc.UNREADABLE:
             thread = ""
-        hearer = self.hearers.get(thread)
+        turn = self.turns.get(thread)
         if not said.id:
-            if hearer:
-                hearer.told(said.method, said.params)
+            if turn:
+                turn.told(said.method, said.params)
             return
         if len(bytes(said.id)) > LONGEST_ID:
             return
@@ -176,7 +164,7 @@ class Connection:
         def answer(result: Any) -> None:
             self._reply({"id": id, "result": result})
 
-        if not hearer or not hearer.asked(said.method, said.params, answer):
+        if not turn or not turn.asked(said.method, said.params, answer):
             why = {"code": jsonrpc.METHOD_NOT_FOUND, "message": "toolgate cannot put this question to anybody"}
             self._reply({"id": id, "error": why})
 
@@ -201,8 +189,8 @@ class Connection:
         self.fault = fault
         for id in list(self._waiting):
             self._fail(id, fault)
-        for hearer in list(self.hearers.values()):
-            hearer.ended(fault)
+        for turn in list(self.turns.values()):
+            turn.ended(fault)
         self._on_end(self)
 
 
@@ -211,6 +199,13 @@ def _message(error: Raw) -> str:
         return excerpt(jsonrpc.read(error, _Error).message, LONGEST_ERROR) or "no reason given"
     except jsonrpc.UNREADABLE:
         return "its error is malformed"
+
+
+async def over_stdio(server: Server, receiver: Receiver, deps: LinkDeps) -> Link:
+    """A process of it."""
+    link = StdioLink(server, receiver, deps.clock, deps.turns, deps.complaints)
+    await link.connect(deps.supervisor)
+    return link
 
 
 class CodexServer:

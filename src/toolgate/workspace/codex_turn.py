@@ -20,7 +20,6 @@ from toolgate.core.background import BackgroundTasks
 from toolgate.core.fault import Fault
 from toolgate.core.model import Answer
 from toolgate.core.redaction import excerpt
-from toolgate.workspace.codex_server import Hearer
 
 MOST_ITEMS = 100  # that are told of one turn: the last ones
 LONGEST_TEXT = 4000  # characters of a text in an item
@@ -89,7 +88,7 @@ class _Question(msgspec.Struct, rename="camel"):
     kind: str = "command"
 
 
-class Turn(Hearer):
+class Turn:
     """`report` is told how far it is; `ask` puts a form to the user of the call, None where nobody is to be asked."""
 
     def __init__(
@@ -119,6 +118,7 @@ class Turn(Hearer):
     # What is told.
 
     def told(self, method: str, params: Raw) -> None:
+        """A notification about its thread."""
         try:
             if method in ("item/started", "item/completed"):
                 self._item(jsonrpc.read(params, _OfItem).item, is_done=method == "item/completed")
@@ -129,6 +129,7 @@ class Turn(Hearer):
                 self._fail(Fault("UPSTREAM_ERROR", "Codex ended the turn with a malformed message", reach="executed"))
 
     def ended(self, fault: Fault) -> None:
+        """The process has: no more comes."""
         self._fail(Fault("SERVER_FAILED", f"Codex ended in the middle of a turn: {fault.message}", reach="executed"))
 
     def _end(self, turn: _Turn) -> None:
@@ -161,6 +162,7 @@ class Turn(Hearer):
     # What is asked.
 
     def asked(self, method: str, params: Raw, answer: Callable[[Any], None]) -> bool:
+        """A question about its thread. Whether `answer` will be called with the result, once."""
         if method == PERMISSIONS:  # for the rest of the turn, or longer: more than the call was allowed
             self._note("wider permissions")
             answer({"permissions": {}})

@@ -13,7 +13,7 @@ from toolgate.state.changes import StoreChanges
 from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.workspace import dependencies, links, ready, syncing, task_tools
-from toolgate.workspace.codex import NAME, Codex
+from toolgate.workspace.codex import Codex
 from toolgate.workspace.following import TaskFiles
 from toolgate.workspace.hooks import Hooks
 from toolgate.workspace.tools import as_server
@@ -44,7 +44,7 @@ class WorkspaceServices:
         self.workspace = workspace
         self.internal = internal_servers(workspace)
         self.hooks = Hooks(workspace, link_deps.clock, spool)
-        self.codex = Codex(workspace, link_deps, config, environ, folder, make_links.get(NAME))
+        self.codex = Codex(workspace, link_deps, config, environ, folder, make_links)
         self._task_files = TaskFiles(workspace)
 
     def prepared(self, config: Config) -> Swap:

@@ -6,8 +6,7 @@
     children   seed 000: child servers, their tools, their state
     searching  seed 001: `search_tools`
     meta       seed 002: discovery across servers, and calls to them
-    daemon     seed 004: the daemon's status, its tool proxy, its servers, its sessions
-    codex      seed 004: prompts for Codex, and its threads
+    daemon     seed 004: the daemon's status, its tool proxy, its servers, its sessions, Codex
     states     how a server is, in the words of each seed
     own        what the gateway answers as the server `toolgate`
 
@@ -29,13 +28,13 @@ import msgspec
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
-from toolgate.surfaces.controls import children, codex, daemon, meta, searching
+from toolgate.surfaces.controls import children, daemon, meta, searching
 from toolgate.surfaces.controls.base import Control
 
 SETS: Mapping[str, tuple[Control, ...]] = {
     "children": children.CONTROLS,
     "meta": meta.CONTROLS,
-    "daemon": (*daemon.CONTROLS, *codex.CONTROLS),
+    "daemon": daemon.CONTROLS,
     "search": searching.CONTROLS,
 }
 CONTROLS: Mapping[str, Control] = {control.name: control for controls in SETS.values() for control in controls}

@@ -13,8 +13,6 @@ from toolgate.core.model import Call, Client
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import ToolContext
-from toolgate.workspace.codex import Caller
-from toolgate.workspace.services import WorkspaceServices
 
 
 class GatewayInfo(msgspec.Struct, frozen=True):
@@ -40,11 +38,6 @@ class GatewayView(Protocol):
 
     @property
     def gateway_info(self) -> GatewayInfo: ...
-
-    @property
-    def workspace(self) -> WorkspaceServices:
-        """Hooks of sessions, and Codex."""
-        ...
 
     @property
     def servers(self) -> Mapping[str, ServerSummary]:
@@ -111,9 +104,12 @@ class GatewayView(Protocol):
         """Have these (in the surface's names) shown in the lists of the client's session, if it has one."""
         ...
 
-    @property
-    def caller(self) -> Caller:
-        """The client, as Codex is to take it."""
+    async def codex(self, tool: str, given: Mapping[str, Any], context: ToolContext, /) -> Mapping[str, Any]:
+        """What comes of a call of one of the tools that work by Codex. Raises `Fault`."""
+        ...
+
+    async def hook(self, given: Mapping[str, Any], context: ToolContext, /) -> Mapping[str, Any]:
+        """What comes of what an agent's program says of its session. Raises `Fault`."""
         ...
 
     async def stop(self, server: str, /) -> None:

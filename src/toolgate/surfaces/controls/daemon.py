@@ -1,4 +1,5 @@
-"""The control tools of seed 004: the daemon's status, its tool proxy, its servers, its sessions."""
+"""The control tools of seed 004: the daemon's status, its tool proxy, its servers, its sessions; Codex where that is
+enabled."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.config.edits import table_of
+from toolgate.config.settings import APPROVAL_POLICIES, SANDBOXES
 from toolgate.core import items, jsonrpc, mcp, surrogates
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
@@ -192,10 +194,15 @@ async def remove_mcp_server(given: Given, context: ControlContext) -> Object:
 
 
 async def call_hook(given: Given, context: ControlContext) -> Object:
-    return await context.gateway.workspace.hooks.call(
-        given["hook_type"], given.get("params"), given.get("source", ""), context
-    )
+    return await context.gateway.hook(given, context)
 
+
+async def by_codex(given: Given, context: ControlContext) -> Object:
+    return await context.gateway.codex(context.call.target, given, context)
+
+
+MOST_THREADS = 100  # on one page
+_MORE = "Default: the most that the operator allows, up to "
 
 CONTROLS = (
     Control(
@@ -283,5 +290,61 @@ CONTROLS = (
         ("hook_type",),
         work=call_hook,
         changes=True,
+    ),
+    Control(
+        "codex",
+        FAMILY,
+        "Run a prompt with Codex, an agent that reads and changes files and runs commands, and wait for its answer. A "
+        "person is asked first.",
+        {
+            "prompt": {"type": "string", "description": "User prompt"},
+            "thread_id": {"type": "string", "description": "Continue existing thread"},
+            "cwd": {
+                "type": "string",
+                "description": "Working directory, an absolute path. Default: the thread's, else the gateway's",
+            },
+            "model": {"type": "string", "description": "Model override"},
+            "sandbox": {
+                "type": "string",
+                "enum": list(SANDBOXES),
+                "description": f"Sandbox mode. {_MORE}workspace-write",
+            },
+            "approval_policy": {
+                "type": "string",
+                "enum": list(APPROVAL_POLICIES),
+                "description": f"Approval policy. {_MORE}on-request",
+            },
+        },
+        ("prompt",),
+        work=by_codex,
+        changes=True,
+        optional=True,
+    ),
+    Control(
+        "codex_list_threads",
+        FAMILY,
+        "List Codex conversation threads, the newest first. A person is asked first.",
+        {
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_THREADS,
+                "default": 20,
+                "description": "How many at most",
+            },
+            "cursor": {"type": "string", "description": "The `next_cursor` of the page before"},
+        },
+        work=by_codex,
+        optional=True,
+    ),
+    Control(
+        "codex_archive_thread",
+        FAMILY,
+        "Archive a Codex thread: it is listed no more. A person is asked first.",
+        {"thread_id": {"type": "string", "description": "The thread to archive"}},
+        ("thread_id",),
+        work=by_codex,
+        changes=True,
+        optional=True,
     ),
 )
