@@ -101,7 +101,7 @@ async def test_a_thread_is_linked_to_a_session_record() -> None:
     async with running(CodexDouble()) as app:
         told = await call(app, prompt="say done")
         await call(app, prompt="say more", thread_id=told["thread_id"])
-        rows = await app.workspace.query(
+        rows = await app.workspace.workspace.query(
             lambda tables: tables.execute(
                 "SELECT id, external_id, source, status, cwd, first_prompt, last_prompt, last_reply, prompts FROM "
                 "session_record"
@@ -412,7 +412,7 @@ async def test_where_it_is_not_there_it_is_neither_listed_nor_called(path: str, 
 async def test_what_is_turned_off_meanwhile_is_not_done() -> None:
     double = CodexDouble()
     async with running(double) as app:
-        app.codex.settings = Codex()
+        app.workspace.codex.settings = Codex()
         assert "Tool not found" in (await call(app, prompt="say x"))["error"]
 
 
