@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from toolgate.frontends.hook import main
+from toolgate.frontends.hook import PATIENCE, main
 
 app = typer.Typer(add_completion=False)
 
@@ -19,5 +19,6 @@ For programs, which `toolgate hooks install` makes run it. It always ends with 0
 def hook(
     program: Annotated[str, typer.Argument(help="Which program it is: claude, codex, gemini, or another.")],
     state: Annotated[str, typer.Option(metavar="FOLDER", help="The gateway's state folder, if it sets `state`.")] = "",
+    wait: Annotated[float, typer.Option(min=0, max=10, help="Seconds for a gateway to answer.")] = PATIENCE,
 ) -> None:
-    main([program, *(["--state", state] if state else [])])
+    main([program, *(["--state", state] if state else []), "--wait", str(wait)])

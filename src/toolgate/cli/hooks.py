@@ -30,7 +30,7 @@ app = typer.Typer(
 )
 
 LONGEST = 4 * 1024 * 1024  # bytes of settings
-ENTRY = "toolgate.frontends.hook"  # by this a hook of ours is known
+ENTRY = "from toolgate.frontends.hook import main; main()"  # `-m` takes longer; by this a hook of ours is known
 BACKUP = ".before-toolgate"
 
 
@@ -83,11 +83,16 @@ Tree = dict[str, Any]
 def install(
     client: ClientName,
     state: Annotated[str, typer.Option(metavar="FOLDER", help="The gateway's state folder, if it sets `state`.")] = "",
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0, max=10, help="Seconds that a hook waits for a gateway to answer. Default: 0.07."),
+    ] = None,
 ) -> None:
     program, file = PROGRAMS[client], _file(client)
     folder = os.path.abspath(state) if state else state_folder(os.environ)
     # By its whole path, since programs run hooks with a PATH of their own; and so that it finds the same folder there.
-    command = shlex.join([sys.executable, "-I", "-m", ENTRY, client, "--state", folder])
+    more = [] if wait is None else ["--wait", str(wait)]
+    command = shlex.join([sys.executable, "-I", "-c", ENTRY, client, "--state", folder, *more])
     tree = _read(file)
     before = json.dumps(tree)
     hooks = _without_ours(tree, file)
@@ -151,7 +156,7 @@ def _read(file: Path) -> Tree:
         tree = None
     if not isinstance(tree, dict):
         printing.fail(
-            f"{file} is not a plain JSON object, and was left as it is. Comments must go before this can edit it"
+            f"{file} is not a plain JSON object, and was left as it is; if it has comments, remove them first"
         )
     return tree  # pyright: ignore[reportUnknownVariableType]
 
@@ -170,7 +175,7 @@ def _entries(group: Tree) -> list[Any]:
 
 
 def _is_ours(entry: Any) -> bool:
-    return isinstance(entry, dict) and f" -m {ENTRY} " in str(entry.get("command", ""))  # pyright: ignore
+    return isinstance(entry, dict) and f" -c '{ENTRY}' " in str(entry.get("command", ""))  # pyright: ignore
 
 
 def _ours(tree: Tree, file: Path) -> dict[str, str]:

@@ -1,19 +1,19 @@
 """`toolgate hook PROGRAM`: what a coding agent's program runs at each event of a session, with what it tells on stdin.
 
-    python -I -m toolgate.frontends.hook claude
+    python -I -c "from toolgate.frontends.hook import main; main()" claude
 
 The payload goes into the folder of hooks, and a gateway of that state folder is told to read it (`workspace.hooks`):
 nothing is lost while none runs, or hangs. What a gateway answers in time is printed, else `{}`.
 
 The rules this file keeps: its program waits for it at each event, so it imports next to nothing, waits for a gateway no
-longer than `PATIENCE`, and ends with 0, whatever happens. Where the folder is full, what came first is kept.
+longer than it is to, and ends with 0, whatever happens. Where the folder is full, what came first is kept.
 """
 
 from __future__ import annotations
 
+import _socket as sockets  # what `socket` imports beside it takes as long as all else here
 import os
 import select
-import socket
 import sys
 import time
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False  # `typing` takes long to import
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PATIENCE = 0.05  # seconds for a gateway to answer
+PATIENCE = 0.07  # seconds for a gateway to answer, unless said otherwise
 LISTENING = 1.0  # seconds for a program to say all
 LONGEST_PAYLOAD = 1024 * 1024  # bytes
 LONGEST_ANSWER = 64 * 1024  # bytes
@@ -32,13 +32,15 @@ NOTHING = b"{}"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """`[PROGRAM, --state FOLDER]`, in any order; without a folder it is the user's own."""
+    """`[PROGRAM, --state FOLDER, --wait SECONDS]`, in any order; without a folder it is the user's own."""
     answer = NOTHING
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
-        state = given.pop(given.index("--state") + 1) if "--state" in given[:-1] else state_folder(os.environ)
+        state = option(given, "--state") or state_folder(os.environ)
+        patience = option(given, "--wait")
+        seconds = float(patience) if patience.replace(".", "", 1).isdecimal() else PATIENCE
         program = next((each for each in given if not each.startswith("-")), "")
-        answer = handed_over(state, program, heard())
+        answer = handed_over(state, program, heard(), seconds)
     except (Exception, KeyboardInterrupt):  # noqa: BLE001  the rescue: no hook may fail its program
         pass
     try:
@@ -46,6 +48,11 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError:
         pass
     os._exit(0)  # there is nothing to tidy up, and that takes time
+
+
+def option(given: list[str], name: str) -> str:
+    """What stands behind its name, which is taken out; empty where nothing does."""
+    return given.pop(given.index(name) + 1) if name in given[:-1] else ""
 
 
 def state_folder(environ: Mapping[str, str]) -> str:
@@ -70,7 +77,7 @@ def heard() -> bytes:
     return b""
 
 
-def handed_over(state: str, program: str, payload: bytes) -> bytes:
+def handed_over(state: str, program: str, payload: bytes, seconds: float = PATIENCE) -> bytes:
     """What to print. Raises `OSError`."""
     folder = os.path.join(state, "hooks")
     os.makedirs(state, mode=0o700, exist_ok=True)
@@ -82,8 +89,8 @@ def handed_over(state: str, program: str, payload: bytes) -> bytes:
     file = f"{time.time_ns():020d}-{os.getpid()}-{name or 'mcp'}.json"
     if not payload or is_full(folder, len(payload)) or not written(folder, file, payload):
         return NOTHING
-    until = time.monotonic() + PATIENCE
-    for path in sockets(state):
+    until = time.monotonic() + seconds
+    for path in gateways(state):
         if time.monotonic() < until and (answer := asked(path, file, until)):
             return answer
     return NOTHING
@@ -122,7 +129,7 @@ def written(folder: str, name: str, payload: bytes) -> bool:
     return True
 
 
-def sockets(state: str) -> list[str]:
+def gateways(state: str) -> list[str]:
     """Of the gateways of this folder, the youngest first; some of others may be among those in /tmp, where a long path
     has sent them (`frontends.operator.place`)."""
     found: list[tuple[float, str]] = []
@@ -140,7 +147,7 @@ def asked(path: str, file: str, until: float) -> bytes | None:
     """The answer of one gateway; None where there is none in time, or it does not know the file."""
     body = b'{"file": "%s"}' % file.encode()
     head = b"POST /admin/hook HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         connection.settimeout(max(0.001, until - time.monotonic()))
         connection.connect(path)

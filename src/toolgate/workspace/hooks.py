@@ -79,6 +79,9 @@ ADAPTERS: Mapping[str, Mapping[str, str]] = {
     "codex": _MEMBERS,  # 0.169
     "gemini": {**_MEMBERS, "reply": "prompt_response"},  # 0.61
 }
+_added = re.compile(
+    r"\A(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL
+)  # what Gemini puts before the first prompt
 _SOURCES = {"claude-code": "claude", "codex-cli": "codex", "gemini-cli": "gemini"}  # other names of the same
 
 
@@ -330,7 +333,7 @@ def _adapted(raw: Raw, source: str) -> Payload:
         model=_kept(told["model"], LONGEST_MODEL),
         began_by=told["began_by"],
         parent=told["parent"][:LONGEST_ID],
-        prompt=_kept(told["prompt"], LONGEST_PROMPT),
+        prompt=_kept(_added.sub("", told["prompt"], count=1), LONGEST_PROMPT),
         reply=_kept(told["reply"], LONGEST_REPLY),
         summary=_kept(told["summary"], LONGEST_REPLY),
     )

@@ -412,7 +412,7 @@ async def test_where_it_is_not_there_it_is_neither_listed_nor_called(path: str, 
 async def test_what_is_turned_off_meanwhile_is_not_done() -> None:
     double = CodexDouble()
     async with running(double) as app:
-        app.codex.settings = Codex()
+        app.workspace.codex.settings = Codex()
         assert "Tool not found" in (await call(app, prompt="say x"))["error"]
 
 

@@ -111,6 +111,14 @@ async def test_the_payloads_of_each_program_give_the_record_of_its_session(sourc
         assert room.unread == []
 
 
+async def test_what_a_hook_has_added_to_a_prompt_is_none_of_it(tmp_path: Path) -> None:
+    added = "<hook_context>The id of this session: 1\n&lt;more&gt;</hook_context>\n\n"
+    async with reading(Room(tmp_path)) as room:
+        await room.told("gemini", {**captured("gemini")[1], "prompt": added + added + "Mend <hook_context>"})
+        [record] = await room.records()
+        assert (record.title, record.first_prompt) == ("Mend <hook_context>", "Mend <hook_context>")
+
+
 async def test_what_was_said_while_nobody_read_is_read_in_its_order_later(tmp_path: Path) -> None:
     room = Room(tmp_path)
     for payload in captured("claude"):
