@@ -226,6 +226,7 @@ class App:
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
         if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
+            self._store_changes.listen("sign-ins", self.sign_ins.vault.look)
             self._background.start(self._store_changes.follow(), "follow changes of the store")
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 

@@ -102,6 +102,8 @@ def _with_hosts_read(uri: str) -> Iterable[str]:
     found = _parts.fullmatch(uri)
     if found and found[2] == "//" and found[3]:
         scheme, path = found[1].lower(), found[4]
+        if scheme == "file" and _drive.fullmatch("/" + found[3], 1):
+            yield f"file:///{found[3][0]}:{path}"
         if scheme in _PORTS and not path.startswith("/"):
             path = "/" + path
         for host in hosts.readings(found[3], _PORTS.get(scheme, "")):
@@ -133,7 +135,7 @@ def _plain(uri: str) -> str:
         return uri
     scheme, slashes, host, rest = found[1].lower(), found[2], found[3].rpartition("@")[2].lower(), found[4]
     if scheme == "file":
-        if slashes != "//" or _drive.fullmatch("/" + host, 1):
+        if slashes != "//":
             host, rest = "", found[3] + rest
         rest = _drive.sub(r"\1:", "/" + rest)[1:]
         return f"file://{host}{rest}" if host not in _HERE else "file:///" + rest.lstrip("/")
