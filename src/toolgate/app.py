@@ -231,6 +231,7 @@ class App:
         self.workspace.start(self._background, self._store_changes)
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
+        self._store_changes.listen("sign-ins", self.sign_ins.vault.look)
         self._background.start(self._store_changes.follow(), "follow changes of the store")
         if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")

@@ -3,6 +3,7 @@ not its token, not what renews it, not a sign-in that is under way."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from unit.auth.test_oauth import Rig, link_of
 
 from toolgate.config import Config, ServerAuth
 from toolgate.core.fault import Fault
+from toolgate.state.changes import StoreChanges
 from toolgate.state.memory import MemoryStore
 
 NEW = "https://new.example"
@@ -113,3 +115,58 @@ async def test_what_is_forgotten_is_forgotten_whatever_it_was_granted_by() -> No
     configured_anew(rig, issuer=NEW)
     assert await rig.oauth.forget(rig.server, "ann")
     assert await configured_anew(rig).shown() == ""
+
+
+def other_gateway(rig: Rig) -> Rig:
+    """Another gateway on the same store, which has used the grant and knows it."""
+    return Rig(rig.authority, store=rig.store)
+
+
+async def test_what_one_gateway_forgets_no_other_shows() -> None:
+    there = Rig()
+    changes = StoreChanges(there.store, there.oauth.clock)
+    changes.listen("sign-ins", there.oauth.vault.look)
+    following = asyncio.get_running_loop().create_task(changes.follow())
+    shown = await there.sign_in()
+    assert shown and await there.credential.shown() == shown
+    assert await other_gateway(there).oauth.forget(there.server, "ann")
+    await there.oauth.clock.sleep(1)
+    assert await there.credential.shown() == ""
+    assert (await there.fault(shown=shown)).code == "SIGN_IN_REQUIRED"
+    following.cancel()
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_renewal_does_not_bring_back_what_was_forgotten_meanwhile(is_refused: bool) -> None:
+    """By a gateway that has not heard of it yet, before its token ends or when a server refuses that."""
+    there = Rig()
+    shown = await there.sign_in()
+    assert await other_gateway(there).oauth.forget(there.server, "ann")
+    if is_refused:
+        assert (await there.fault(shown=shown)).code == "SIGN_IN_REQUIRED"
+    else:
+        await there.oauth.clock.sleep(3600 * 24)
+        assert await there.credential.shown() == ""
+    assert there.oauth.vault.read_again(there.server, "ann") is None
+
+
+async def test_a_forget_that_comes_while_a_grant_is_renewed_wins() -> None:
+    there = Rig()
+    await there.sign_in()
+    grant = there.oauth.vault.grant(there.server, "ann")
+    assert grant
+    renewed = msgspec.structs.replace(grant, token="after")
+    assert await other_gateway(there).oauth.forget(there.server, "ann")
+    assert not await there.oauth.vault.renew(grant, renewed)
+    assert there.oauth.vault.grant(there.server, "ann") is None
+
+
+async def test_a_grant_that_was_only_written_anew_is_renewed() -> None:
+    there = Rig()
+    await there.sign_in()
+    grant = there.oauth.vault.grant(there.server, "ann")
+    assert grant
+    await other_gateway(there).oauth.vault.keep(msgspec.structs.replace(grant, kept=grant.kept + 1))
+    assert await there.oauth.vault.renew(grant, msgspec.structs.replace(grant, token="after"))
+    found = there.oauth.vault.read_again(there.server, "ann")
+    assert found and found.token == "after"

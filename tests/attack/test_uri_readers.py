@@ -56,6 +56,7 @@ VARIATIONS = [
     "view-source:file:///p/key",
     "jar:file:///p/key",
     "FILE://X/p/key",
+    "file://x:/p/key?x",
     "notes://PRIVATE:/key",
     "notes://private.:80/key",
     "notes://private:abc/key",

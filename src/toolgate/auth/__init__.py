@@ -9,7 +9,8 @@ Clients
     tokens         JWTs of the configured issuer
     issuer         that issuer: its metadata and its public keys
     access         who may do what: the one decision for lists, searches, calls and subscriptions
-    uri_readings      what servers may take a URI for
+    uri_readings   what servers may take a URI for
+    hosts          what readers take the host of one for
     refusals       how a client is told that it is not let in
     resource       what the gateway says of itself to a client that wants a token for it (RFC 9728)
     cross_checks   problems that show only where several keys of the configuration are read together

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 from urllib.parse import unquote
 
+from toolgate.auth import hosts
+
 _Form = TypeVar("_Form")
 _MOST_DECODED = 5  # times over that a URI may be percent-encoded
 LONGEST_URI = 2048  # characters; what a longer one means is not looked for
@@ -19,10 +21,12 @@ WORK = 54  # times that a character which is not ASCII is looked at: it may beco
 _MOST_FORMS = 64  # readings of a URI that readers take apart in different orders, in about
 _MOST_UNQUOTED = 16  # URIs of which it is remembered, since the readings of one are decoded again and again
 _PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  # schemes that always have a host
+_BEHIND_A_DRIVE = 4  # slashes before the first segment that `..` takes back there
 _HERE = ("", "localhost", "127.0.0.1", "[::1]")
 _unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
 _parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
 _dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
+_drive = re.compile(r"(?<=/)([A-Za-z])[:|](?=/|$)")  # a segment that URL parsers take for a drive of Windows
 _differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orders
 
 
@@ -30,7 +34,8 @@ def forms(uri: str) -> tuple[str, ...]:
     """A URI, and what a server may take it for: decoded, its host as URL parsers write it, its dots resolved, without
     what follows its path. What a permission says of any of them, it says of the URI."""
     apart = _decoded_last(uri) if _differs.search(uri) else ()
-    return tuple(dict.fromkeys((uri, *_forms(uri), *apart)))
+    found = _once((uri, *_forms(uri), *apart))
+    return tuple(_once((*found, *(each for form in found for each in _with_hosts_read(form)))))
 
 
 def work_of(uri: str) -> int:
@@ -55,12 +60,18 @@ def _decoded_last(uri: str) -> Iterable[str]:
     there, a backslash may be of the host, and `..` may take back an empty segment (WHATWG URL)."""
     dotted = _dot.sub(".", uri)
     bare = [re.split(r"[?#]", each, maxsplit=1)[0] for each in (dotted, dotted.replace("\\", "/"))]
-    hosts = _once(form for each in _once(bare) for form in (_plain(each), _lenient(each)))
+    whole = _once(form for each in _once(bare) for form in (_plain(each), _lenient(each)))
     found: dict[tuple[str, int], None] = {}
-    for each, start in itertools.product(hosts, (2, 3)):
+    for each, start in itertools.product(whole, _starts(uri)):
         early = (each, _resolved(each, start, nothing=(".",)), _resolved(each, start))
         found |= dict.fromkeys((form, start) for form in early)
-    return _once(_resolved(form, start) for form, start in _once((_decoded(form), start) for form, start in found))
+    decoded = _once((_decoded(form), start) for form, start in found)
+    return _once(each for form, start in decoded for each in _ended(_resolved(form, start), form))
+
+
+def _ended(resolved: str, uri: str) -> Iterable[str]:
+    """With the slash, too, that a URL parser leaves at the end."""
+    return (resolved, resolved + "/") if uri.endswith(("/", "/.", "/..")) else (resolved,)
 
 
 def _forms(uri: str) -> Iterable[str]:
@@ -68,7 +79,8 @@ def _forms(uri: str) -> Iterable[str]:
     plain = _once(_plain(each) for each in _once((decoded, _decoded(_plain(uri)))))
     bare = _once(_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in _once((decoded, *plain)))
     lenient = _once(_lenient(each) for each in _once((*plain, *bare, _unquoted(uri))))  # some take a backslash as host
-    resolved = _once(_resolved(each, start) for each in _once((*plain, *bare, *lenient)) for start in (2, 3))
+    starts = _starts(uri)
+    resolved = _once(_resolved(each, start) for each in _once((*plain, *bare, *lenient)) for start in starts)
     return decoded, *resolved, *plain, *lenient
 
 
@@ -78,8 +90,24 @@ def _once(each: Iterable[_Form]) -> Iterable[_Form]:
 
 
 def is_obscure(uri: str) -> bool:
-    """Whether it is so long, or so often encoded, that what it means is not looked for."""
-    return len(uri) > LONGEST_URI or unquote(found := _unquoted(uri)) != found
+    """Whether it is so long, or so often encoded, that what it means is not looked for, or its host cannot be read."""
+    if len(uri) > LONGEST_URI or unquote(found := _unquoted(uri)) != found:
+        return True
+    found = None if found.isascii() else _parts.fullmatch(_plain(found))
+    return bool(found and hosts.is_unknown(found[3]))
+
+
+def _with_hosts_read(uri: str) -> Iterable[str]:
+    """With its host in the one form that all of its spellings have."""
+    found = _parts.fullmatch(uri)
+    if found and found[2] == "//" and found[3]:
+        scheme, path = found[1].lower(), found[4]
+        if scheme == "file" and _drive.fullmatch("/" + found[3], 1):
+            yield f"file:///{found[3][0]}:{path}"
+        if scheme in _PORTS and not path.startswith("/"):
+            path = "/" + path
+        for host in hosts.readings(found[3], _PORTS.get(scheme, "")):
+            yield f"{scheme}://{host}{path}"
 
 
 @functools.lru_cache(_MOST_UNQUOTED)
@@ -109,6 +137,7 @@ def _plain(uri: str) -> str:
     if scheme == "file":
         if slashes != "//":
             host, rest = "", found[3] + rest
+        rest = _drive.sub(r"\1:", "/" + rest)[1:]
         return f"file://{host}{rest}" if host not in _HERE else "file:///" + rest.lstrip("/")
     if scheme not in _PORTS and slashes != "//":
         return f"{scheme}:{slashes}{found[3]}{rest}"
@@ -133,18 +162,24 @@ def _lenient(uri: str) -> str:
     return f"{scheme}://{host}{rest}"
 
 
+def _starts(uri: str) -> Sequence[int]:
+    seen = _unseen.sub("", _unquoted(uri)).replace("\\", "/")
+    return (2, 3, _BEHIND_A_DRIVE) if _drive.search(seen) else (2, 3)
+
+
 def _resolved(uri: str, start: int, nothing: Sequence[str] = (".", "")) -> str:
-    """Without `.`, `..` and empty segments. `start`: where the path begins, behind the host or with it. `nothing`: the
-    segments that `..` passes over."""
+    """Without `.`, `..` and empty segments. `start`: where the path begins, behind the host or with it; or where `..`
+    may not take back a drive letter. `nothing`: the segments that `..` passes over."""
     parts = uri.split("/")
     if len(parts) > 2 and parts[0].endswith(":") and not parts[1]:
-        head, path = parts[:start], parts[start:]
+        head, path = parts[: min(start, 3)], parts[min(start, 3) :]
     else:
         head, path = parts[:1], parts[1:]
     kept = [] if ".." in path else [part for part in path if part != "."]
     for part in path if ".." in path else ():
         if part == "..":
-            del kept[-1:]
+            if start != _BEHIND_A_DRIVE or len(kept) != 1 or not _drive.fullmatch("/" + kept[0], 1):
+                del kept[-1:]
         elif part not in nothing:
             kept.append(part)
     return "/".join((*head, *filter(None, kept)))

@@ -6,6 +6,7 @@ The pages are those of the gateway: where one listens already, its own; else thi
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import urllib.error
 import urllib.request
@@ -18,10 +19,12 @@ import typer
 
 from toolgate.app import App
 from toolgate.cli import common, gateways, printing
-from toolgate.config import Config, Server
+from toolgate.config import Config, Server, state_folder
+from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Principal
 from toolgate.frontends.server import bind, serving
+from toolgate.state import audit, opened
 
 PATIENCE = 600.0  # seconds for a person to sign in
 LOCAL = "local"  # who everybody is at an open gateway
@@ -67,6 +70,14 @@ def _who(config: Config, server: Server, client: str | None, principal: str | No
 async def _forget(config: Config, server: Server, who: str) -> None:
     async with gateways.opened(config) as gateway:
         was_there = await gateway.sign_ins.forget(server, who)
+    if was_there:
+        async with (
+            opened(state_folder(config, os.environ)) as store,
+            audit.opened(config, os.environ, SystemClock(), store) as trail,
+        ):
+            trail.note_change("sign_ins.forget", audit.operator(), server=server.id, principal=who)
+        if trail.problem:
+            typer.echo(f"warning: {trail.problem}", err=True)
     typer.echo(f"{server.name}: {'signed out' if was_there else 'was not signed in'}")
 
 

@@ -373,7 +373,8 @@ class UpstreamCredential:
             return await self._renewed(grant)
         except (NotGranted, Fault) as error:
             log.info("cannot renew a token for %s: %s", self.server.name, error)
-            return grant.shown
+            left = self._vault.read_again(self.server, self.principal)
+            return left.shown if left else ""
 
     async def _renewed(self, grant: Grant) -> str:
         """The token after this one, asked for once by whoever comes first. Raises `NotGranted`, `Fault`."""
@@ -394,8 +395,11 @@ class UpstreamCredential:
             if other := self._after(grant):
                 return other.shown
             renewed = await self._oauth.grants.renewed(self.server, authority, grant)
-            await self._vault.keep(renewed)
-            return renewed.shown
+            if await self._vault.renew(grant, renewed):
+                return renewed.shown
+            if other := self._after(grant):
+                return other.shown
+            raise NotGranted("", "it was forgotten meanwhile")
         finally:
             await self._vault.give_back(grant, holder)
 

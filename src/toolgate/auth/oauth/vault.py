@@ -19,6 +19,7 @@ from toolgate.auth.seal import Broken, Seal
 from toolgate.config import Server
 from toolgate.core.clock import Clock
 from toolgate.core.redaction import Redactor
+from toolgate.state import changes
 from toolgate.state.base import NotKept, Store
 
 GRANTS, CLIENTS, SIGN_INS, ISSUERS = "oauth/grants", "oauth/clients", "oauth/sign-ins", "oauth/issuers"
@@ -44,6 +45,7 @@ class GrantVault:
         self._clock = clock
         self._redactor = redactor
         self._grants: dict[str, Grant] = {}
+        self._unkept: set[str] = set()  # the keys of those that could not be written
         self.document = ""  # the path of the gateway's own document: see `fits`
 
     # Grants.
@@ -76,24 +78,56 @@ class GrantVault:
         return grant if is_theirs else None
 
     async def forget(self, server: Server, principal: str) -> bool:
-        """Forget what is kept, whoever it is of; whether there was anything."""
-        grant = self._stored(server, principal)
-        if grant:
-            await self.drop(grant)
-        return grant is not None
+        """Forget what is kept, whoever it is of, and have all gateways of this store do so; whether there was
+        anything."""
+        key = _key(principal, server.id, server.url)
+        was_there = self._stored(server, principal) is not None
+        self._forget_here(key)
+        await self._store.delete(GRANTS, key)
+        await changes.tell(self._store, "sign-ins")
+        return was_there
+
+    def look(self) -> None:
+        """Another process has forgotten a grant: what is known here is read again where it is used."""
+        self._grants = {key: self._grants[key] for key in self._unkept if key in self._grants}
 
     async def keep(self, grant: Grant) -> None:
         key = _of(grant)
         self._remember(key, grant)
         try:
             await self._store.put(GRANTS, key, self._sealed(grant), KEPT)
+            self._unkept.discard(key)
         except NotKept:
-            pass  # it is good until the gateway ends; the store has said so
+            self._unkept.add(key)  # it is good until the gateway ends; the store has said so
+
+    async def renew(self, grant: Grant, renewed: Grant) -> bool:
+        """Keep what a grant was renewed to, where that grant is still the one that is kept; whether it was. One that
+        was forgotten meanwhile does not come back."""
+        key, sealed = _of(grant), self._sealed(renewed)
+        if key in self._unkept:
+            await self.keep(renewed)
+            return True
+        while kept := self._store.get(GRANTS, key):
+            if not (found := self._opened(kept, Grant)) or found.token != grant.token:
+                break
+            try:
+                if not await self._store.compare_and_set(GRANTS, key, kept, sealed, KEPT):
+                    continue  # it was only written anew
+            except NotKept:
+                self._unkept.add(key)
+            self._remember(key, renewed)
+            return True
+        self._forget_here(key)
+        return False
+
+    def _forget_here(self, key: str) -> None:
+        self._grants.pop(key, None)
+        self._unkept.discard(key)
 
     async def drop(self, grant: Grant) -> None:
         """Forget it, where it is still the one that is kept."""
         key = _of(grant)
-        self._grants.pop(key, None)
+        self._forget_here(key)
         kept = self._store.get(GRANTS, key)
         if kept and (found := self._opened(kept, Grant)) and found.token == grant.token:
             await self._store.compare_and_set(GRANTS, key, kept, None)
@@ -114,7 +148,7 @@ class GrantVault:
         self._redactor.learn_tokens(grant.server, [grant.token, grant.refresh, grant.client.secret])
         self._grants[key] = grant
         while len(self._grants) > MOST_KNOWN:
-            del self._grants[next(iter(self._grants))]
+            self._forget_here(next(iter(self._grants)))
 
     # Clients, and the issuers that configured ones are bound to.
 
