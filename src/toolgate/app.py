@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class Given(msgspec.Struct, frozen=True):
     store: Store
     keys: Sequence[bytes]
     audit: Trail
-    spool: Path | None
+    make_workspace: Callable[[LinkDeps], WorkspaceServices]
 
 
 class App:
@@ -114,11 +115,10 @@ class App:
         """By their processes and over the network, and as whom."""
         config, clock, store = self._given.config, self.clock, self._given.store
         self.supervisor = Supervisor(clock, self._given.environ)
-        outside = SafeNet(config.guard.allow_hosts, own=self._is_own)
-        self.sign_ins = OAuth(store, self._given.keys, clock, outside, self.redactor, self._reached_at, self._signed_in)
+        net = SafeNet(config.guard.allow_hosts, own=self._is_own)
+        self.sign_ins = OAuth(store, self._given.keys, clock, net, self.redactor, self._reached_at, self._signed_in)
         pool, bounds, kept = Pool(clock, config.pool), Bounds(config.catalog), (Eras(store), KeptTasks(store, clock))
-        ours = (clock, self.supervisor, pool, outside, self.sign_ins, *kept, self._complaints, bounds)
-        self._link_deps = LinkDeps(*ours)
+        self._link_deps = LinkDeps(clock, self.supervisor, pool, net, self.sign_ins, *kept, self._complaints, bounds)
 
     def _is_own(self, address: str, port: int) -> bool:
         """Where it listens; or another one of this configuration, which a command may run beside."""
@@ -151,31 +151,17 @@ class App:
 
     def _open_gateway(self) -> None:
         """With the first snapshot."""
-        given = self._given
-        self.workspace = WorkspaceServices(
-            given.store, given.config, self._link_deps, given.environ, given.links, Path.cwd(), given.spool
-        )
+        self.workspace = self._given.make_workspace(self._link_deps)
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
-        access = self._policy_deps.access
-        self.gateway = Gateway(
-            *(snapshot, self.events, handles, info, self._reloading, self._overflow, access),
-            *(self.workspace, self.clock, self.redactor),
-        )
+        self.gateway = Gateway(snapshot, self.events, handles, info, self._reloading, self._policy_deps, self.workspace)
 
     def _info(self) -> GatewayInfo:
-        return GatewayInfo(
-            self.clock.wall,
-            self.clock.wall(),
-            __version__,
-            os.getpid(),
-            lambda: self.port,
-            lambda: self.problem or self.audit.problem,
-            self._given.config.source,
-            project_at(self._given.config.source),
-        )
+        wall, source = self.clock.wall, self._given.config.source
+        now, pid, project = wall(), os.getpid(), project_at(source)
+        return GatewayInfo(wall, now, __version__, pid, lambda: self.port, self._what_is_wrong, source, project)
 
     def _open_frontends(self) -> None:
         """What those for all kinds of clients share."""
@@ -305,6 +291,9 @@ class App:
     def problem(self) -> str:
         return self._reloading.problem
 
+    def _what_is_wrong(self) -> str:
+        return self.problem or self.audit.problem
+
     async def reload(self) -> None:
         await self._reloading.reload_anyway()
 
@@ -398,8 +387,9 @@ async def running(
     if why := await trouble(config, store):
         log.warning("unpinned tools are quarantined: %s", why)
     audit = audit or nowhere(clock)
+    workspace = partial(WorkspaceServices, store, config, gateway_environ, links or {}, Path.cwd(), spool)
     app = App(
-        Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit, spool)
+        Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit, workspace)
     )
     with quiet_logs(app.redactor):
         try:

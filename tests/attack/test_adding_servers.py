@@ -20,7 +20,7 @@ from virtualtime import FakeClock, settle
 from toolgate import config as configs
 from toolgate.app import App
 from toolgate.auth import safe_text
-from toolgate.auth.access import CHANGES_SERVERS, RUNS_CODEX
+from toolgate.auth.unasked import CHANGES_SERVERS, RUNS_CODEX
 from toolgate.config import Audit, Config, ConfigError, render
 from toolgate.config import access as rules
 from toolgate.config.access import KnownClient, Permissions
@@ -306,7 +306,7 @@ async def test_it_is_noted_on_an_open_gateway_too(enabled: bool | None, tmp_path
 
 
 def test_the_tools_that_change_servers_are_those_that_say_so() -> None:
-    steers = {"close_child_session"}  # it is started again with the next call
+    steers = {"close_child_session", "call_hook"}  # it is started again with the next call; a record of a session
     codex = RUNS_CODEX - {"codex_list_threads"}
     assert {
         control.name for control in controls.CONTROLS.values() if control.changes

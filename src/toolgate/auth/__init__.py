@@ -9,6 +9,7 @@ Clients
     tokens         JWTs of the configured issuer
     issuer         that issuer: its metadata and its public keys
     access         who may do what: the one decision for lists, searches, calls and subscriptions
+    unasked        what control tools may do without a person's decision
     uri_readings   what servers may take a URI for
     hosts          what readers take the host of one for
     refusals       how a client is told that it is not let in

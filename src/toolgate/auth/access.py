@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from toolgate.auth import uri_readings
+from toolgate.auth.unasked import ASKS_FIRST, asks_first, unasked
 from toolgate.config import Config, permission_names
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core import jsonrpc, mcp, names, templates
@@ -28,15 +29,6 @@ WHO_ADMINISTERS: Final = (
     "configured client that has `admin = true`, with its key"
 )
 HARMLESS: Final = Hints(readOnlyHint=True)
-
-CHANGES_SERVERS: Final = frozenset({"add_mcp_server", "remove_mcp_server"})
-"""The control tools that change which servers there are: a server that is added may be any program."""
-
-RUNS_CODEX: Final = frozenset({"codex", "codex_list_threads", "codex_archive_thread"})
-"""The control tools that work by an agent, which runs commands as the user who runs the gateway."""
-
-ASKS_FIRST: Final = CHANGES_SERVERS | RUNS_CODEX
-"""The control tools that do nothing unasked unless the operator said so."""
 
 KEPT: Final = names.OWN_SCHEME + "results/"
 """What was cut of results: whoever may make the call may read on."""
@@ -55,11 +47,6 @@ def strictest(verdicts: Iterable[Verdict]) -> Verdict:
     return "off" if "off" in found else "ask" if "ask" in found else "allow"
 
 
-def _unasked(add_servers: Verdict, codex: Verdict) -> Mapping[str, Verdict]:
-    """What the operator has said of each tool that asks first."""
-    return {name: add_servers if name in CHANGES_SERVERS else codex for name in ASKS_FIRST}
-
-
 class Access:
     """What every client may do by the configuration that is served now."""
 
@@ -75,7 +62,7 @@ class Access:
         clients = {client.id: Rules(client, add_servers, codex) for client in config.clients if client.enabled}
 
         def swap() -> None:
-            self.is_open, self.unasked, self.clients = config.is_open, _unasked(add_servers, codex), clients
+            self.is_open, self.unasked, self.clients = config.is_open, unasked(add_servers, codex), clients
 
         return swap
 
@@ -137,18 +124,13 @@ class Access:
         return self.may_administer(principal) or (self.is_open and principal.is_here)
 
 
-def asks_first(call: Call) -> bool:
-    """Whether a call of the gateway's own is of a tool that does nothing unasked, unless the operator said so."""
-    return call.target in ASKS_FIRST and call.method == mcp.CALL
-
-
 class Rules:
     """What one client may do. `add_servers` and `codex` are what the configuration says of all clients."""
 
     def __init__(self, client: KnownClient, add_servers: Verdict = "ask", codex: Verdict = "ask") -> None:
         permissions = client.permissions
         self.is_admin = client.admin
-        self._unasked = _unasked(client.add_servers or add_servers, codex)
+        self._unasked = unasked(client.add_servers or add_servers, codex)
         self.surface = client.surface
         self._gate = _gate(client)
         self._everything: Verdict | None = permissions.everything

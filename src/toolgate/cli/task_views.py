@@ -148,7 +148,7 @@ def mermaid(tasks: Sequence[Task]) -> Iterator[str]:
     for kind, start, end in _edges(tasks):
         arrow = {"blocks": "-->", "parent": "-.-", "discovered_from": "-. found .->", "related": "---"}[kind]
         yield f"  {names[start]} {arrow} {names[end]}"
-    yield "  classDef closed fill:#ddd,color:#666"
+    yield "  classDef closed fill:#ddd"
     yield "  classDef in_progress fill:#cfe8ff"
     yield "  classDef failed fill:#f8d0d0"
     yield "  classDef escalated fill:#fbe3b5"

@@ -265,7 +265,7 @@ async def _columns(tasks: Tasks) -> task_views.Columns:
     return columns
 
 
-@app.command(help="Print the tasks as a graph: what blocks what, and what is part of what.")
+@app.command(help="Print the tasks as a graph: which block others, and which are part of others.")
 def graph(
     format: Annotated[str, typer.Option("--format", help="mermaid or dot.")] = "mermaid",
     closed: Annotated[bool, typer.Option("--closed", help="With those that are closed.")] = False,

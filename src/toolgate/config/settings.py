@@ -388,7 +388,9 @@ class Config(msgspec.Struct, frozen=True):
         ),
         allowing.REFUSED,
     ] = ""
-    tasks: Annotated[Tasks, Section(Tasks, "Tasks that outlive a session.")] = Tasks()
+    tasks: Annotated[Tasks, Section(Tasks, "Tasks that outlive a session ([tasks.md](tasks.md)).", noted=True)] = (
+        Tasks()
+    )
     codex: Annotated[Codex, Section(Codex, "Codex as tools ([codex.md](codex.md)).", "relist", noted=True)] = Codex()
     component_url: Annotated[
         str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")

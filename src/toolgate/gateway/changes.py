@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import config as configs
-from toolgate.auth.access import RUNS_CODEX, WHO_ADMINISTERS, Access, asks_first
+from toolgate.auth.access import WHO_ADMINISTERS, Access
+from toolgate.auth.unasked import RUNS_CODEX, asks_first
 from toolgate.config import Config, ConfigError
 from toolgate.config.variables import has_pattern
 from toolgate.core import jsonrpc, names

@@ -13,15 +13,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolgate.auth.access import Access
 from toolgate.core import names
-from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
 from toolgate.core.model import Call, Client, Event, NeedInput, Outcome, Principal
-from toolgate.core.redaction import Redactor
 from toolgate.core.services import Swap
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
@@ -36,9 +33,9 @@ from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import scrub
 from toolgate.policy.access import looked_through
+from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
-from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun
 from toolgate.policy.scrub import is_large
 from toolgate.surfaces.controls.base import find_server
@@ -61,12 +58,10 @@ class Gateway:
         handles: Handles,
         gateway_info: GatewayInfo,
         editor: Reloading,
-        overflow: OverflowStore,
-        access: Access,
+        policy_deps: PolicyDeps,
         workspace: WorkspaceServices,
-        clock: Clock,
-        redactor: Redactor,
     ) -> None:
+        clock, access, redactor = policy_deps.clock, policy_deps.access, policy_deps.redactor
         self.snapshot = snapshot
         self.access = access
         self.redactor = redactor
@@ -76,8 +71,8 @@ class Gateway:
         self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
-        self._views = RouteViews(gateway_info, editor, overflow, access, workspace, self._current, events.tell)
-        self._resolver = Resolver(access, handles, overflow.source, self._current)
+        self._views = RouteViews(gateway_info, editor, policy_deps, workspace, self._current, events.tell)
+        self._resolver = Resolver(access, handles, policy_deps.overflow.source, self._current)
         self.lists = Lists(
             access, clock, redactor, handles, self._views.activated, self._resolver.makers.as_known, self._current
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from toolgate.auth.access import Access
 from toolgate.catalog.base import ServerList, ServerSummary, View, summary
 from toolgate.catalog.permitted import permitted
 from toolgate.config import Server
@@ -21,7 +20,8 @@ from toolgate.gateway import changes
 from toolgate.gateway.finder import Finder
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Route, Snapshot
-from toolgate.policy.overflow import OverflowStore, not_kept
+from toolgate.policy.chain import PolicyDeps
+from toolgate.policy.overflow import not_kept
 from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
@@ -41,8 +41,7 @@ class RouteViews:
         self,
         gateway_info: GatewayInfo,
         editor: Reloading,
-        overflow: OverflowStore,
-        access: Access,
+        policy_deps: PolicyDeps,
         workspace: WorkspaceServices,
         current: Callable[[], Snapshot],
         tell: EventSink,
@@ -50,8 +49,8 @@ class RouteViews:
         self.workspace = workspace
         self.gateway_info = gateway_info
         self.editor = editor
-        self.overflow = overflow
-        self.access = access
+        self.overflow = policy_deps.overflow
+        self.access = policy_deps.access
         self.current = current
         self.tell = tell
         self.finder = Finder()
@@ -193,12 +192,21 @@ class RouteView:
         limit: int = 10,
         mode: str = "bm25",
     ) -> Sequence[Hit]:
+        # How rare a word is, is counted among the tools of servers; the gateway's own stand beside them.
+        hits: list[Hit] = []
+        for ids in ([id for id in servers if id not in names.INTERNAL], [id for id in servers if id in names.INTERNAL]):
+            hits += await self._found(query, ids, kinds, limit, mode)
+        hits = sorted(hits, key=lambda hit: -hit.confidence)[:limit]  # each half is in that order
+        left = self.servers  # some may be gone meanwhile
+        return [hit for hit in hits if hit.document.server in left]
+
+    async def _found(
+        self, query: str, servers: Sequence[str], kinds: Sequence[str], limit: int, mode: str
+    ) -> Sequence[Hit]:
         route, configs = self._route, self.servers
         scopes = {id: (configs[id], route.upstream(id).scope(self.client)) for id in servers if id in configs}
         permitted, whose = self._permitted(configs), self.client.principal.counted_as
-        hits = await self._views.finder.find(query, scopes, self._whole, kinds, limit, mode, permitted, whose)
-        left = self.servers  # some may be gone meanwhile
-        return [hit for hit in hits if hit.document.server in left]
+        return await self._views.finder.find(query, scopes, self._whole, kinds, limit, mode, permitted, whose)
 
     def _permitted(self, servers: Iterable[str]) -> Callable[[Document], bool] | None:
         """What of these servers' documents the client may find; None: all."""

@@ -166,8 +166,7 @@ def build_routes(
     policies = first + chain.build(config, policy_deps)
     own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access, codex))
     transparent = first + chain.build(config, policy_deps, is_transparent=True)
-    has_codex = codex.is_offered(config.codex)
-    toolsets = surfaces.toolset_surfaces(config, has_codex)
+    toolsets = surfaces.toolset_surfaces(config, has_codex=codex.is_offered(config.codex))
     routes = {
         f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in toolsets.items()
     }
@@ -178,15 +177,11 @@ def build_routes(
         )
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
-    return routes | _bundles(config, upstreams, policies, own, has_codex)
+    return routes | _bundles(config, upstreams, policies, own)
 
 
 def _bundles(
-    config: Config,
-    upstreams: Mapping[str, Upstream],
-    policies: tuple[Policy, ...],
-    own: tuple[Policy, ...],
-    has_codex: bool,
+    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...], own: tuple[Policy, ...]
 ) -> dict[str, Route]:
     routes: dict[str, Route] = {}
     for name, patterns in config.bundles.items():
@@ -195,6 +190,6 @@ def _bundles(
                 log.warning("bundles.%s: %s matches no server's tools: begin it with SERVER__", name, pattern)
         path = f"/mcp/bundles/{name}"
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
-        surface = ToolsetSurface(bundle.Bundle(patterns), has_optional=has_codex)
+        surface = ToolsetSurface(bundle.Bundle(patterns), has_optional=config.codex.enabled)
         routes[path] = Route(path, surface, shown, policies, own)
     return routes

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from toolgate.auth.access import ASKS_FIRST, CHANGES_SERVERS, RUNS_CODEX
+from toolgate.auth.unasked import ASKS_FIRST, CHANGES_SERVERS, RUNS_CODEX
 from toolgate.core import jsonrpc, names, surrogates
 from toolgate.core.clock import Clock
 from toolgate.state.base import Store

@@ -126,9 +126,8 @@ class ToolsetSurface:
         if call.target in self._listed:
             return self._listed[call.target]
         control = controls.find(call.target)
-        if not control or (control.optional and not self._has_optional):
-            return None
-        return None if self._behind.claims(call, view) else control
+        is_there = control and (self._has_optional or not control.optional)
+        return control if is_there and not self._behind.claims(call, view) else None
 
     def expose(self, server: str, uri: str) -> str:
         return self._behind.expose(server, uri)

@@ -102,15 +102,10 @@ def of_task(connection: Connection, id: str) -> dict[str, Any]:
         )
         found = connection.execute(sql, (id, MOST_OF_ONE + 1)).fetchall()
         for dep_type, *row in found[:MOST_OF_ONE]:
-            shown.setdefault(_SHOWN_AS[way, dep_type], []).append(in_line(row))
+            shown.setdefault(_SHOWN_AS[way, dep_type], []).append(tasks.in_line(row))
         if len(found) > MOST_OF_ONE:
             shown["truncated"] = True
     return shown
-
-
-def in_line(row: Sequence[Any]) -> dict[str, Any]:
-    """A task that another one names."""
-    return dict(zip(("id", "title", "status"), row, strict=True))
 
 
 _SHOWN_AS = {

@@ -65,7 +65,7 @@ def line(row: Sequence[Any], dependencies: Sequence[Dependency]) -> bytes:
 # Reading.
 
 
-class _Written(msgspec.Struct, forbid_unknown_fields=True):
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
     """A line as `line` writes it, but that older files may leave much of it out. `null` is what has no value."""
 
     id: Id
@@ -104,7 +104,7 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
     dependencies: list[Dependency] = []
 
 
-_KNOWN = frozenset(_Written.__struct_fields__)
+_KNOWN = frozenset(_Line.__struct_fields__)
 # What older files call a field: of a task, and of its `validation`.
 _RENAMED = {"parent_id": "parent_task_id", "task_type": "type"}
 _VALIDATION = {
@@ -118,7 +118,7 @@ _VALIDATION = {
 }
 _marker = re.compile(rb"(<{7}|\|{7}|={7}|>{7})(\s|$)")
 _exact = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-_written = jsonrpc.Decoder(_Written)
+_line_reader = jsonrpc.Decoder(_Line)
 
 
 class Reading:
@@ -149,9 +149,9 @@ class Reading:
 
     def _entry(self, written: bytes) -> Entry:
         try:
-            found = _written.decode(written)
+            found = _line_reader.decode(written)
         except msgspec.ValidationError:
-            found = msgspec.convert(self._modernised(jsonrpc.read(written, dict[str, Any])), _Written)
+            found = msgspec.convert(self._modernised(jsonrpc.read(written, dict[str, Any])), _Line)
         except UnicodeDecodeError:
             raise ValueError("it is not UTF-8") from None
         if b"\\u0000" in written and any("\0" in each for each in _texts(found)):
@@ -194,7 +194,7 @@ class Reading:
             self.unknown[key[:100]] += 1
 
 
-def _texts(found: _Written) -> Iterator[str]:
+def _texts(found: _Line) -> Iterator[str]:
     values: Sequence[Any] = msgspec.structs.astuple(found)
     for value in values:
         if isinstance(value, str):

@@ -14,12 +14,9 @@ from msgspec import Meta
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.workspace import tasks
-from toolgate.workspace.dependencies import in_line
-from toolgate.workspace.tasks import MOST_LISTED, Priority, TaskId, Type
+from toolgate.workspace.tasks import Limit, Priority, TaskId, Type, in_line
 from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
-
-Limit = Annotated[int, Meta(description="At most so many; null: all", ge=1, le=MOST_LISTED)]
 
 _OPEN_BLOCKERS = (
     "EXISTS (SELECT 1 FROM task_dependency d JOIN task blocker ON blocker.id = d.depends_on"

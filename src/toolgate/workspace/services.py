@@ -34,11 +34,11 @@ class WorkspaceServices:
         self,
         store: Store,
         config: Config,
-        link_deps: LinkDeps,
         environ: Mapping[str, str],
         make_links: Mapping[str, MakeLink],
         folder: Path,
         spool: Path | None,
+        link_deps: LinkDeps,
     ) -> None:
         workspace = Workspace(store, link_deps.clock, config, folder)
         self.workspace = workspace

@@ -17,9 +17,8 @@ from msgspec import Meta
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.workspace import dependencies, git_head, links, tasks
-from toolgate.workspace.ready import Limit
 from toolgate.workspace.sessions import Caller, SessionId
-from toolgate.workspace.tasks import Priority, Status, Task, TaskId, Type
+from toolgate.workspace.tasks import Limit, Priority, Status, Task, TaskId, Type
 from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
 

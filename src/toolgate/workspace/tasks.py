@@ -29,13 +29,14 @@ LONGEST_DESCRIPTION = 64 * 1024
 MOST_LABELS = 100
 LONGEST_LABELS = 1000  # all of a task's together
 MOST_COMMITS = 1000
-MOST_LISTED = 100_000  # tasks, where no limit is wanted
+MOST_LISTED = 10_000  # tasks, where no limit is wanted: a longer list would hold up others while it is written
 MOST_ABOVE = 100  # parents of parents: deeper trees are not made
 MOST_NAMED = 10  # ids, in a message
 CHUNK = 500  # values of one query
 
 Priority = Annotated[int, Meta(ge=0, le=3, description="0 critical, 1 high, 2 medium, 3 low")]
 
+Limit = Annotated[int, Meta(description="At most so many; null: 10,000", ge=1, le=MOST_LISTED)]
 TaskId = Annotated[str, Meta(description="The id of a task, such as gt-1a2b3c", min_length=1, max_length=64)]
 
 
@@ -202,3 +203,8 @@ def check_parent(connection: Connection, id: str, parent: str) -> None:
         if above is None:
             return
     raise refused(f"a task has at most {MOST_ABOVE} others above it; choose a parent higher up")
+
+
+def in_line(row: Sequence[Any]) -> dict[str, Any]:
+    """A task that another one names."""
+    return dict(zip(("id", "title", "status"), row, strict=True))
