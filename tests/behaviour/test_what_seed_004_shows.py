@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -260,6 +261,20 @@ async def test_the_three_steps_cost_a_few_hundredths_of_all_schemas(era: str) ->
 
 
 # Servers that come and go.
+
+
+@pytest.mark.promise("004.servers.add")
+async def test_a_server_is_added_to_the_project_that_the_call_is_in(
+    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".gobby").mkdir()
+    (tmp_path / ".gobby" / "project.json").write_text('{"id": "p-1", "name": "one"}')
+    monkeypatch.chdir(tmp_path)
+    async with allowing(scripts={"sqlite": cast()["sqlite"]}, links_of={"weather": cast()["context7"]}) as app:
+        asker = Asker(app, era, "/mcp/daemon")
+        await asker.told("add_mcp_server", name="weather", transport="stdio", command="uv")
+        servers = (await asker.told("list_mcp_servers"))["servers"]
+        assert [(each["name"], each["project_id"]) for each in servers] == [("sqlite", None), ("weather", "p-1")]
 
 
 @PATHS

@@ -120,7 +120,7 @@ class View(Protocol):
 
 class ServerSummary(msgspec.Struct, frozen=True):
     """What clients may know of a server's configuration. `told` is what of it may be shown to people, without
-    secrets."""
+    secrets; `project` is the id of the project that it belongs to, if that is known."""
 
     id: str
     name: str
@@ -128,6 +128,7 @@ class ServerSummary(msgspec.Struct, frozen=True):
     description: str
     criticality: str
     told: Mapping[str, Any] = {}
+    project: str = ""
 
 
 def summary(server: Server) -> ServerSummary:
@@ -135,4 +136,6 @@ def summary(server: Server) -> ServerSummary:
     told = {name: value for name, value in server.__rich_repr__() if name}
     if "args" in told:
         told["args"] = masking.arguments(server.args, server.private_args)
-    return ServerSummary(server.id, server.name, server.type, server.description, server.criticality, told)
+    return ServerSummary(
+        server.id, server.name, server.type, server.description, server.criticality, told, server.project
+    )

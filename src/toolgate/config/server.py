@@ -314,6 +314,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         allowing.SPOKEN_TO,
     ] = "vital"
     description: Annotated[str, Key(text, "what the server is for, in your words"), allowing.LABEL] = ""
+    project: Annotated[
+        str, Key(text, "the id of the project that it belongs to, shown by `list_mcp_servers`"), allowing.LABEL
+    ] = ""
     validate_arguments: Annotated[
         bool,
         Key(

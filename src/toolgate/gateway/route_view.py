@@ -249,10 +249,12 @@ class RouteView:
     def _has_whole(self, server: str) -> bool:
         return self._views.access.has_whole(self.client.principal, server)
 
-    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+    async def add(self, name: str, table: Mapping[str, Any], context: ToolContext, /) -> str:
         self._check_admin()
         changes.check_no_patterns(table)
-        marked = {**table, "by_operator": False}  # a model may have thought it up
+        project = await self._views.workspace.workspace.project(context)
+        of = {"project": project.id} if project else {}
+        marked = {**table, **of, "by_operator": False}  # a model may have thought it up
         id = await self._views.editor.add(name, marked, self.client.principal)
         self._look()
         return id

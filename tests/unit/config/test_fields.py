@@ -37,9 +37,9 @@ OTHERS: dict[str, Any] = {  # another value of each field
     "result_limit": 1, "result_tokens": 1, "tools": {"a": Overlay(hidden=True)}, "new_privileges": True,
     "auth": ServerAuth(), "forward_headers": ("a",), "roots": ("r",), "scope": "session", "era": "legacy",
     "concurrency": 1, "rate": Rate(1, 1.0), "pinning": "off", "by_operator": False, "private_args": (0,),
-    "problem": "p", "missing": ("M",), "id": "b", "name": "b",
+    "problem": "p", "missing": ("M",), "id": "b", "name": "b", "project": "p-1",
 }  # fmt: skip
-LIVE = {"description", "validate_arguments", "result_limit", "result_tokens", "tools"}
+LIVE = {"description", "project", "validate_arguments", "result_limit", "result_tokens", "tools"}
 LISTS = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope", "era")
 
 

@@ -116,8 +116,9 @@ class GatewayView(Protocol):
         """End what runs of it; its next use starts it again."""
         ...
 
-    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
-        """Configure another server; its id. Raises `Fault` where it must not be, or cannot."""
+    async def add(self, name: str, table: Mapping[str, Any], context: ToolContext, /) -> str:
+        """Configure another server, in the project that the call is in; its id. Raises `Fault` where it must not be, or
+        cannot."""
         ...
 
     async def remove(self, name: str, /) -> None:

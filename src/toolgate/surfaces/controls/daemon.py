@@ -116,7 +116,7 @@ async def list_mcp_servers(given: Given, context: ControlContext) -> Object:
         "servers": [
             {
                 "name": server.name,
-                "project_id": context.gateway.gateway_info.project,
+                "project_id": server.project or context.gateway.gateway_info.project,
                 "description": server.description,
                 **{key: value for key, value in _state(server, context.gateway.status(id)).items() if key != "name"},
             }
@@ -172,7 +172,7 @@ def table_of_new(given: Given) -> Mapping[str, Any]:
 
 
 async def add_mcp_server(given: Given, context: ControlContext) -> Object:
-    id = await context.gateway.add(given["name"], table_of_new(given))
+    id = await context.gateway.add(given["name"], table_of_new(given), context)
     said = {"success": True, "name": given["name"], "transport": given["transport"]}
     if id not in context.gateway.servers:
         return {**said, "state": "disabled", "tools": []}
