@@ -73,7 +73,7 @@ async def test_another_user_with_the_local_port_of_a_connection_of_ours_starts_n
         with socket.create_server(("127.0.0.1", 0)) as other, socket.create_connection(other.getsockname()) as ours:
             taken = ours.getsockname()[1]
             said = await as_another_user(served.port, family, taken, calling("add_mcp_server", ADD))
-        assert "needs approval" in said and not served.app.gateway.snapshot.servers
+        assert "needs approval" in said and not served.app.gateway.snapshot.config.servers
 
 
 STEERING: list[tuple[str, str, Json | None]] = [
@@ -100,7 +100,7 @@ async def test_not_even_a_program_of_the_same_user_administers_over_tcp() -> Non
             assert said.startswith("HTTP/1.1 403") and "toolgate servers" in said, (path, said)
         for tool, given in (("add_mcp_server", ADD), ("remove_mcp_server", {"name": "one"})):
             assert "needs approval" in await served.client().call(tool, **given)
-        assert list(served.app.gateway.snapshot.servers) == ["one"]
+        assert [server.id for server in served.app.gateway.snapshot.config.servers] == ["one"]
 
 
 @pytest.mark.parametrize("client", [("127.0.0.1", 5), ("::1", 0), ("", 0), None, ["", 0], THE_SOCKET])

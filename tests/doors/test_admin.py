@@ -89,7 +89,7 @@ async def test_a_path_that_is_none_is_answered_with_those_that_are(path: str) ->
 
 async def test_the_configuration_is_read_again_on_request() -> None:
     async with gateway(GREETER) as app:
-        assert await asked(Visitor(app), "POST", "/admin/reload") == (200, {"servers": ["greeter", "gobby-tasks"]})
+        assert await asked(Visitor(app), "POST", "/admin/reload") == (200, {"servers": ["greeter"]})
 
 
 async def somebody(_headers: Any, address: str, _path: str) -> Principal:

@@ -122,7 +122,7 @@ async def _serve(config: Config, settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
         typer.echo(f"toolgate is listening on {url_of(listener)}", err=True)
         typer.echo("\n".join(summary.lines(gateway, url_of(listener))) + "\n", err=True)
-        common.log_start(len(gateway.gateway.snapshot.upstreams))
+        common.log_start(sum(server.enabled for server in config.servers))
         await until_stopped(gateway)
 
 

@@ -91,7 +91,7 @@ async def _stdio(config: Config, settings: Settings, path: str, principal: Princ
         common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
-        common.log_start(len(gateway.gateway.snapshot.upstreams))
+        common.log_start(sum(server.enabled for server in config.servers))
         writing = await Writing.to(output)
         frontend = gateway.stdio(writing.write, path, writing.backlog, principal)
         finished = asyncio.ensure_future(frontend.finished())

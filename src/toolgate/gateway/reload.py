@@ -144,7 +144,7 @@ class Reloading:
         if self._served == before:
             log.info("configuration reloaded; nothing has changed")
         else:
-            served = [upstream.name for upstream in snapshot.upstreams.values()]
+            served = [server.name for server in snapshot.config.servers if server.enabled]
             log.info("configuration reloaded; now serving: %s", ", ".join(served) or "no servers")
 
     async def follow_files(self) -> None:

@@ -142,7 +142,7 @@ class Admin:
             await self._editor.read_again(wanted.confirmed)
         except Unconfirmed as waiting:
             return 409, {"error": str(waiting), "unconfirmed": waiting.losses}
-        return 200, {"servers": list(self._gateway.snapshot.upstreams)}
+        return 200, {"servers": [server.id for server in self._gateway.snapshot.config.servers if server.enabled]}
 
     async def hook(self, asked: Asked) -> Answer:
         """What a program's hook prints, once what it has put into the folder of hooks was read."""
