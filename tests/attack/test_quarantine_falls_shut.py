@@ -21,7 +21,7 @@ from toolgate.catalog.pins import StoredPins
 from toolgate.config import Config
 from toolgate.state.base import NotKept
 from toolgate.state.memory import MemoryStore
-from toolgate.state.opening import KEPT
+from toolgate.state.migrations import KEPT
 from toolgate.state.sqlite import FILE
 
 __all__ = ["here"]

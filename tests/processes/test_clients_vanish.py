@@ -69,7 +69,7 @@ async def in_flight(client: Client, number: int) -> None:
 async def settled(served: Served) -> Baseline:
     for era in (MODERN, LEGACY):
         await counts(served.client(era))
-    await until(lambda: len(asyncio.all_tasks()) <= 6)
+    await until(lambda: len(asyncio.all_tasks()) <= 9)
     return Baseline()
 
 
@@ -197,7 +197,7 @@ async def test_clients_that_vanish_while_a_large_answer_is_on_its_way() -> None:
         observer = served.client()
         await observer.tools()
         await observer.call("one__talk", length=1)
-        await until(lambda: len(asyncio.all_tasks()) <= 6)
+        await until(lambda: len(asyncio.all_tasks()) <= 9)
         before = Baseline()
         arguments = {"name": "one__talk", "arguments": {"length": 4 * 1024 * 1024}}
         for era in (MODERN, LEGACY):
