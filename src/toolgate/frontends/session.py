@@ -75,7 +75,8 @@ class Session:
         self.id = secrets.token_urlsafe(24)
         self.path = path
         self.counted_as = principal.counted_as  # as long as it lasts
-        self.client = Client(principal, revision=revision)  # without a session, as long as this may be its only request
+        # Without a session, as long as this may be its only request.
+        self.client = Client(principal, revision=revision, path=path)
         self.revision = revision
         self.is_initialized = False
         self.is_to_end = False  # its client has asked for that
@@ -327,7 +328,7 @@ class Session:
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can = questions.known_capabilities(asked.capabilities, self.revision)
-        self.client = Client(self.client.principal, self.id, can, self.revision, modern.told(can))
+        self.client = Client(self.client.principal, self.id, can, self.revision, modern.told(can), self.path)
         self._subscriber.client = self.client
         about = await self._gateway.lists.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
