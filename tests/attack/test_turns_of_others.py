@@ -277,10 +277,10 @@ async def test_calls_that_repeat_one_that_waits_for_an_operator_are_counted() ->
 async def test_a_range_of_a_large_result_takes_no_copy_of_all_of_it(line: str, asked: str) -> None:
     kept = OverflowStore(FakeClock())
     whole = line * (8_000_000 // len(line.encode()))
-    uri = kept.keep(Principal("ann"), whole, "text/plain")
+    uri = kept.keep(Client(Principal("ann")), whole, "text/plain")
     tracemalloc.start()
     try:
-        kept.read(Principal("ann"), f"{uri}?{asked}")
+        kept.read(Client(Principal("ann")), f"{uri}?{asked}")
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()

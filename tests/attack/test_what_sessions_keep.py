@@ -17,7 +17,7 @@ from virtualtime import FakeClock, settle
 
 from toolgate.core import asks, mcp
 from toolgate.core.fault import Fault
-from toolgate.core.model import Client
+from toolgate.core.model import Client, Principal
 from toolgate.eras import legacy, modern
 from toolgate.frontends import channels
 from toolgate.frontends.channels import ReplayBuffers
@@ -131,11 +131,11 @@ async def test_what_sessions_could_not_be_told_yet_counts_by_principal(monkeypat
     monkeypatch.setattr(channels, "MOST_TOGETHER", 200_000)
     together = ReplayBuffers(FakeClock())
     anns = together.pending("ann")
-    anns.add(b"x" * 40_000)
+    anns.add(b"x" * 40_000, Principal())
     for session in range(1_000):
-        together.pending("mallory").add(b"%d" % session + b"y" * 5_000)
+        together.pending("mallory").add(b"%d" % session + b"y" * 5_000, Principal())
         assert together.bytes <= 200_000
-    assert len(anns.take()) == 1
+    assert len(anns.take(Principal())) == 1
 
 
 async def test_sessions_that_hear_nothing_keep_no_more_than_all_may_together(monkeypatch: pytest.MonkeyPatch) -> None:

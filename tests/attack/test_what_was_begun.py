@@ -197,6 +197,55 @@ async def test_neither_is_a_control_tool_a_way_to_it_nor_a_range_of_it(query: st
             assert "a secret" not in str((await ask(app, era, few, method, path, **params)).messages)
 
 
+ELSEWHERE = ("/mcp/servers/here", "/mcp/bundles/few", "/mcp/servers/there", "/mcp/meta", "/mcp/all")
+
+
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+@pytest.mark.parametrize("path", ELSEWHERE)
+@pytest.mark.parametrize("query", ["", "?lines=1-5"])
+async def test_a_kept_result_is_read_at_the_path_of_its_call_alone(
+    query: str, path: str, era: str, issuer: Issuer
+) -> None:
+    """A token is for one path: for what another one shows, another one is needed."""
+    config = msgspec.structs.replace(KEPT, bundles={"few": ("here__echo",)})
+    async with in_memory(config=config, scripts={"there": big(), "here": big()}) as app:
+        uri = kept_in(await ask(app, era, bearer(issuer.token()), "tools/call", name="there__echo"))
+        other = bearer(issuer.token(aud=AUDIENCE + path))
+        refused = await ask(app, era, other, "resources/read", path, uri=uri + query)
+        assert "a secret" not in str(refused.messages)
+        never = await ask(app, era, other, "resources/read", path, uri="mcp://results/none" + query)
+        # Nobody learns there that it is kept.
+        assert str(refused.messages).replace(uri, "mcp://results/none") == str(never.messages)
+        if path in ("/mcp/meta", "/mcp/all", "/mcp/bundles/few"):
+            arguments = {"server_name": "toolgate", "resource_uri": uri + query}
+            read = {"name": "read_mcp_resource", "arguments": arguments}
+            assert "a secret" not in str((await ask(app, era, other, "tools/call", path, **read)).messages)
+        at_home = await ask(app, era, bearer(issuer.token()), "resources/read", uri=f"{uri}?lines=1-5")
+        assert "a secret line" in str(at_home.messages)
+
+
+@pytest.mark.parametrize("path", ["/mcp/servers/there", "/mcp/bundles/few", "/mcp/all"])
+async def test_what_was_kept_at_a_path_of_less_is_not_read_where_there_is_more(path: str, issuer: Issuer) -> None:
+    config = msgspec.structs.replace(KEPT, bundles={"few": ("there__echo",)})
+    own = bearer(issuer.token(aud=AUDIENCE + path))
+    async with in_memory(config=config, scripts={"there": big()}) as app:
+        name = "echo" if path.endswith("there") else "there__echo"
+        called = (
+            {"name": name}
+            if not path.endswith("all")
+            else {
+                "name": "mcp_call",
+                "arguments": {"server": "there", "tool": "echo", "args": {}},
+            }
+        )
+        uri = kept_in(await ask(app, MODERN, own, "tools/call", path, **called))
+        refused = await ask(app, LATEST, bearer(issuer.token()), "resources/read", uri=f"{uri}?lines=1-5")
+        assert "a secret" not in str(refused.messages)
+        for era in (MODERN, LATEST):  # and whichever way its client comes in
+            read = await ask(app, era, own, "resources/read", path, uri=f"{uri}?lines=1-5")
+            assert "a secret line" in str(read.messages)
+
+
 @pytest.mark.parametrize("era", [LATEST, MODERN])
 async def test_what_came_through_a_control_tool_needs_what_that_needs(era: str, issuer: Issuer) -> None:
     path = "/mcp/all"

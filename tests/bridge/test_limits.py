@@ -12,7 +12,7 @@ from virtualtime import FakeClock
 
 from toolgate.auth.access import Access
 from toolgate.config import Config, Limits, Server
-from toolgate.core.model import Principal
+from toolgate.core.model import Client, Principal
 from toolgate.core.redaction import Redactor
 from toolgate.policy import chain
 from toolgate.policy.limits import Meters
@@ -23,7 +23,7 @@ from toolgate.state.memory import MemoryStore
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]
-ANN = Principal("ann")
+ANN = Client(Principal("ann"), path="/mcp")
 LOG = "".join(f"line {number}\n" for number in range(1, 1001))
 ROWS = {"rows": list(range(500))}
 ECHO = {"type": "object", "properties": {"message": {"type": "string"}, "count": {"type": "integer"}}}
@@ -71,11 +71,11 @@ async def echo(scene: Scene) -> str:
     return "echoed"
 
 
-def whole(overflow: OverflowStore, uri: str) -> str:
+def whole(overflow: OverflowStore, uri: str, client: Client = ANN) -> str:
     """All that is kept there, by the ranges that it proposes."""
     asked, found = f"{uri}?bytes=0-99", ""
     while asked:
-        read = overflow.read(ANN, asked)
+        read = overflow.read(client, asked)
         found += read["contents"][0]["text"]
         asked = read["_meta"]["toolgate/range"].get("next", "")
     return found
@@ -94,7 +94,7 @@ async def test_a_long_text_is_cut_and_its_whole_can_be_read(revision: str, serve
         (part,) = reply.result["_meta"][META_KEY]["parts"]
         assert part["uri"] in reply.text
         assert whole(overflow, part["uri"]) == LOG
-        assert not overflow.knows(Principal("bob"), part["uri"])
+        assert not overflow.knows(Client(Principal("bob"), path="/mcp"), part["uri"])
         overflow.close()
 
 
@@ -113,7 +113,8 @@ async def test_json_is_left_out_whole_with_a_link_that_each_revision_can_read(re
             assert link == {"type": "text", "text": f"[rows: json] {uri}"}
         else:
             assert (link["type"], link["uri"]) == ("resource_link", uri)
-        assert json.loads(whole(overflow, uri)) == ROWS
+        there = Client(ANN.principal, path="/mcp/servers/there")
+        assert json.loads(whole(overflow, uri, there)) == ROWS
         overflow.close()
 
 

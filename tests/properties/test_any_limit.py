@@ -59,7 +59,7 @@ def read_whole(overflow: OverflowStore, uri: str, is_text: bool) -> Any:
     """All ranges in turn."""
     asked, found = f"{uri}?bytes=0-99", list[Any]()
     while asked:
-        read = overflow.read(ANN.principal, asked)
+        read = overflow.read(ANN, asked)
         (content,) = read["contents"]
         found.append(content["text"] if is_text else base64.b64decode(content["blob"]))
         asked = read["_meta"]["toolgate/range"].get("next", "")
@@ -106,7 +106,7 @@ def test_what_is_shown_is_valid_and_the_rest_can_be_read(revision: str, data: st
         originals = [*parts_of(result), json.dumps(result.get("structuredContent"))]
         decoded = [each for each in map(content_kinds.from_base64, originals) if each is not None]
         for part in told:
-            is_text = "blob" not in overflow.read(ANN.principal, part["uri"] + "?bytes=0-9")["contents"][0]
+            is_text = "blob" not in overflow.read(ANN, part["uri"] + "?bytes=0-9")["contents"][0]
             whole = read_whole(overflow, part["uri"], is_text)
             assert part["bytes"] == len(whole.encode() if is_text else whole)
             if part["kind"] in ("text", "json", "base64"):

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from virtualtime import FakeClock, play
 
 from toolgate.core.fault import Fault
-from toolgate.core.model import Principal
+from toolgate.core.model import Client, Principal
 from toolgate.policy.overflow import LEAST, OverflowStore
 
-ANN = Principal("ann")
+ANN = Client(Principal("ann"))
 texts = st.lists(
     st.sampled_from(["a", "ä", "€", "😀", "\n", "\r\n", "x" * 70 + "\n"]) | st.text(max_size=5), max_size=40
 )

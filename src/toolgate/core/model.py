@@ -55,13 +55,15 @@ class Principal(msgspec.Struct, frozen=True):
 class Client(msgspec.Struct, frozen=True):
     """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none,
     `revision` is None for the gateway itself, which speaks any. `capabilities` are as `asks.declared` has them, `told`
-    is what modern servers hear of them, where that was written down already."""
+    is what modern servers hear of them, where that was written down already; `path` is the endpoint that it came to,
+    under one name of it."""
 
     principal: Principal = Principal()
     session: str = ""
     capabilities: Mapping[str, Any] = {}
     revision: mcp.Revision | None = None
     told: Raw = jsonrpc.NOTHING
+    path: str = ""
 
     @property
     def era(self) -> mcp.Era | None:

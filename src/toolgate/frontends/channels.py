@@ -2,6 +2,7 @@
 
 A channel that is open gives its events ids, and what it says is kept for a while, so that a client whose connection
 broke hears the rest on another. The rules this file keeps: an id names its channel; a message is on one channel only;
+a channel goes on for who has the rights that it was begun with;
 what is kept is bounded in bytes, events and time, for each session and for all together, the oldest goes first; what
 was carried to its end is kept for a moment only; and nothing is kept before a stream begins.
 """
@@ -12,9 +13,10 @@ import asyncio
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolgate.core.clock import Clock, waited, wake
+from toolgate.core.model import Principal
 from toolgate.frontends.unread import NOTES_KEPT
 
 Kind: TypeAlias = Literal["c", "s"]  # a call's stream, or the session's own
@@ -28,6 +30,27 @@ EVENT, CHANNEL = 250, 1000  # bytes that keeping takes, about, beside the messag
 MOST_PENDING_EVENTS = 100
 
 
+class Rights(NamedTuple):
+    """What somebody may do: who it is, as it has shown; and what the configuration says of that one, and of scopes."""
+
+    principal: Principal = Principal()
+    rules: str = ""  # see `Rules.print`
+    steps: Mapping[str, Any] = {}  # up: the scopes that tools need beside the usual ones
+
+    def cover(self, before: Rights) -> bool:
+        """Whether these are, of the same one, no less than those were."""
+        return shows_no_less(self.principal, before.principal) and self[1:] == before[1:]
+
+
+def shows_no_less(now: Principal, before: Principal) -> bool:
+    """Whether somebody may know what was for the same one before: as the same configured client, with no fewer scopes.
+    Who comes with a key has none, and needs none."""
+    if now is before:
+        return True
+    has_scopes = now.scopes is None or (before.scopes is not None and before.scopes <= now.scopes)
+    return now.client == before.client and has_scopes
+
+
 class Item(NamedTuple):
     """A message on its way, with its event's id, which is empty before the channel is open."""
 
@@ -39,11 +62,13 @@ class Taken(Exception):
     """The channel is carried by another connection now, or by none."""
 
 
+_NOBODYS = Rights()
 _NOTHING: deque[Item] = deque(maxlen=0)  # on its way: nothing yet, or nobody carries it
 
 
 class Channel:
-    """Messages on their way to a client, for one reader at a time. `can_ask` as `session.Stream` has it.
+    """Messages on their way to a client, for one reader at a time. `can_ask` as `session.Stream` has it; `rights` are
+    those that it was begun with.
 
     The reader of the first turn need not ask for it; each later one takes it from the one before."""
 
@@ -61,14 +86,21 @@ class Channel:
     _reader: asyncio.Future[None] | None = None
     on_message: Callable[[], object] | None = None  # called for each that is put in
 
-    def __init__(self, can_stream: bool, can_ask: bool, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, can_stream: bool, can_ask: bool, headers: Mapping[str, str] | None = None, rights: Rights = _NOBODYS
+    ) -> None:
         self.headers: Mapping[str, str] = headers or {}
+        self.rights = rights
         self.can_stream = can_stream
         self.can_ask = can_ask
         self._items: deque[Item] = _NOTHING  # until there is something
 
     def __repr__(self) -> str:
         return f"<Channel {self.name or 'not open'} {self._number} said, {len(self._items)} waiting>"
+
+    @property
+    def principal(self) -> Principal:
+        return self.rights.principal
 
     @property
     def is_carried(self) -> bool:
@@ -267,11 +299,13 @@ class ReplayBuffer:
         self._trim()
         return Item(f"{channel.name}.{number}", message)
 
-    def find(self, id: str) -> tuple[Channel, int] | None:
-        """The channel that this event was on, and its number there."""
+    def find(self, id: str, rights: Rights) -> tuple[Channel, int] | None:
+        """The channel that this event was on, and its number there, for who has its rights."""
         name, _, number = id.partition(".")
         channel = self._channels.get(name)
-        return (channel, int(number)) if channel and number.isdecimal() and len(number) < 16 else None
+        if not channel or not rights.cover(channel.rights):
+            return None
+        return (channel, int(number)) if number.isdecimal() and len(number) < 16 else None
 
     def after(self, name: str, number: int) -> list[Item]:
         return [
@@ -337,20 +371,20 @@ def is_of_session(id: str) -> bool:
 
 
 class PendingEvents:
-    """What a session could tell nobody yet. What is said twice is told once; beyond the bounds the oldest is lost. Made
-    by `ReplayBuffers`."""
+    """What a session could tell nobody yet, and whose it is. What is said twice is told once; beyond the bounds the
+    oldest is lost. Made by `ReplayBuffers`."""
 
     def __init__(self, together: ReplayBuffers, whose: str) -> None:
         self.bytes = 0
         self.whose = whose
         self._together = together
-        self._messages: deque[bytes] = deque()
+        self._messages: deque[tuple[bytes, Principal]] = deque()
         self._is_closed = False
 
-    def add(self, message: bytes) -> None:
-        if message in self._messages or self._is_closed:
+    def add(self, message: bytes, whose: Principal) -> None:
+        if (message, whose) in self._messages or self._is_closed:
             return
-        self._messages.append(message)
+        self._messages.append((message, whose))
         self._grow(len(message) + EVENT)
         if len(self._messages) > MOST_PENDING_EVENTS:
             self._forget_oldest()
@@ -361,10 +395,13 @@ class PendingEvents:
         while self.bytes > bytes:
             self._forget_oldest()
 
-    def take(self) -> list[bytes]:
-        messages = list(self._messages)
-        self.shrink(0)
-        return messages
+    def take(self, by: Principal) -> list[bytes]:
+        """Those that this one may know."""
+        taken = [each for each in self._messages if shows_no_less(by, each[1])]
+        for each in taken:
+            self._messages.remove(each)
+            self._grow(-len(each[0]) - EVENT)
+        return [message for message, _ in taken]
 
     def close(self) -> None:
         """The session is over."""
@@ -373,7 +410,7 @@ class PendingEvents:
         self._together.closed(self)
 
     def _forget_oldest(self) -> None:
-        self._grow(-len(self._messages.popleft()) - EVENT)
+        self._grow(-len(self._messages.popleft()[0]) - EVENT)
 
     def _grow(self, by: int) -> None:
         self.bytes += by

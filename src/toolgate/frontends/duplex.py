@@ -50,6 +50,7 @@ class Conversation:
         in_order: Callable[[], TakeTurn | None] = _nothing,
     ) -> None:
         self.session = session
+        self.principal = session.client.principal  # who hears what is said here
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
         self._gateway = deps.gateway

@@ -213,8 +213,7 @@ class HttpFrontend(Application):
     async def _legacy_post(self, request: Request, response: Response, message: Message) -> None:
         session = self._session(request, message)
         response.headers.append((b"mcp-session-id", session.id.encode()))
-        channel = Channel(request.accepts_events, request.accepts_events, request.headers)
-        channel.is_stream = request.accepts_events_only
+        channel = _channel(request, session)
         await self._answer(request, response, session, channel, session.respond(message, channel))
 
     async def _answer(
@@ -242,8 +241,7 @@ class HttpFrontend(Application):
                 return
             session = self._new_session(request, is_implicit=True)
         response.headers.append((b"mcp-session-id", session.id.encode()))
-        channel = Channel(request.accepts_events, request.accepts_events, request.headers)
-        channel.is_stream = request.accepts_events_only
+        channel = _channel(request, session)
         whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
         whose = request.principal.counted_as
@@ -298,7 +296,7 @@ class HttpFrontend(Application):
         if not request.accepts_events:
             raise Refused(406, "This stream requires Accept: text/event-stream")
         last = request.headers.get(LAST_EVENT, "")
-        found = session.replay_buffer.find(last)
+        found = session.replay_buffer.find(last, session.rights)
         if found:
             await sse_delivery.resume(response, request.receive, *found, session, self._clock)
         elif not last or is_of_session(last):
@@ -325,8 +323,9 @@ class HttpFrontend(Application):
         await self._pipes.stream(request, response)
 
     async def _sse_post(self, request: Request, response: Response) -> None:
-        conversation = self._pipes.find(request)
-        conversation.received(await self._guards.read(request))
+        self._pipes.find(request)
+        data = await self._guards.read(request)
+        self._pipes.find(request).received(data)  # meanwhile it may have been shown another token
         await response.whole(202)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -365,6 +364,13 @@ async def _last_word(response: Response, refused: Refused) -> None:
 
 def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
     return responses.write_cancelled(message) if done.cancelled() else done.result()
+
+
+def _channel(request: Request, session: Session) -> Channel:
+    """What answers a request of a session."""
+    channel = Channel(request.accepts_events, request.accepts_events, request.headers, session.rights)
+    channel.is_stream = request.accepts_events_only
+    return channel
 
 
 def _take(

@@ -103,7 +103,7 @@ class ModernResponses:
             named = mcp.NAMED.get(message.method)
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
         revision = modern.check_version(envelope.version)
-        client = Client(principal, "", envelope.capabilities, revision, envelope.told)
+        client = Client(principal, "", envelope.capabilities, revision, envelope.told, route.path)
         handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
         return await handle(self, Request(message, params, envelope, http, client, route, send))
 

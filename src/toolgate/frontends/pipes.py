@@ -19,6 +19,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Principal
 from toolgate.frontends import connections
+from toolgate.frontends.channels import shows_no_less
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT, Refused, Request, as_text, has_too_many_values
@@ -99,8 +100,9 @@ class Pipes:
                 400, f"This is the transport of 2024-11-05: open its stream with GET, which returns the {SESSION}"
             )
         pipe = self._open.get(id)
-        if not pipe or not request.principal.may_act_as(pipe.principal) or pipe.path != request.route.path:
-            raise Refused(404, "Session not found: open the stream again")
+        is_found = pipe and request.principal.may_act_as(pipe.principal) and pipe.path == request.route.path
+        if not pipe or not is_found or not shows_no_less(pipe.principal, request.principal):
+            raise Refused(404, "Session not found: open the stream again")  # its answers are heard by who opened it
         pipe.conversation.session.is_shown(request.principal)
         return pipe.conversation
 

@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -26,14 +26,16 @@ from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, NeedI
 from toolgate.core.notes import Listener, Note, Notes
 from toolgate.eras import calls, legacy, modern, questions, tasks
 from toolgate.frontends import responses
-from toolgate.frontends.channels import PendingEvents, ReplayBuffer, ReplayBuffers
+from toolgate.frontends.channels import PendingEvents, ReplayBuffer, ReplayBuffers, Rights, shows_no_less
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
+from toolgate.upstreams.base import rechecked
 
 MOST_RELAYED = 64  # notifications of one session on their way to its server
+_OF_ALL_SCOPES = frozenset({*mcp.LIST_CHANGED, mcp.UPDATED, mcp.ELICITED})  # nothing in them is of what tools have said
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,11 @@ class Stream(Protocol):
 
     can_ask: bool
     headers: Mapping[str, str]  # of the client's request that it belongs to, where there is one
+
+    @property
+    def principal(self) -> Principal:
+        """Who hears them, as it has shown who it is."""
+        ...
 
     def send(self, message: bytes) -> None: ...
 
@@ -55,6 +62,15 @@ class Stream(Protocol):
     def failed(self, error: Exception) -> None:
         """The request whose stream it is fails; the answer says so too."""
         ...
+
+
+class _Question(NamedTuple):
+    """One that waits for its answer. `whose` call it belongs to: nobody answers it who has shown less; `report` hears
+    of progress with it, where its asker does."""
+
+    whose: Principal
+    answer: asyncio.Future[Answer]
+    report: Callable[[Raw], None] | None
 
 
 class Session:
@@ -75,7 +91,8 @@ class Session:
         self.id = secrets.token_urlsafe(24)
         self.path = path
         self.counted_as = principal.counted_as  # as long as it lasts
-        self.client = Client(principal, revision=revision)  # without a session, as long as this may be its only request
+        # Without a session, as long as this may be its only request.
+        self.client = Client(principal, revision=revision, path=path)
         self.revision = revision
         self.is_initialized = False
         self.is_to_end = False  # its client has asked for that
@@ -96,8 +113,7 @@ class Session:
         self._in_flight: dict[str | int | float, asyncio.Task[Any]] = {}
         self._cancelled: set[str | int | float] = set()  # of these
         self._rest: asyncio.Event | None = None  # set each time that one of these is over, once it closes
-        self._questions: dict[int, asyncio.Future[Answer]] = {}
-        self._reports: dict[int, Callable[[Raw], None]] = {}  # by the ids of questions whose askers hear of progress
+        self._questions: dict[int, _Question] = {}
         self._telling_roots: asyncio.Task[None] | None = None
         self._roots_to_tell = False  # they have changed since servers were last told
         self._relayed: set[asyncio.Task[None]] = set()
@@ -108,6 +124,13 @@ class Session:
     def route(self) -> Route:
         """What is served at its path now: that changes with the configuration. Raises `Fault` where nothing is."""
         return self._gateway.snapshot.route(self.path)
+
+    @property
+    def rights(self) -> Rights:
+        """What its client may do now, by what it has shown last."""
+        who, gateway = self.client.principal, self._gateway
+        rules = gateway.access.rules(who)
+        return Rights(who, rules.print if rules else "", gateway.snapshot.config.auth.step_up)
 
     def __repr__(self) -> str:
         return f"<Session {self.id[:6]} {self.revision.date} {len(self._in_flight)} in flight>"
@@ -210,8 +233,8 @@ class Session:
             token = jsonrpc.read(told.pop(mcp.PROGRESS_KEY, jsonrpc.NOTHING), type=int)
         except jsonrpc.UNREADABLE:
             return
-        if report := self._reports.get(token):
-            report(Raw(jsonrpc.encode(told)))
+        if (question := self._question(token)) and question.report:
+            question.report(Raw(jsonrpc.encode(told)))
 
     async def _relay(self, message: Message) -> None:
         """A notification that MCP does not define: for the one server of this path."""
@@ -240,9 +263,13 @@ class Session:
         self._settle(id, Answer(error=RpcError(jsonrpc.INTERNAL_ERROR, said)))
 
     def _settle(self, id: object, answer: Answer) -> None:
-        future = self._questions.pop(id, None) if isinstance(id, int) else None
-        if future and not future.done():
-            future.set_result(answer)
+        if (question := self._question(id)) and not question.answer.done():
+            question.answer.set_result(answer)
+
+    def _question(self, id: object) -> _Question | None:
+        """The question of this id, if whoever has just been shown may answer it."""
+        question = self._questions.get(id) if isinstance(id, int) else None
+        return question if question and shows_no_less(self.client.principal, question.whose) else None
 
     # What goes to the client without being asked for.
 
@@ -257,7 +284,7 @@ class Session:
         """From now on this stream gets what belongs to no request, and first what was kept for it."""
         self._listeners.append(stream)
         if self._pending_events:
-            for message in self._pending_events.take():
+            for message in self._pending_events.take(stream.principal):
                 stream.note(message)
 
     def stop_listening(self, stream: Stream) -> None:
@@ -265,13 +292,17 @@ class Session:
             self._listeners.remove(stream)
             self.used = self._clock.now()
 
-    def tell(self, message: bytes) -> None:
-        """A message that belongs to no request, on exactly one stream; kept where there is none yet."""
-        if self._listeners:
-            self._listeners[-1].note(message)
-        elif self.is_initialized:
+    def tell(self, message: bytes, whose: Principal | None = None) -> None:
+        """A message that belongs to no request, on exactly one stream of who may know it; kept where there is none yet.
+        `whose` it is, if not of who was shown last."""
+        whose = whose or self.client.principal
+        for stream in reversed(self._listeners):
+            if shows_no_less(stream.principal, whose):
+                stream.note(message)
+                return
+        if self.is_initialized:
             self._pending_events = self._pending_events or self._replay_buffers.pending(self.counted_as)
-            self._pending_events.add(message)
+            self._pending_events.add(message, whose)
 
     def expire(self) -> None:
         """Let go of what was kept long enough."""
@@ -327,7 +358,7 @@ class Session:
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can = questions.known_capabilities(asked.capabilities, self.revision)
-        self.client = Client(self.client.principal, self.id, can, self.revision, modern.told(can))
+        self.client = Client(self.client.principal, self.id, can, self.revision, modern.told(can), self.path)
         self._subscriber.client = self.client
         about = await self._gateway.lists.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
@@ -407,7 +438,8 @@ class Session:
             call = msgspec.structs.replace(call, can_ask=False)
         outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)
         if isinstance(outcome, Accepted):  # it goes on when this request is answered: on no request's stream
-            notes.attach(self._reporter(self.tell, token, tasks.read_id(outcome.body)))
+            say = partial(self.tell, whose=principal)
+            notes.attach(self._reporter(say, token, tasks.read_id(outcome.body)))
         if isinstance(outcome, Done) and outcome.is_foreign:
             text = "The server's result has a type that this client's revision does not have"
             raise Fault("UPSTREAM_ERROR", text, server=call.server, reach="executed")
@@ -452,7 +484,10 @@ class Session:
         if not self.is_initialized or not legacy.knows(self.revision, method):
             return
         if method != mcp.LOGGED or self._is_wanted(Note("log", params)):
-            self.tell(jsonrpc.notification(method, params))
+            whose = self.client.principal
+            if method in _OF_ALL_SCOPES and whose.scopes:
+                whose = msgspec.structs.replace(whose, scopes=frozenset())
+            self.tell(jsonrpc.notification(method, params), whose)
 
     async def _to_the_end(self, call: Call, stream: Stream) -> Done | Accepted:
         """Ask the client whatever the call asks, as it asks it, and answer at once."""
@@ -463,7 +498,7 @@ class Session:
             while isinstance(outcome, NeedInput):
                 for ask in self._gateway.snapshot.scrubber(outcome.resume.asker.name).asks(outcome.asks):
                     _refuse_if_unaskable(ask, stream, outcome.resume)
-                    asking.add(self._spawn(self._put(ask, outcome.resume, stream, task)))
+                    asking.add(self._spawn(self._put(ask, outcome.resume, stream, task, call)))
                 outcome = await outcome.resume.next()
         except asyncio.CancelledError:
             if isinstance(outcome, NeedInput):
@@ -476,16 +511,17 @@ class Session:
                 await asyncio.wait(asking)
         return outcome
 
-    async def _put(self, ask: Ask, resume: Resume, stream: Stream, task: str) -> None:
-        """Put one question to the client; that it did not answer in time is an error. `task` is the client's
-        id of the one that asks, if it is one."""
+    async def _put(self, ask: Ask, resume: Resume, stream: Stream, task: str, call: Call) -> None:
+        """Put one question of a call to the client; that it did not answer in time is an error, or that the call may
+        not be made any more. `task` is the client's id of the one that asks, if it is one."""
         id = next(self._ids)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._questions[id] = future
         question = jsonrpc.encode(legacy.write_ask(ask, self.revision))
+        report: Callable[[Raw], None] | None = None
         if resume.origin.is_live and asks.progress_token(ask):
             question = asks.with_token(question, id)
-            self._reports[id] = lambda params: resume.origin.report(ask.key, params)
+            report = partial(resume.origin.report, ask.key)
+        self._questions[id] = _Question(call.client.principal, future, report)
         stream.send(jsonrpc.request(id, ask.method, tasks.with_related(question, task)))
         settled = asyncio.ensure_future(resume.settled(ask.key))
         try:
@@ -504,8 +540,13 @@ class Session:
         finally:
             settled.cancel()
             self._questions.pop(id, None)
-            self._reports.pop(id, None)
-        resume.answer(ask.key, questions.read_choices(ask, answer, self.revision))
+        answer = questions.read_choices(ask, answer, self.revision)
+        try:
+            await rechecked(call)
+            await rechecked(call)
+        except Fault as fault:
+            answer = asks.unanswered(fault.message)
+        resume.answer(ask.key, answer)
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)

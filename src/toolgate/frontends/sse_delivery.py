@@ -72,7 +72,7 @@ async def _stream(response: Response, receive: Receive, channel: Channel, sessio
 
 async def listen(response: Response, receive: Receive, session: Session, clock: Clock) -> None:
     """A new stream of what the session is told without having asked."""
-    channel = Channel(can_stream=True, can_ask=False)
+    channel = Channel(can_stream=True, can_ask=False, rights=session.rights)
     first = _primer(channel.open(session.replay_buffer, "s"), session) or sse.COMMENT
     await _carry_for(session, response, receive, channel, 1, first, clock)
 
@@ -83,6 +83,7 @@ async def resume(
     """A channel goes on behind the event of this number."""
     turn = channel.take(after)
     if channel.is_of_session:
+        channel.rights = session.rights  # it may hear more from now on
         await _carry_for(session, response, receive, channel, turn, sse.COMMENT, clock)
     else:
         await _carry(response, receive, channel, turn, sse.COMMENT, clock)

@@ -22,6 +22,7 @@ from toolgate.core.model import Call, Client, Event, Listing, Made
 from toolgate.core.redaction import Redactor
 from toolgate.eras import tasks
 from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.policy.scopes import Scopes
 from toolgate.surfaces.aggregate import exposed
 from toolgate.surfaces.handles import Handles, about_made
 from toolgate.surfaces.single import Single
@@ -129,7 +130,7 @@ class Lists:
             for server, answer in answers
             if not isinstance(answer, Fault)
             for id, (raw, made) in answer.items()
-            if self._may_know(server.id, made, client)
+            if self._may_know(server.id, made, route, client)
         ]
         failures = [
             (server.name, self._redactor.of(server.id).text(answer.message))
@@ -141,14 +142,15 @@ class Lists:
     def told_of_task(self, event: Event, made: Made, route: Route, client: Client) -> bytes:
         """The parameters of a notification on a task, in this client's names; empty where it may no more use what has
         made the task."""
-        if not self._may_know(event.server, made, client):
+        if not self._may_know(event.server, made, route, client):
             return b""
         return self._handles.shown(event, made, route.path, client, route.surface)
 
-    def _may_know(self, server: str, made: Made, client: Client) -> bool:
-        """Whether a client may still use what has made a task of its own."""
+    def _may_know(self, server: str, made: Made, route: Route, client: Client) -> bool:
+        """Whether a client may still use what has made a task of its own, with the scopes that it has shown."""
         about = self._as_known(about_made(server, made, client))
-        return self._access.judge(about) != "off"
+        step_ups = (each for each in route.policies if isinstance(each, Scopes))
+        return self._access.judge(about) != "off" and all(each.lets_know(about) for each in step_ups)
 
 
 Answered = TypeVar("Answered")

@@ -11,7 +11,7 @@ from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.overlays import hides
 from toolgate.core import mcp
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Principal
+from toolgate.core.model import Call, Client
 from toolgate.policy.overflow import Source
 from toolgate.surfaces.handles import about_made
 
@@ -19,13 +19,13 @@ from toolgate.surfaces.handles import about_made
 class Makers:
     """`source` says what that was made by which is kept of a result."""
 
-    def __init__(self, catalog: Catalog, source: Callable[[Principal, str], Source | None]) -> None:
+    def __init__(self, catalog: Catalog, source: Callable[[Client, str], Source | None]) -> None:
         self._catalog = catalog
         self._source = source
 
     def of_kept(self, call: Call) -> Call:
         """A call for something that was kept, with the one whose result that was."""
-        if not (source := self._source(call.client.principal, call.target)):
+        if not (source := self._source(call.client, call.target)):
             return call
         about = about_made(source.server, source.made, call.client)
         return self.judged_by(msgspec.structs.replace(call, about=about))

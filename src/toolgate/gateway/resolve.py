@@ -20,7 +20,7 @@ from toolgate.catalog.catalog import unlisted
 from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Principal
+from toolgate.core.model import Call, Client
 from toolgate.gateway.closed import closed, server_lists
 from toolgate.gateway.doubts import Doubts
 from toolgate.gateway.makers import Makers
@@ -39,7 +39,7 @@ class Resolver:
         self,
         access: Access,
         handles: Handles,
-        source: Callable[[Principal, str], Source | None],
+        source: Callable[[Client, str], Source | None],
         current: Callable[[], Snapshot],
     ) -> None:
         self._access = access

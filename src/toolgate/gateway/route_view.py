@@ -223,7 +223,7 @@ class RouteView:
     def kept(self, call: Call, /) -> Mapping[str, Any]:
         if call.about and self._views.access.judge(call.about) == "off":
             raise not_kept(call.target)
-        return self._views.overflow.read(self.client.principal, call.target)
+        return self._views.overflow.read(self.client, call.target)
 
     def named(self, server: str, kind: str, name: str, /) -> str:
         return self._route.surface.named(server, kind, name)

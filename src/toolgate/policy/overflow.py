@@ -1,8 +1,8 @@
 """What was too large to be shown, kept for a while, to be read in ranges as a resource `mcp://results/{id}`.
 
-The rules this file keeps: what one principal's calls gave, nobody else can read, or learn that it exists; ranges that
-are read in turn give the whole back, byte by byte; a range costs what it is long; everything is bounded, and of whoever
-has the most, what was least recently read goes first.
+The rules this file keeps: what one principal's calls gave at one path, nobody else can read, or learn that it exists,
+nor can it elsewhere; ranges that are read in turn give the whole back, byte by byte; a range costs what it is long;
+everything is bounded, and of whoever has the most, what was least recently read goes first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from toolgate.config import Config
 from toolgate.core import surrogates
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
-from toolgate.core.model import Made, Principal
+from toolgate.core.model import Client, Made
 from toolgate.core.services import Swap, sets
 from toolgate.policy.places import Places
 
@@ -54,9 +54,10 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class _Overflow(msgspec.Struct, frozen=True):
-    """`owner` may read it, and it is counted as `counted_as` says; `places` are those of a text."""
+    """`owner` may read it at `path`, and it is counted as `counted_as` says; `places` are those of a text."""
 
     owner: str
+    path: str
     counted_as: str
     data: bytes
     places: Places | None
@@ -87,14 +88,15 @@ class Later:
         self._room = room
         self._kept: list[tuple[str, _Overflow]] = []
 
-    def keep(self, principal: Principal, whole: str | bytes, mime: str, source: Source = _NOWHERE) -> str:
+    def keep(self, client: Client, whole: str | bytes, mime: str, source: Source = _NOWHERE) -> str:
         """As `OverflowStore.keep`."""
         data = surrogates.shown(whole).encode() if isinstance(whole, str) else whole
         if len(data) > self._room:
             return ""
         id = secrets.token_urlsafe(16)
         places = Places(data) if isinstance(whole, str) else None
-        overflow = _Overflow(principal.id, principal.counted_as, data, places, mime, self._until, source)
+        whose = client.principal
+        overflow = _Overflow(whose.id, client.path, whose.counted_as, data, places, mime, self._until, source)
         self._kept.append((id, overflow))
         return PREFIX + id
 
@@ -135,10 +137,10 @@ class OverflowStore:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, principal: Principal, whole: str | bytes, mime: str, source: Source = _NOWHERE) -> str:
+    def keep(self, client: Client, whole: str | bytes, mime: str, source: Source = _NOWHERE) -> str:
         """The URI to read it by; empty where it is larger than everything that one principal may have here."""
         later = self.later()
-        uri = later.keep(principal, whole, mime, source)
+        uri = later.keep(client, whole, mime, source)
         later.done()
         return uri
 
@@ -151,19 +153,19 @@ class OverflowStore:
         self._make_room(overflow)
         self._timer = self._timer or self._clock.call_later(self._bounds.ttl, self._sweep)
 
-    def knows(self, principal: Principal, uri: str) -> bool:
-        """Whether this is the URI, with or without a range, of something that is kept for this principal."""
-        return self._find(principal, uri.partition("?")[0]) is not None
+    def knows(self, client: Client, uri: str) -> bool:
+        """Whether this is the URI, with or without a range, of something that is kept for this client."""
+        return self._find(client, uri.partition("?")[0]) is not None
 
-    def source(self, principal: Principal, uri: str) -> Source | None:
-        """What gave that which is kept for this principal under a URI."""
-        overflow = self._find(principal, uri.partition("?")[0])
+    def source(self, client: Client, uri: str) -> Source | None:
+        """What gave that which is kept for this client under a URI."""
+        overflow = self._find(client, uri.partition("?")[0])
         return overflow.source if overflow else None
 
-    def read(self, principal: Principal, uri: str) -> dict[str, Any]:
+    def read(self, client: Client, uri: str) -> dict[str, Any]:
         """The result of `resources/read`. Raises `Fault`."""
         address, _, query = uri.partition("?")
-        overflow = self._find(principal, address)
+        overflow = self._find(client, address)
         if not overflow:
             raise not_kept(uri)
         self._shares[overflow.counted_as].ids.move_to_end(address.removeprefix(PREFIX))
@@ -180,11 +182,11 @@ class OverflowStore:
             self._timer.cancel()
             self._timer = None
 
-    def _find(self, principal: Principal, address: str) -> _Overflow | None:
+    def _find(self, client: Client, address: str) -> _Overflow | None:
         overflow = self._kept.get(address.removeprefix(PREFIX)) if address.startswith(PREFIX) else None
-        if not overflow or overflow.owner != principal.id or overflow.until <= self._clock.now():
+        if not overflow or (overflow.owner, overflow.path) != (client.principal.id, client.path):
             return None
-        return overflow
+        return overflow if overflow.until > self._clock.now() else None
 
     def _make_room(self, overflow: _Overflow) -> None:
         """For this one, which is the last of its share and stays."""

@@ -97,13 +97,14 @@ class PolicyRun:
                 self._passed.append((policy, ticket))
         if has_waited:
             call = await self.recheck(call)
-        if call.reached:
-            call.reached.is_let, call.reached.recheck = True, self.recheck
+        for reached in filter(None, (call.reached, self._came.reached)):  # a policy may have put its own there
+            reached.is_let, reached.recheck = True, self.recheck
         self.call = call
         return call
 
     async def recheck(self, call: Call) -> Call:
-        """The call as it may be sent now, that was let go on and has waited. Raises `Fault`, not sent."""
+        """The call as it may be sent now, that was let go on and has waited. As its client made it, it stands for what
+        was let go on. Raises `Fault`, not sent."""
         try:
             found = await self._anew()
         except Fault as fault:
@@ -115,7 +116,7 @@ class PolicyRun:
         if _what(now) != _what(self._came):
             message = f"{call.shown} was changed while the call waited"
             raise Fault("INVALID_STATE", message, reach="not_sent", hint="make the same call again")
-        call = msgspec.structs.replace(call, tool_info=now.tool_info)
+        call = msgspec.structs.replace(call if call.server else self.call, tool_info=now.tool_info)
         tickets = {policy.name: ticket for policy, ticket in self._passed}
         for policy in policies:
             if policy.recheck:
@@ -128,10 +129,9 @@ class PolicyRun:
             for policy, ticket in reversed(self._passed):
                 if policy.after:
                     outcome = policy.after(self.call, outcome, ticket)
-        except Fault:
-            raise
         except BaseException as error:
-            self.ended(error)
+            if not isinstance(error, Fault):
+                self.ended(error)
             raise
         self.ended(outcome)
         return outcome
@@ -145,8 +145,8 @@ class PolicyRun:
         for policy, ticket in reversed(self._passed):
             if policy.ended:
                 policy.ended(self.call, ending, ticket)
-        if self.call.reached and not isinstance(ending, NeedInput):
-            self.call.reached.recheck = None  # else it and this would hold each other, and the request with them
+        for reached in filter(None, () if isinstance(ending, NeedInput) else (self.call.reached, self._came.reached)):
+            reached.recheck = None  # else it and this would hold each other, and the request with them
 
 
 def _what(call: Call) -> tuple[str, str, bytes]:

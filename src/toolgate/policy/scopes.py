@@ -45,6 +45,14 @@ class Scopes(Policy):
         via = self._of(names.OWN, call.via) if call.asked else ()
         return self._held(call, held, dict.fromkeys((*self._auth.scopes, *self._of(call.server, call.target), *via)))
 
+    def lets_know(self, about: Call) -> bool:
+        """Whether somebody may know what this call has made."""
+        try:
+            self.before(about, was_passed=True)
+        except Fault:
+            return False
+        return True
+
     def recheck(self, call: Call, ticket: Any) -> None:
         self.before(call, was_passed=True)
 

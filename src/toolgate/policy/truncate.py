@@ -230,7 +230,7 @@ class _Shortening:
 
     def _keep(self, whole: str | bytes, mime: str) -> str:
         call = self._call
-        return self._overflow.keep(call.client.principal, whole, mime, Source(call.server, call.made))
+        return self._overflow.keep(call.client, whole, mime, Source(call.server, call.made))
 
     def _noted(self, kind: str, uri: str, mime: str, size: int) -> dict[str, Any]:
         part = {"kind": kind, "mimeType": mime, "bytes": size} | ({"uri": uri} if uri else {})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from virtualtime import FakeClock, settle
 
+from toolgate.core.model import Principal
 from toolgate.frontends import channels
-from toolgate.frontends.channels import Channel, ReplayBuffer, ReplayBuffers, Taken
+from toolgate.frontends.channels import Channel, ReplayBuffer, ReplayBuffers, Rights, Taken
 
 
 def opened(replay_buffer: ReplayBuffer, kind: channels.Kind = "c") -> Channel:
@@ -83,15 +84,15 @@ async def test_a_channel_is_forgotten_when_it_is_over_and_nothing_of_it_is_kept(
     call.send(b"one")
     call.leave(1)
     own.leave(1)
-    assert replay_buffer.find("s2.0") is None and replay_buffer.find("c1.0") == (call, 0)
+    assert replay_buffer.find("s2.0", Rights()) is None and replay_buffer.find("c1.0", Rights()) == (call, 0)
     await clock.sleep(channels.KEPT_FOR + 1)
     replay_buffer.expire()
-    assert replay_buffer.find("c1.1") == (call, 1), "its answer is still to come"
+    assert replay_buffer.find("c1.1", Rights()) == (call, 1), "its answer is still to come"
     call.end(b"two")
-    assert replay_buffer.find("c1.1") == (call, 1)
+    assert replay_buffer.find("c1.1", Rights()) == (call, 1)
     await clock.sleep(channels.KEPT_FOR + 1)
     replay_buffer.expire()
-    assert replay_buffer.find("c1.1") is None and not replay_buffer._channels
+    assert replay_buffer.find("c1.1", Rights()) is None and not replay_buffer._channels
 
 
 @pytest.mark.promise("b.memory.streams")
@@ -136,10 +137,10 @@ async def test_a_stream_whose_end_was_sent_is_kept_for_a_moment_only() -> None:
     whole.leave(1)
     broken.leave(1)
     replay_buffer.expire()
-    assert replay_buffer.find("c1.1") and replay_buffer.find("c2.1")
+    assert replay_buffer.find("c1.1", Rights()) and replay_buffer.find("c2.1", Rights())
     await clock.sleep(channels.CARRIED_FOR + 1)
     replay_buffer.expire()
-    assert not replay_buffer.find("c1.1") and replay_buffer.find("c2.1")
+    assert not replay_buffer.find("c1.1", Rights()) and replay_buffer.find("c2.1", Rights())
     assert [item.message for item in replay_buffer.after("c2", 0)] == [b"one"]
 
 
@@ -162,9 +163,9 @@ async def test_a_reader_that_is_too_slow_goes_without_notes() -> None:
 async def test_what_nobody_could_be_told_is_bounded_and_told_once() -> None:
     untold = ReplayBuffers(FakeClock()).pending("ann")
     for number in range(channels.MOST_PENDING_EVENTS + 10):
-        untold.add(b"%d" % number)
-        untold.add(b"%d" % number)
-    assert len(untold.take()) == channels.MOST_PENDING_EVENTS and untold.take() == []
-    untold.add(b"x" * (channels.NOTES_KEPT + 1))
-    assert untold.take() == []
+        untold.add(b"%d" % number, Principal())
+        untold.add(b"%d" % number, Principal())
+    assert len(untold.take(Principal())) == channels.MOST_PENDING_EVENTS and untold.take(Principal()) == []
+    untold.add(b"x" * (channels.NOTES_KEPT + 1), Principal())
+    assert untold.take(Principal()) == []
     await settle()

@@ -150,7 +150,7 @@ class Gateway:
         self.route = Route("/mcp", Shown(), self.servers, policies, is_strict=is_strict)  # type: ignore[arg-type]
         snapshot: Any = SimpleNamespace(catalog=self.lists, list_timeout=PATIENCE)
         self.resolver = Resolver(
-            self.access, self.handles, lambda who, uri: self.kept.get((who.id, uri)), lambda: snapshot
+            self.access, self.handles, lambda who, uri: self.kept.get((who.principal.id, uri)), lambda: snapshot
         )
 
     async def enter(self, target: str, method: str = "tools/call", **more: Any) -> Call:

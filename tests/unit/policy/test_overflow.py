@@ -9,10 +9,10 @@ import pytest
 from virtualtime import FakeClock
 
 from toolgate.core.fault import Fault
-from toolgate.core.model import Principal
+from toolgate.core.model import Client, Principal
 from toolgate.policy.overflow import Bounds, OverflowStore
 
-ANN, BOB = Principal("ann"), Principal("bob")
+ANN, BOB = Client(Principal("ann")), Client(Principal("bob"))
 FIVE = "one\ntwö\nthree\nfour\nfive\n"
 
 
@@ -20,8 +20,8 @@ def overflow(at_once: int = 64 * 1024, **bounds: Any) -> OverflowStore:
     return OverflowStore(FakeClock(), at_once, Bounds(**bounds))
 
 
-def text(kept: OverflowStore, uri: str, principal: Principal = ANN) -> str:
-    (content,) = kept.read(principal, uri)["contents"]
+def text(kept: OverflowStore, uri: str, client: Client = ANN) -> str:
+    (content,) = kept.read(client, uri)["contents"]
     assert content["uri"] == uri
     return content["text"]
 
@@ -30,9 +30,9 @@ def told(kept: OverflowStore, uri: str) -> Any:
     return kept.read(ANN, uri)["_meta"]["toolgate/range"]
 
 
-def fault(kept: OverflowStore, uri: str, principal: Principal = ANN) -> Fault:
+def fault(kept: OverflowStore, uri: str, client: Client = ANN) -> Fault:
     with pytest.raises(Fault) as raised:
-        kept.read(principal, uri)
+        kept.read(client, uri)
     return raised.value
 
 
@@ -133,6 +133,7 @@ async def test_what_is_anothers_does_not_exist() -> None:
     theirs, nobodys = fault(kept, uri, BOB), fault(kept, "mcp://results/nothing", BOB)
     assert (theirs.code, theirs.hint) == (nobodys.code, nobodys.hint) == ("RESOURCE_NOT_FOUND", nobodys.hint)
     assert not kept.knows(BOB, uri)
+    assert not kept.knows(Client(ANN.principal, path="/mcp/servers/there"), uri)
     assert fault(kept, f"{uri}?nonsense", BOB).code == "RESOURCE_NOT_FOUND"
     kept.close()
 
@@ -165,9 +166,9 @@ async def test_what_one_principal_keeps_takes_nothing_from_another() -> None:
 
 async def test_all_together_is_bounded_too() -> None:
     kept = overflow(bytes=20, bytes_of_one=20, count=3)
-    uris = [kept.keep(Principal(str(who)), "12345", "text/plain") for who in range(9)]
+    uris = [kept.keep(Client(Principal(str(who))), "12345", "text/plain") for who in range(9)]
     assert len(kept) == 3
-    assert kept.knows(Principal("8"), uris[8])
+    assert kept.knows(Client(Principal("8")), uris[8])
     kept.keep(ANN, "x" * 19, "text/plain")
     assert len(kept) == 1
     kept.close()
@@ -175,16 +176,16 @@ async def test_all_together_is_bounded_too() -> None:
 
 async def test_beyond_the_room_of_all_whoever_has_most_loses_what_it_read_least_recently() -> None:
     kept = overflow(bytes=100, bytes_of_one=80)
-    mallorys = [kept.keep(Principal("mallory"), "x" * 20, "text/plain") for _ in range(4)]
+    mallorys = [kept.keep(Client(Principal("mallory")), "x" * 20, "text/plain") for _ in range(4)]
     bobs = [kept.keep(BOB, "y" * 10, "text/plain") for _ in range(4)]
     assert [kept.knows(BOB, uri) for uri in bobs] == [True] * 4
-    assert [kept.knows(Principal("mallory"), uri) for uri in mallorys] == [False, True, True, True]
+    assert [kept.knows(Client(Principal("mallory")), uri) for uri in mallorys] == [False, True, True, True]
     kept.close()
 
 
 async def test_addresses_of_an_open_gateway_have_a_share_each() -> None:
     kept = overflow(count_of_one=2)
-    here, there = Principal("local", "192.0.2.1"), Principal("local", "192.0.2.2")
+    here, there = Client(Principal("local", "192.0.2.1")), Client(Principal("local", "192.0.2.2"))
     first = kept.keep(here, "12345", "text/plain")
     for _ in range(5):
         kept.keep(there, "12345", "text/plain")

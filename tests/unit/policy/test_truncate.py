@@ -37,7 +37,7 @@ class Bench:
 
     def whole(self, uri: str) -> Any:
         self.overflow.at_once = 10**9
-        (content,) = self.overflow.read(ANN.principal, uri)["contents"]
+        (content,) = self.overflow.read(ANN, uri)["contents"]
         return content.get("text") or base64.b64decode(content["blob"])
 
 

@@ -234,16 +234,17 @@ class Admin:
     async def call(self, asked: Asked) -> Answer:
         """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
         wanted = _read(asked.body, _Called)
+        route = self._gateway.route("/mcp")
         call = Call(
             "tools/call",
             wanted.tool,
-            Client(asked.by),
+            Client(asked.by, path=route.path),
             wanted.arguments,
             reached=Reached(),
             is_by_admin=True,
             folder=wanted.folder if wanted.folder and asked.by == THE_OPERATOR else "",
         )
-        outcome = await self._gateway.handle(call, self._gateway.route("/mcp"))
+        outcome = await self._gateway.handle(call, route)
         if isinstance(outcome, NeedInput):
             outcome.resume.cancel()
             return 200, {"asks": [ask.method for ask in outcome.asks]}
