@@ -93,6 +93,13 @@ class FakeClock:
         await asyncio.sleep(seconds)
         await settle()
 
+    async def sleep_through(self, seconds: float) -> None:
+        """As a laptop that is shut for so long: what should have happened meanwhile happens once, after it."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.jump(seconds)
+        await settle()
+
 
 async def settle() -> None:
     """Let everything happen that can happen without time."""

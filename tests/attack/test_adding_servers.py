@@ -336,7 +336,8 @@ async def test_the_client_at_the_operators_own_pipe_is_asked(decision: str, is_a
     more = {"name": "more", "transport": "stdio", "command": "no-such-program", "enabled": False}
     async with peers.gateway(config=Config(), there=peers.LegacyServer({})) as there:
         pipe = there.modern(stdio=True)
-        reply = await pipe.converse("tools/call", {"elicitation/create": decide}, name="add_mcp_server", arguments=more)
+        answers = {"elicitation/create": decide, "roots/list": {"roots": []}}  # for what folder, once it may be added
+        reply = await pipe.converse("tools/call", answers, name="add_mcp_server", arguments=more)
         assert json.loads(reply.text)["success"] is is_added
         assert ["no-such-program" in each for each in seen] == [True]
         assert [server.name for server in there.app.gateway.snapshot.config.servers] == ["there", *["more"] * is_added]
