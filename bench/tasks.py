@@ -28,8 +28,9 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.model import Call, Client
 from toolgate.state.base import Connection
 from toolgate.state.sqlite import SqliteStore
-from toolgate.workspace import Workspace, internal_servers
+from toolgate.workspace.services import internal_servers
 from toolgate.workspace.tasks import FIELDS, Task, row_of
+from toolgate.workspace.workspace import Workspace
 
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
