@@ -24,7 +24,7 @@ DOUBLE = Path(__file__).parents[1] / "codex_double.py"
 def program(folder: Path) -> str:
     """An executable `codex`, which has this folder's name on its command line."""
     file = folder / "codex"
-    file.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {DOUBLE} "$@" {folder}\n')
+    file.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{DOUBLE}" "$@" "{folder}"\n')
     file.chmod(0o755)
     return str(file)
 
