@@ -1,4 +1,4 @@
-"""What 100,000 tasks cost: their lists and trees, the calls beside them, and writers at once. See README.md.
+"""What 100,000 tasks cost: their lists, trees and file, what is done beside them, and writers at once. See README.md.
 
 The gateway is a process of its own with the tasks in its store. One client calls the tools of `gobby-tasks` one after
 another, in turns of all kinds; another calls a cheap server, all the while and once without the first.
@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness import ROOT, TOOLGATE, Gateway, cpu_microseconds, environment
 
@@ -28,6 +28,7 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.model import Call, Client
 from toolgate.state.base import Connection
 from toolgate.state.sqlite import SqliteStore
+from toolgate.workspace import syncing
 from toolgate.workspace.services import internal_servers
 from toolgate.workspace.tasks import FIELDS, Task, row_of
 from toolgate.workspace.workspace import Workspace
@@ -35,6 +36,7 @@ from toolgate.workspace.workspace import Workspace
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
 ENVELOPE = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
+EXPORT = 5.0  # s of CPU time
 LIST, TREE, BESIDE = 20.0, 50.0, 50.0  # ms: p99 of a list, of a tree, and what calls beside them may take longer
 PROJECT = "bench"
 CLOCK = {"command": sys.executable, "args": ["-I", "-S", str(ROOT / "src" / "toolgate" / "demo" / "clock.py")]}
@@ -66,7 +68,9 @@ LISTS: list[tuple[str, dict[str, Any]]] = [
     ("list_tasks", {"assignee": "ann", "task_type": "bug"}),
     ("list_tasks", {"assignee": "nobody"}),
     ("list_tasks", {"label": "area-7"}),
+    ("list_tasks", {"label": "no such label"}),
     ("list_tasks", {"title_like": "zone missing"}),
+    ("list_tasks", {"title_like": "no such title"}),
     ("list_tasks", {"parent_task_id": "HUB"}),
     ("list_ready_tasks", {}),
     ("list_ready_tasks", {"assignee": "ann", "task_type": "chore"}),
@@ -83,8 +87,6 @@ TREES: list[tuple[str, dict[str, Any]]] = [
 OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("create_task", {"title": "another one", "blocks": ["ID"]}),
     ("add_dependency", {"task_id": "ID", "depends_on": "ID"}),
-    ("list_tasks", {"label": "no such label"}),
-    ("list_tasks", {"title_like": "no such title"}),
     ("list_tasks", {"limit": 10_000}),
     ("check_dependency_cycles", {}),
 ]
@@ -264,6 +266,68 @@ def written_at_once(folder: Path, writers: int, count: int) -> tuple[float, list
     return took, lost + ([f"{found} rows instead of {wanted}"] if found != wanted else [])
 
 
+class Synced(NamedTuple):
+    """What one sync of the file took, in seconds, by the wall and of all threads; and in milliseconds what each write
+    beside it waited, and by how much each turn of the event loop was late."""
+
+    took: float
+    cpu: float
+    writes: list[float]
+    late: list[float]
+
+
+async def synced(state: Path, folder: Path, imports: bool) -> Synced:
+    """Export or import the file of the project in a folder, with a writer beside it."""
+    store = SqliteStore(state, SystemClock())
+    workspace = Workspace(store, SystemClock(), Config(), folder)
+    [project] = workspace.projects.values()
+    writes: list[float] = []
+    late: list[float] = []
+
+    async def write() -> None:
+        while True:
+            start = time.perf_counter()
+            await store.put("bench", "key", b"value")
+            writes.append((time.perf_counter() - start) * 1e3)
+            await asyncio.sleep(0.01)
+
+    async def turn() -> None:
+        while True:
+            start = time.perf_counter()
+            await asyncio.sleep(0.005)
+            late.append((time.perf_counter() - start) * 1e3 - 5)
+
+    beside = [asyncio.create_task(each) for each in (write(), turn())]
+    start, cpu = time.perf_counter(), time.process_time()
+    await syncing.synced(workspace, project, imports, not imports)
+    done = Synced(time.perf_counter() - start, time.process_time() - cpu, writes, late)
+    for each in beside:
+        each.cancel()
+    await asyncio.gather(*beside, return_exceptions=True)
+    await store.close()
+    return done
+
+
+def synced_all(filled: Path, empty: Path, folder: Path) -> list[str]:
+    """Write the file of all tasks, and read it into an empty store. Tells what was over a limit."""
+    failed: list[str] = []
+    for name, state, imports in (("export", filled, False), ("first import", empty, True), ("import", empty, True)):
+        done = asyncio.run(synced(state, folder, imports))
+        print(
+            f"{name}: {done.took:.1f} s, CPU {done.cpu:.1f} s; a write beside it p50, p99, most"
+            f" {_shown(done.writes, 0)} {max(done.writes):.1f} ms; the loop late {_shown(done.late, 0)}"
+            f" {max(done.late):.1f} ms"
+        )
+        if not imports and done.cpu > EXPORT:
+            failed.append(f"{name}: {done.cpu:.1f} s, limit {EXPORT:.0f} s")
+        failed += [
+            f"{name}: {what} p99 {rank(all, 0.99):.1f} ms, limit {BESIDE:.0f} ms"
+            for what, all in (("writes beside it", done.writes), ("turns of the loop", done.late))
+            if rank(all, 0.99) > BESIDE
+        ]
+    return failed
+
+
 def _shown(all: list[float], width: int) -> str:
     return f"{rank(all, 0.5):{width}.1f} {rank(all, 0.99):7.1f}"
 
@@ -307,6 +371,7 @@ def main() -> int:
             print(f"{'all lists':65} {_shown(lists, 8)}")
             if rank(lists, 0.99) > LIST:
                 failed.append(f"lists: p99 {rank(lists, 0.99):.1f} ms, limit {LIST:.0f} ms")
+        failed += synced_all(state, folder / "cloned", folder)
         took, lost = written_at_once(shared, 8, 100)
         print(f"8 writers at once, 100 tasks each: {took:.1f} s, lost: {'; '.join(lost) or 'nothing'}")
         failed += lost

@@ -15,9 +15,12 @@ May import `upstreams` and the rooms below it.
     hooks         what the agents' programs say of their sessions, by `call_hook` or by `toolgate hook`
     git_head      the commit that a checkout is at
     jsonl         the lines of a project's file of tasks
-    syncing       that file, exported and imported
+    task_file     that file, opened by one process at a time and replaced as a whole
+    exporting     the tasks of a project as lines
+    importing     lines taken into the store, in pieces
+    syncing       that file, exported and imported by tools, and what is known of it
     following     that file, kept up to date by itself
-    circles       what is above or before itself, in one pass
+    circles       what is above or before itself
     codex         `Codex`: prompts, threads, and what they may do
     codex_turn    one turn of Codex: what is kept of it, and what it asks
     codex_server  the process that runs Codex

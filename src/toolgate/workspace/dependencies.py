@@ -18,6 +18,7 @@ from msgspec import Meta
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.workspace import tasks
+from toolgate.workspace.circles import ENDS, steps, waits
 from toolgate.workspace.tasks import TaskId
 from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
@@ -28,12 +29,8 @@ Direction = Literal["blockers", "blocking", "both"]
 DEEPEST = 10  # levels of a tree below its task
 MOST_NODES = 1000  # of a tree
 MOST_OF_ONE = 1000  # dependencies that one task may have; and of those on it, so many are shown
-MOST_LOOKED_AT = 100_000  # tasks, for a circle
 MOST_CYCLES = 100  # that are shown
 REST = 500  # tasks that are looked at before other threads get a turn
-
-# By where they lead from a task: the condition on the table, and the other end.
-_ENDS = {"blockers": ("task_id", "depends_on"), "blocking": ("depends_on", "task_id")}
 
 
 def add(connection: Connection, task_id: str, depends_on: str, dep_type: DependencyType, now: str) -> bool:
@@ -58,44 +55,13 @@ def add(connection: Connection, task_id: str, depends_on: str, dep_type: Depende
     return True
 
 
-def waits(connection: Connection, task: str, goal: str) -> bool:
-    """Whether a task waits for another, over whatever is between. It is looked for from both ends, always where less
-    was seen so far: so what nothing waits for yet costs nothing, however much is behind the other. Raises `Fault`
-    where there is too much to look at."""
-    seen = {"blockers": {task}, "blocking": {goal}}
-    edges = {"blockers": [task], "blocking": [goal]}
-    while edges["blockers"] and edges["blocking"]:
-        way = min(seen, key=lambda each: len(seen[each]))
-        found = {end for _, end in _next(connection, edges[way], way)} - seen[way]
-        seen[way] |= found
-        edges[way] = list(found)
-        if seen["blockers"] & seen["blocking"]:
-            return True
-        if len(seen[way]) > MOST_LOOKED_AT:
-            raise tasks.refused(
-                f"more than {MOST_LOOKED_AT:,} tasks wait for each other there, too many to look for a cycle"
-            )
-    return False
-
-
-def _next(
-    connection: Connection, ids: Iterable[str], way: str, most: int = MOST_LOOKED_AT
-) -> Iterator[tuple[str, str]]:
-    """What is one step from these tasks: each with where it leads."""
-    start, end = _ENDS[way]
-    for chunk in tasks.chunks(ids):
-        marks = ", ".join("?" * len(chunk))
-        sql = f"SELECT {start}, {end} FROM task_dependency WHERE {start} IN ({marks}) AND dep_type = 'blocks' LIMIT ?"
-        yield from connection.execute(sql, (*chunk, most + 1)).fetchall()
-
-
 # What `get_task` shows of them.
 
 
 def of_task(connection: Connection, id: str) -> dict[str, Any]:
     """What a task waits for and what waits for it; and what else it was tied to, from either end."""
     shown: dict[str, Any] = {"blocked_by": [], "blocking": []}
-    for way, (start, end) in _ENDS.items():
+    for way, (start, end) in ENDS.items():
         sql = (
             f"SELECT d.dep_type, task.id, task.title, task.status FROM task_dependency d JOIN task ON task.id = d.{end}"
             f" WHERE d.{start} = ? ORDER BY d.dep_type, task.priority, task.created_at, task.id LIMIT ?"
@@ -174,11 +140,11 @@ def tree(connection: Connection, id: str, direction: Direction) -> dict[str, Any
     task = tasks.find(connection, id)
     whole: dict[str, Any] = {name: getattr(task, name) for name in tasks.BRIEF} | {"truncated": False}
     left = MOST_NODES - 1
-    for way in _ENDS if direction == "both" else (direction,):
+    for way in ENDS if direction == "both" else (direction,):
         level, shown = {id: whole}, {id}
         whole[way] = []
         for _ in range(DEEPEST):
-            edges = set(_next(connection, level, way, left))
+            edges = set(steps(connection, level, way, left))
             found = _briefs(connection, {end for _, end in edges})
             edges = _in_order([edge for edge in edges if edge[1] in found], list(level), found)
             below: dict[str, dict[str, Any]] = {}
@@ -194,7 +160,7 @@ def tree(connection: Connection, id: str, direction: Direction) -> dict[str, Any
                 level[start]["truncated"] = whole["truncated"] = True
             left -= min(left, len(edges))
             level = below
-        for start, _ in _next(connection, level, way, MOST_NODES):
+        for start, _ in steps(connection, level, way, MOST_NODES):
             level[start]["truncated"] = whole["truncated"] = True
     return whole
 

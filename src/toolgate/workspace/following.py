@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from toolgate.core.fault import Fault
 from toolgate.state.base import NotKept
-from toolgate.workspace import syncing
+from toolgate.workspace.projects import Project
 from toolgate.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -22,10 +23,12 @@ LAST = 10.0  # seconds for what is to be written at the end
 
 
 class TaskFiles:
-    """Those of a workspace. `look` when tasks may have changed; `follow` until cancelled, then `close`."""
+    """Those of a workspace; `sync` brings one of a project up to date. `look` when tasks may have changed; `follow`
+    until cancelled, then `close`."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, sync: Callable[[Workspace, Project], Awaitable[None]]) -> None:
         self._workspace = workspace
+        self._bring_up_to_date = sync
         self._complaints: dict[Path, str] = {}
         self._has_changed = asyncio.Event()
         self._is_followed = False
@@ -57,7 +60,7 @@ class TaskFiles:
             if not self._workspace.config.sync:
                 return
             try:
-                await syncing.automatically(self._workspace, project)
+                await self._bring_up_to_date(self._workspace, project)
                 self._complaints.pop(folder, None)
             except (Fault, NotKept) as error:
                 said = error.message if isinstance(error, Fault) else str(error)

@@ -45,7 +45,7 @@ class WorkspaceServices:
         self.internal = internal_servers(workspace)
         self.hooks = Hooks(workspace, link_deps.clock, spool)
         self.codex = Codex(workspace, link_deps, config, environ, folder, make_links)
-        self._task_files = TaskFiles(workspace)
+        self._task_files = TaskFiles(workspace, syncing.automatically)
 
     def prepared(self, config: Config) -> Swap:
         swaps = (self.workspace.prepared(config), self.codex.prepared(config))

@@ -318,6 +318,7 @@ async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContex
     where = tasks.among(
         project.id if project else "",
         given.parent_task_id,
+        by_text=bool(given.title_like or given.label),
         status=given.status,
         priority=given.priority,
         type=given.task_type,

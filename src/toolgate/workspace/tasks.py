@@ -154,20 +154,30 @@ def later(now: str, before: str) -> str:
 def briefs(
     connection: Connection, where: Sequence[tuple[str, object]], order: str, limit: int | None
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Tasks for which all of these conditions hold, each SQL with the value for its `?`; and whether there are more."""
+    """Tasks for which all of these conditions hold, each SQL with the value for its `?`; and whether there are more.
+    Which ones is found in an index alone, as far as it goes, and then only those are read that are shown."""
     most = MOST_LISTED if limit is None else limit
     conditions = " AND ".join(sql for sql, _ in where)
     values = [value for sql, value in where if "?" in sql]
-    sql = f"SELECT {_BRIEF} FROM task WHERE {conditions} ORDER BY {order} LIMIT ?"
+    ids = f"SELECT task.id FROM task WHERE {conditions} ORDER BY {order} LIMIT ?"
+    sql = f"SELECT {_BRIEF} FROM task WHERE task.id IN ({ids}) ORDER BY {order}"
     found = connection.execute(sql, (*values, most + 1)).fetchall()
     return [brief_of(row) for row in found[:most]], len(found) > most
 
 
-def among(project_id: str, parent_task_id: str | None, **fields: object) -> list[tuple[str, object]]:
+def among(
+    project_id: str, parent_task_id: str | None, by_text: bool = False, **fields: object
+) -> list[tuple[str, object]]:
     """The conditions of a list: tasks of a project, or below one task, wherever that is, whose columns are so. None
-    stands for any."""
+    stands for any. `by_text`: a condition on what only `task_by_text` has is to follow, so that no index is wanted that
+    begins with something else (an expression uses none)."""
     place = ("task.parent_task_id = ?", parent_task_id) if parent_task_id else ("task.project_id = ?", project_id)
-    return [place, *((f"task.{name} = ?", value) for name, value in fields.items() if value is not None)]
+    ending = " || ''" if by_text else ""
+    conditions = {name: f"task.{name}{ending if name in _LEADING else ''} = ?" for name in fields}
+    return [place, *((conditions[name], value) for name, value in fields.items() if value is not None)]
+
+
+_LEADING = ("status", "assignee")  # columns that an index begins with, behind the project
 
 
 def children(connection: Connection, id: str, are_open: bool = False) -> list[str]:

@@ -13,7 +13,7 @@ from virtualtime import play
 from workroom import Json, Workroom
 
 from toolgate.core.fault import Fault
-from toolgate.workspace import dependencies
+from toolgate.workspace import circles, dependencies
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def test_what_nothing_waits_for_costs_nothing_to_look_at_however_long_the_
     room: Workroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = await chain(room, 30)
-    monkeypatch.setattr(dependencies, "MOST_LOOKED_AT", 5)
+    monkeypatch.setattr(circles, "MOST_LOOKED_AT", 5)
     new = await room.task()
     assert (await room.after(new, ids[0]))["added"] and (await room.after(ids[-1], await room.task()))["added"]
     fault = await room.refused("add_dependency", task_id=ids[15], depends_on=ids[17])
@@ -285,7 +285,7 @@ def test_from_both_ends_the_same_is_found_as_from_one(seed: int, count: int) -> 
             await room.run("INSERT INTO task_dependency VALUES (?, ?, 'blocks', '')", *pair)
         for _ in range(20):
             one, other = chance.sample(ids, 2)
-            found = await room.store.query(lambda connection: dependencies.waits(connection, one, other))
+            found = await room.store.query(lambda connection: circles.waits(connection, one, other))
             assert found == model.leads(one, other, edges)
 
     play(conversation())

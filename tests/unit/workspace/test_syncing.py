@@ -15,7 +15,8 @@ from toolgate.config import Config, Tasks
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.state.memory import MemoryStore
-from toolgate.workspace import syncing
+from toolgate.workspace import importing, syncing
+from toolgate.workspace.circles import circular
 from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.tasks import FIELDS, Task, row_of, task_of
 from toolgate.workspace.workspace import Workspace
@@ -333,3 +334,99 @@ async def test_a_file_that_is_too_large_is_refused(
     await one.put(task())
     with pytest.raises(Fault, match="gt-1 is too long for a line"):
         await one.sync()
+
+
+# In pieces.
+
+
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "PIECE", 1)
+    monkeypatch.setattr(importing, "PAUSE", 0)
+
+
+class Between:
+    """A store in which something is done after each of so many changes: a number stands for the process's end."""
+
+    def __init__(self, clone: Clone) -> None:
+        self.changes = 0
+        self.ends_after = 10_000
+        self.then: dict[int, Any] = {}
+        self._transact = clone.workspace.transact
+        clone.workspace.transact = self.transact  # type: ignore[method-assign]
+
+    async def transact(self, work: Any, *tells: Any) -> Any:
+        if self.changes == self.ends_after:
+            raise RuntimeError("killed")
+        self.changes += 1
+        done = await self._transact(work, *tells)
+        if change := self.then.pop(self.changes, None):
+            await change()
+        return done
+
+
+@pytest.mark.promise("b.tasks.files")
+async def test_an_import_that_was_ended_is_done_again_wherever_it_ended(
+    clone: Callable[..., Clone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_pieces(monkeypatch)
+    one = clone("one")
+    family = [task(f"gt-{number}", parent_task_id=f"gt-{number + 1}") for number in range(4)]
+    await one.put(*family, task("gt-4"), gt_0="gt-1", gt_1="gt-2", gt_2="gt-3")
+    await one.sync("export")
+    for ends_after in range(9):
+        other = clone(f"other-{ends_after}")
+        # The other way round: before all is written, a part of the new beside a part of the old would be a circle.
+        await other.put(task("gt-2", "2020", parent_task_id="gt-1"), task("gt-1", "2020", parent_task_id="gt-0"))
+        other.file.write_bytes(one.file.read_bytes())
+        between = Between(other)
+        between.ends_after = ends_after
+        with pytest.raises(RuntimeError, match="killed"):
+            await other.sync("import")
+        found, _ = await other.all()
+        assert not circular({each.id: [each.parent_task_id] for each in found if each.parent_task_id})
+        assert (await other.status())["last_exported"] is None
+        between.ends_after = 10_000
+        await other.automatically()
+        assert await other.all() == await one.all()
+        assert other.file.read_bytes() == one.file.read_bytes()
+
+
+@pytest.mark.promise("b.tasks.files")
+async def test_what_is_changed_between_two_pieces_is_kept_and_closes_no_circle(
+    clone: Callable[..., Clone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_pieces(monkeypatch)
+    one, other = clone("a"), clone("b")
+    await one.put(task("gt-1"), task("gt-2", parent_task_id="gt-1"), task("gt-3"), gt_2="gt-1", gt_3="gt-2")
+    await one.sync("export")
+    other.file.write_bytes(one.file.read_bytes())
+    between = Between(other)
+
+    async def edit() -> None:
+        await other.put(task("gt-3", LATER, title="newer"), task("gt-1", LATER, parent_task_id="gt-2"), gt_1="gt-3")
+
+    between.then = {1: edit}
+    done = (await other.sync("import"))["import"]
+    found = {each.id: each for each in (await other.all())[0]}
+    assert found["gt-3"].title == "newer" and done["kept"] == 1
+    assert not circular({each.id: [each.parent_task_id] for each in found.values() if each.parent_task_id})
+    _, waits = await other.all()
+    assert len(waits) == 2 and ("gt-1", "gt-3", "blocks", AT) in waits
+    assert sum("would wait for itself" in each for each in done["refused"]) == 1
+    assert any("would be part of itself" in each for each in done["refused"])
+    await other.automatically()  # what was changed meanwhile is not believed to be in the file
+    assert other.lines()[2]["title"] == "newer"
+
+
+async def test_what_is_made_between_two_pieces_is_written_by_itself(
+    clone: Callable[..., Clone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_pieces(monkeypatch)
+    one, other = clone("a"), clone("b")
+    await one.put(task("gt-1"), task("gt-2"))
+    await one.sync("export")
+    other.file.write_bytes(one.file.read_bytes())
+    Between(other).then = {1: lambda: other.put(task("gt-3"))}
+    await other.automatically()
+    await other.automatically()
+    assert [line["id"] for line in other.lines()] == ["gt-1", "gt-2", "gt-3"]
