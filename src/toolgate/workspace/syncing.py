@@ -59,12 +59,14 @@ def _silent(done: float, total: float | None = None, message: str = "") -> None:
 
 class _Known(msgspec.Struct):
     """What this store knows of a file: the hash of what it has last read or written of it, and by which mark its tasks
-    were in it as they are; why that went wrong since, if it did."""
+    were in it as they are; why that went wrong since, if it did. `elsewhere`: ids of tasks that stand in the file only,
+    since tasks of other projects have them here."""
 
     hash: str = ""
     mark: tuple[Any, ...] = ()
     exported: str = ""
     problem: str = ""
+    elsewhere: list[str] = []
 
 
 class _Note(msgspec.Struct):
@@ -294,6 +296,15 @@ def _replacing(folder: int, name: str, is_wanted: Callable[[], bool] = lambda: T
 async def _export(workspace: Workspace, file: TaskFile, known: _Known, tell: Progress) -> dict[str, Any]:
     """Write the file, where what stands there is something else. What it says is in `known` then."""
 
+    if known.elsewhere:
+        known.problem = (
+            f"{file.path} was not written: tasks of other projects have ids of tasks in it, which would be lost "
+            f"({tasks.listed(known.elsewhere)})"
+        )
+        raise tasks.refused(
+            known.problem, "delete those of the other project, or give these other ids; then sync again"
+        )
+
     def work(connection: Connection) -> tuple[str, int, tuple[Any, ...], bool]:
         mark, content = _mark(connection, file.project.id), hashlib.sha256()
         before = _hash(file)
@@ -389,6 +400,7 @@ class _Changes(NamedTuple):
     tasks: list[list[Any]]
     dependencies: list[tuple[str, str, str, str]]
     imported: Imported
+    elsewhere: list[str]
     hash: str
 
 
@@ -406,7 +418,7 @@ async def _import(workspace: Workspace, file: TaskFile, known: _Known, tell: Pro
         mark = await workspace.transact(work, "tasks")
     else:
         mark = await workspace.query(lambda connection: _mark(connection, file.project.id))
-    known.hash = changes.hash
+    known.hash, known.elsewhere = changes.hash, changes.elsewhere
     found = changes.imported
     found.dependencies_added -= len(left_out.get("dependencies", ()))
     found.missing = found.missing or any(left_out.values())
@@ -432,6 +444,7 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
         else set[bytes]()
     )
     refused: list[str] = []
+    elsewhere: dict[str, None] = {}
     wanted: dict[str, Task] = {}  # those that are new, or newer than here
     kept, seen = set[str](), set[str]()
     dependencies: dict[tuple[str, str, str], str] = {}
@@ -453,6 +466,7 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
             task = msgspec.structs.replace(entry.task, project_id=project)
             if task.id not in here and task.id not in seen and _is_elsewhere(connection, task.id):
                 refused.append(f"{task.id}: a task of another project has this id")
+                elsewhere[task.id] = None
                 continue
             seen.add(task.id)
             for each in entry.dependencies:
@@ -480,7 +494,8 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
         unknown_keys=dict(sorted(reading.unknown.items())),
         missing=unchanged + len(here.keys() & seen) < len(here) or bool(kept),
     )
-    return _Changes([row_of(each) for _, each in sorted(wanted.items())], rows, imported, content.hexdigest())
+    changed = [row_of(each) for _, each in sorted(wanted.items())]
+    return _Changes(changed, rows, imported, list(elsewhere)[: tasks.MOST_NAMED + 1], content.hexdigest())
 
 
 _ONE = f"SELECT {_ALL} FROM task WHERE id = ?"
