@@ -99,10 +99,8 @@ async def test_tasks_whose_ids_a_clone_of_another_project_took_first_stay_in_the
         {"assignee": "x" * (tasks.LONGEST_NAME + 1)},
         {"labels": ["x"] * (tasks.MOST_LABELS + 1)},
         {"labels": ["x" * (tasks.LONGEST_LABELS + 1)]},
-        {"dependencies": [{"depends_on": f"gt-{number}"} for number in range(jsonl.MOST_OF_ONE + 1)]},
-        {"deps_on": [f"gt-{number}" for number in range(jsonl.MOST_OF_ONE + 1)]},
     ],
-    ids=["title", "assignee", "labels", "label", "dependencies", "older dependencies"],
+    ids=["title", "assignee", "labels", "label"],
 )
 async def test_what_lists_and_indexes_have_is_as_short_from_a_file_as_by_a_tool(
     tmp_path: Path, more: dict[str, Any]

@@ -24,7 +24,6 @@ from toolgate.workspace.tasks import FIELDS, Status, Task, Type
 LARGEST = 256 * 1024 * 1024  # bytes of a file
 LONGEST_LINE = 2 * 1024 * 1024  # bytes; all texts of a task at their longest are less
 MOST = 250_000  # lines of a file; in memory each takes a few KiB
-MOST_OF_ONE = 1000  # dependencies of a task, as by the tools
 MOST_DEPENDENCIES = 500_000  # of a file
 LAST_YEAR = 9998  # of a time: the change after it is later, and still a time
 MOST_SAID = 10  # faults that are named, and keys that are not known
@@ -107,7 +106,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     commits: list[str] | None = None
     escalated_at: str | None = None
     escalation_reason: str | None = None
-    dependencies: Annotated[list[Dependency], Meta(max_length=MOST_OF_ONE)] = []
+    dependencies: list[Dependency] = []
 
 
 _KNOWN = frozenset(_Line.__struct_fields__)
