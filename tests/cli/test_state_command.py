@@ -41,6 +41,9 @@ def test_a_backup_brings_back_what_there_was(here: Path) -> None:
     restored = run("state", "restore", "b")
     assert restored.exit_code == 0 and "toolgate.db.before-restore-1" in restored.stdout
     assert json.loads(run("tasks", "list", "--json").stdout)["count"] == 1
+    [line] = (here / "XDG_STATE_HOME" / "toolgate" / "audit.jsonl").read_text().splitlines()
+    noted = json.loads(line)
+    assert (noted["event"], noted["file"]) == ("state.restore", str(here / "b"))
 
 
 def test_what_is_no_backup_is_refused_and_what_others_can_read_is_a_problem(here: Path) -> None:

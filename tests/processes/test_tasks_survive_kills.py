@@ -46,7 +46,7 @@ async def main():
     async def write():
         while True:
             at = workspace.now()
-            task = Task(id="", project_id=project.id, title="x" * 2000, created_at=at, updated_at=at)
+            task = Task(id="", project_id=project.id, title="one", description="x" * 2000, created_at=at, updated_at=at)
             made = await workspace.transact(lambda connection: tasks.insert(connection, task), "tasks")
             print(made.id, flush=True)
 

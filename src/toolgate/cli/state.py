@@ -10,9 +10,11 @@ import msgspec
 import typer
 
 from toolgate.cli import common, printing
-from toolgate.config import state_folder
-from toolgate.state import backups
-from toolgate.state.sqlite import FILE
+from toolgate.config import Config, state_folder
+from toolgate.core.clock import SystemClock
+from toolgate.state import audit, backups
+from toolgate.state.opening import Unusable
+from toolgate.state.sqlite import FILE, SqliteStore
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Back up, restore and check what gateways keep.")
 
@@ -37,11 +39,13 @@ def restore(
     file: Annotated[Path, typer.Argument(help="A file that `toolgate state backup` has written.")],
     config: common.ConfigPath = None,
 ) -> None:
-    store = _store(config)
+    loaded = common.load_config(config)
+    store = state_folder(loaded, os.environ) / FILE
     try:
         restored = backups.restore(store, file)
     except backups.Refused as why:
         printing.fail(str(why))
+    common.run(_note(loaded, store, file))
     typer.echo(f"restored {store} from {file}")
     for aside in restored.aside:
         typer.echo(f"kept aside: {aside}")
@@ -67,6 +71,23 @@ def check(
         for problem in checked.problems or ["no problems"]:
             printing.say(problem)
     raise typer.Exit(1 if checked.problems else 0)
+
+
+async def _note(config: Config, file: Path, backup: Path) -> None:
+    """In the audit: keys that were revoked may be valid again. Where that cannot be written, it is said."""
+    problem = ""
+    try:
+        store = SqliteStore(file.parent, SystemClock())
+        try:
+            async with audit.opened(config, os.environ, SystemClock(), store) as trail:
+                trail.note_change("state.restore", audit.operator(), file=str(backup.absolute()))
+            problem = trail.problem
+        finally:
+            await store.close()
+    except Unusable as error:
+        problem = str(error)
+    if problem:
+        printing.say(f"warning: {problem}", err=True)
 
 
 def _store(config: str | None) -> Path:

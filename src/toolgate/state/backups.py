@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CHUNK = 1024 * 1024  # bytes that are copied at once
 PATIENCE = 2.0  # seconds for a gateway that is about to close the file
 MOST_FAULTS = 10  # that the check of a file names
-ENDS = ("", "-wal", "-shm")
+ENDS = ("", "-wal", "-shm", "-journal")
 
 
 class Refused(Exception):
@@ -76,7 +76,7 @@ def back_up(file: Path, to: Path, force: bool = False) -> int:
     except (OSError, sqlite3.Error) as error:
         raise Refused(f"{file} cannot be copied to {to}: {error}") from None
     finally:
-        for end in (*ENDS, "-journal"):
+        for end in ENDS:
             Path(f"{fresh}{end}").unlink(missing_ok=True)
 
 
@@ -93,7 +93,7 @@ def restore(file: Path, backup: Path) -> Restored:
             if why := _no_store(copy):
                 raise Refused(f"{backup} was not restored: {why}")
             with alone(file), _unused(file):
-                aside = [_move_aside(file, f"{file.name}.before-restore")] if file.exists() else []
+                aside = [_move_aside(file, f"{file.name}.before-restore")] if _is_any(file) else []
                 aside += [_move_aside(each, f"{file.name}.was-damaged") for each in damaged_files(file)]
                 os.rename(copy, file)
                 _sync(file.parent)
@@ -181,7 +181,7 @@ def _copied(backup: Path, folder: Path) -> Generator[Path]:
             os.fsync(to.fileno())
         yield copy
     finally:
-        for end in (*ENDS, "-journal"):
+        for end in ENDS:
             Path(f"{copy}{end}").unlink(missing_ok=True)
 
 
@@ -242,11 +242,16 @@ def _unused(file: Path) -> Generator[None]:
 
 def _move_aside(file: Path, name: str) -> Path:
     """A store and what belongs to it; where it is then."""
-    aside = next(path for number in range(1, 10_000) if not (path := file.with_name(f"{name}-{number}")).exists())
+    aside = next(path for number in range(1, 10_000) if not _is_any(path := file.with_name(f"{name}-{number}")))
     for end in ENDS:
         with contextlib.suppress(FileNotFoundError):
             os.rename(f"{file}{end}", f"{aside}{end}")
     return aside
+
+
+def _is_any(file: Path) -> bool:
+    """Whether a store is there, or what belongs to one: a log alone would be taken for that of the next file."""
+    return any(os.path.lexists(f"{file}{end}") for end in ENDS)
 
 
 def _sync(path: Path) -> None:

@@ -64,13 +64,23 @@ class _Changes(NamedTuple):
     tasks: list[Packed]
     dependencies: list[Waits]
     imported: Imported
+    elsewhere: list[str]
     hash: str
     mark: Mark
 
 
-async def imported(workspace: Workspace, file: TaskFile, tell: Progress) -> tuple[Imported, str, Mark | None]:
-    """What was done; the hash of the file as it was read; and by which mark the tasks are what the file says, None
-    where they are not. Raises `Unreadable`, and nothing is changed then."""
+class FileRead(NamedTuple):
+    """What was done with a file; its hash as it was read; by which mark the tasks are what it says, None where they are
+    not; and ids of tasks that stand in the file only, since tasks of other projects have them here."""
+
+    imported: Imported
+    hash: str
+    mark: Mark | None
+    elsewhere: list[str]
+
+
+async def imported(workspace: Workspace, file: TaskFile, tell: Progress) -> FileRead:
+    """Raises `Unreadable`, and nothing is changed then."""
     changes = await workspace.query(lambda connection: _compared(connection, file, tell))
     found, project = changes.imported, file.project.id
     work = _Writing(workspace, project, changes, tell)
@@ -89,7 +99,7 @@ async def imported(workspace: Workspace, file: TaskFile, tell: Progress) -> tupl
         return mark if mark == exporting.moved(changes.mark, work.written, work.added) else None
 
     mark = await workspace.query(at_the_end)
-    return found, changes.hash, None if found.missing else mark
+    return FileRead(found, changes.hash, None if found.missing else mark, changes.elsewhere)
 
 
 def _few(said: list[str]) -> list[str]:
@@ -110,6 +120,7 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
         else set[bytes]()
     )
     refused: list[str] = []
+    elsewhere: dict[str, None] = {}
     wanted: dict[str, Packed] = {}  # those that are new, or newer than here
     kept, seen = set[str](), set[str]()
     dependencies: dict[tuple[str, str, str], str] = {}
@@ -130,6 +141,7 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
             task = msgspec.structs.replace(entry.task, project_id=project)
             if task.id not in here and task.id not in seen and _is_elsewhere(connection, task.id):
                 refused.append(f"{task.id}: a task of another project has this id")
+                elsewhere[task.id] = None
                 continue
             seen.add(task.id)
             for each in entry.dependencies:
@@ -158,7 +170,8 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
         missing=unchanged + len(here.keys() & seen) < len(here) or bool(kept) or bool(circles),
     )
     mark = exporting.mark(connection, project)
-    return _Changes([wanted[id] for id in sorted(wanted)], rows, imported, content.hexdigest(), mark)
+    named = list(elsewhere)[: tasks.MOST_NAMED + 1]
+    return _Changes([wanted[id] for id in sorted(wanted)], rows, imported, named, content.hexdigest(), mark)
 
 
 _ALL = ", ".join(FIELDS)

@@ -18,12 +18,16 @@ import msgspec
 from msgspec import Meta, Raw
 
 from toolgate.core import jsonrpc
+from toolgate.workspace import tasks
 from toolgate.workspace.tasks import FIELDS, Status, Task, Type
 
 LARGEST = 256 * 1024 * 1024  # bytes of a file
 LONGEST_LINE = 2 * 1024 * 1024  # bytes; all texts of a task at their longest are less
 MOST = 250_000  # lines of a file; in memory each takes a few KiB
+MOST_DEPENDENCIES = 500_000  # of a file
+LAST_YEAR = 9998  # of a time: the change after it is later, and still a time
 MOST_SAID = 10  # faults that are named, and keys that are not known
+LONGEST_FAULT = 300  # characters of what is said of one; it may quote what stands in the file
 
 DepType: TypeAlias = Literal["blocks", "discovered-from", "related"]
 Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -66,10 +70,11 @@ def line(row: Sequence[Any], dependencies: Sequence[Dependency]) -> bytes:
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    """A line as `line` writes it, but that older files may leave much of it out. `null` is what has no value."""
+    """A line as `line` writes it, but that older files may leave much of it out. `null` is what has no value. What
+    stands in lists and indexes is as short as the tools take it."""
 
     id: Id
-    title: str
+    title: Annotated[str, Meta(max_length=tasks.LONGEST_TITLE)]
     created_at: str = ""
     updated_at: str = ""
     project_id: str | None = None
@@ -82,8 +87,8 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     closed_in_session_id: str | None = None
     closed_commit_sha: str | None = None
     closed_at: str | None = None
-    assignee: str | None = None
-    labels: list[str] | None = None
+    assignee: Annotated[str, Meta(max_length=tasks.LONGEST_NAME)] | None = None
+    labels: Annotated[list[str], Meta(max_length=tasks.MOST_LABELS)] | None = None
     closed_reason: str | None = None
     validation_status: str | None = None
     validation_feedback: str | None = None
@@ -117,7 +122,7 @@ _VALIDATION = {
     "test_strategy": "test_strategy",
 }
 _marker = re.compile(rb"(<{7}|\|{7}|={7}|>{7})(\s|$)")
-_exact = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_exact = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 _line_reader = jsonrpc.Decoder(_Line)
 
 
@@ -127,6 +132,7 @@ class Reading:
     def __init__(self) -> None:
         self.unknown: Counter[str] = Counter()
         self._faults: list[str] = []
+        self._dependencies = 0
 
     def entries(self, lines: Iterable[bytes]) -> Iterator[Entry]:
         """The tasks, as far as they are sound; all have to be taken back where this raises `Unreadable` at the end."""
@@ -141,7 +147,7 @@ class Reading:
                 try:
                     yield self._entry(written)
                 except (ValueError, *jsonrpc.UNREADABLE) as error:
-                    self._faults.append(f"line {number}: {error}")
+                    self._faults.append(f"line {number}: {_shortened(str(error))}")
             if len(self._faults) >= MOST_SAID:
                 break
         if self._faults:
@@ -156,6 +162,11 @@ class Reading:
             raise ValueError("it is not UTF-8") from None
         if b"\\u0000" in written and any("\0" in each for each in _texts(found)):
             raise ValueError("a text has a NUL: leave it out")
+        if sum(map(len, found.labels or ())) > tasks.LONGEST_LABELS:
+            raise ValueError(f"labels have at most {tasks.LONGEST_LABELS:,} characters together")
+        self._dependencies += len(found.dependencies)
+        if self._dependencies > MOST_DEPENDENCIES:
+            raise ValueError(f"a file can have {MOST_DEPENDENCIES:,} dependencies at most")
         created = time(found.created_at or found.updated_at, "created_at")
         values = {name: value for name in FIELDS if (value := getattr(found, name)) is not None}
         values |= {"created_at": created, "updated_at": time(found.updated_at or created, "updated_at")}
@@ -194,6 +205,10 @@ class Reading:
             self.unknown[key[:100]] += 1
 
 
+def _shortened(said: str) -> str:
+    return said if len(said) <= LONGEST_FAULT else f"{said[:LONGEST_FAULT]}..."
+
+
 def _texts(found: _Line) -> Iterator[str]:
     values: Sequence[Any] = msgspec.structs.astuple(found)
     for value in values:
@@ -216,12 +231,15 @@ def _said_of_marker(number: int, written: bytes) -> str:
 
 
 def time(written: str, key: str) -> str:
-    """As the tables have it: UTC, `2026-11-24T08:30:00.000000Z`. Raises `ValueError`."""
-    if _exact.fullmatch(written):
-        return written
+    """As the tables have it: UTC, `2026-11-24T08:30:00.000000Z`. Raises `ValueError`, also for one that no change could
+    follow: its version of a task would be kept for ever."""
     try:
         found = datetime.fromisoformat(written)
+        if found.year <= LAST_YEAR and _exact.fullmatch(written):
+            return written
         in_utc = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-        return f"{in_utc.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+        if in_utc.year <= LAST_YEAR:
+            return f"{in_utc.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
     except (ValueError, OverflowError):
-        raise ValueError(f"`{key}` is not a time such as 2026-11-24T08:30:00Z") from None
+        pass
+    raise ValueError(f"`{key}` is not a time such as 2026-11-24T08:30:00Z, before the year {LAST_YEAR + 1}")

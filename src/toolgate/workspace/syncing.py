@@ -43,12 +43,14 @@ def _silent(done: float, total: float | None = None, message: str = "") -> None:
 
 class _Known(msgspec.Struct):
     """What this store knows of a file: the hash of what it has last read or written of it, and by which mark its tasks
-    were in it as they are; why that went wrong since, if it did."""
+    were in it as they are; why that went wrong since, if it did. `elsewhere`: ids of tasks that stand in the file only,
+    since tasks of other projects have them here."""
 
     hash: str = ""
     mark: Mark = ()
     exported: str = ""
     problem: str = ""
+    elsewhere: list[str] = []
 
 
 class _Note(msgspec.Struct):
@@ -72,9 +74,9 @@ async def synced(
             if imports and not found:
                 done["import"] = {"tasks": 0, "skipped": "there is no file"}
             elif imports or found not in ("", known.hash):
-                imported, known.hash, mark = await importing.imported(workspace, file, in_thread)
-                known.mark = mark or known.mark
-                done["import"] = msgspec.to_builtins(imported)
+                read = await importing.imported(workspace, file, in_thread)
+                known.hash, known.mark, known.elsewhere = read.hash, read.mark or known.mark, read.elsewhere
+                done["import"] = msgspec.to_builtins(read.imported)
             if exports:
                 done["export"] = await _export(workspace, file, known, in_thread)
             known.problem = ""
@@ -161,6 +163,15 @@ def _read_note(file: TaskFile) -> _Note | None:
 
 async def _export(workspace: Workspace, file: TaskFile, known: _Known, tell: Progress) -> dict[str, Any]:
     """Write the file, where what stands there is something else. What it says is in `known` then."""
+
+    if known.elsewhere:
+        known.problem = (
+            f"{file.path} was not written: tasks of other projects have ids of tasks in it, which would be lost "
+            f"({tasks.listed(known.elsewhere)})"
+        )
+        raise tasks.refused(
+            known.problem, "delete those of the other project, or give these other ids; then sync again"
+        )
 
     def work(connection: Connection) -> tuple[str, int, Mark, bool]:
         mark, content = exporting.mark(connection, file.project.id), hashlib.sha256()
