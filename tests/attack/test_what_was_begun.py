@@ -3,6 +3,7 @@ may do now, and by the token that it comes with now."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +16,12 @@ from bridge.test_tasks import Gate, knowing, made
 from doors.issuers import AUDIENCE, AUTH, CONFIG, KEYS, Issuer, bearer, issuer
 from inmemory import LATEST, MODERN, Scripted, Visitor, said, tools
 from inmemory import gateway as in_memory
-from peers import LegacyServer, ModernClient, Rig, gateway
+from peers import LegacyServer, ModernClient, Rig, eventually, gateway
 from task_peers import LegacyTaskServer, ModernTaskServer
 from virtualtime import settle
 
 from toolgate.config import Config, Limits, Overlay
+from toolgate.config.access import KnownClient, Permissions
 
 __all__ = ["issuer"]
 
@@ -332,3 +334,112 @@ async def test_a_kept_result_of_a_tool_that_only_reads_is_read_by_who_may_only_r
         (uri,) = {*re.findall(r"mcp://results/[\w-]+", (await ann.call("there__slow", arguments={})).text)}
         await rig.app.reload()
         assert "line 999" in str((await ann.request("resources/read", uri=f"{uri}?lines=990-1000")).message)
+
+
+@pytest.mark.promise("b.attacks.begun")
+@pytest.mark.parametrize("kind", ["modern", "legacy"])
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"])
+async def test_an_old_id_is_that_of_no_task_once_its_server_has_used_its_own_id_for_somebody_else(
+    kind: str, method: str
+) -> None:
+    server, gate = task_server(kind)
+    async with gateway(there=server) as rig:
+        ann, bob = [
+            knowing(rig, name) if kind == "modern" else await rig.legacy(LATEST, name) for name in ("ann", "bob")
+        ]
+        old = await made(ann)
+        server.kept.tasks.clear()  # as if it had been started again
+        new = await made(bob)
+        assert [*server.kept.tasks] == ["own/1"]
+        gate.opened.set()
+        await settle()
+        asked = await ann.request(method, taskId=old, **({"inputResponses": {}} if method == "tasks/update" else {}))
+        assert "Task not found" in asked.error["message"] or asked.error["code"] == -32601
+        mine = await bob.request("tasks/get", taskId=new)
+        assert mine.result["status"] == "completed"
+
+
+@pytest.mark.promise("b.attacks.begun")
+@pytest.mark.parametrize("is_early", [True, False])
+async def test_who_watches_a_task_hears_nothing_of_somebody_elses_under_the_same_id(is_early: bool) -> None:
+    server, gate = task_server("modern")
+    async with gateway(there=server) as rig:
+        ann, bob = knowing(rig, "ann"), knowing(rig, "bob")
+        old = await made(ann)
+        early = [ann.start("subscriptions/listen", notifications={"taskIds": [old]})] if is_early else []
+        await settle()
+        server.kept.tasks.clear()
+        new = await made(bob)
+        his = bob.start("subscriptions/listen", notifications={"taskIds": [new]})
+        late = [] if is_early else [ann.start("subscriptions/listen", notifications={"taskIds": [old]})]
+        await settle()
+        gate.opened.set()
+        await settle()
+        (connection,) = server.connections
+        connection.tell_task(server.kept.tasks["own/1"])
+        await eventually(lambda: len(his.messages) > 1)
+        await settle()
+        assert "at last" in repr(his.messages)
+        assert all("at last" not in repr(hers.messages) for hers in (*early, *late))
+        for each in (*early, *late, his):
+            await each.gone()
+
+
+TASKS_ARE_NOT_HERS: dict[str, Permissions] = {
+    "the server is off": Permissions(everything="allow", servers={"gobby-tasks": "off"}),
+    "its tools are off": Permissions(everything="allow", tools={"gobby-tasks__*": "off"}),
+    "its lists are off": Permissions(everything="allow", tools={"gobby-tasks__list_tasks": "off"}),
+    "somebody is asked": Permissions(everything="allow", tools={"gobby-tasks__list_tasks": "ask"}),
+    "all is off but hooks": Permissions(everything="off", tools={"toolgate__call_hook": "allow"}),
+}
+
+
+@pytest.mark.promise("b.attacks.begun")
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("permissions", TASKS_ARE_NOT_HERS.values(), ids=TASKS_ARE_NOT_HERS)
+async def test_what_a_session_hands_over_names_no_tasks_to_who_may_not_list_them(
+    permissions: Permissions, revision: str
+) -> None:
+    config = Config(
+        clients=(
+            KnownClient(id="ann", name="ann", servers="all", permissions=permissions),
+            KnownClient(id="bob", name="bob", servers="all", permissions=Permissions(everything="allow")),
+        )
+    )
+    async with gateway(config=config, there=LegacyServer({})) as rig:
+        bob, ann = await rig.client(revision, principal="bob"), await rig.client(revision, principal="ann")
+        task = json.loads((await bob.call("gobby-tasks__create_task", arguments={"title": "secret of bob"})).text)
+        await bob.call("gobby-tasks__update_task", arguments={"task_id": task["id"], "status": "in_progress"})
+        for client, sees in ((bob, True), (ann, False)):
+            ended = await hook(client, "SessionEnd", session_id="one", summary="mine")
+            started = await hook(client, "SessionStart", session_id="two")
+            assert "mine" in ended and "mine" in started
+            assert ("secret of bob" in ended, "secret of bob" in started) == (sees, sees)
+
+
+@pytest.mark.promise("b.attacks.begun")
+async def test_what_was_handed_over_with_more_rights_names_no_tasks_to_fewer() -> None:
+    fewer = Permissions(everything="allow", servers={"gobby-tasks": "off"})
+
+    def edited(config: Config) -> Config:
+        return msgspec.structs.replace(
+            config, clients=(KnownClient(id="ann", name="ann", servers="all", permissions=fewer),)
+        )
+
+    config = Config(
+        clients=(KnownClient(id="ann", name="ann", servers="all", permissions=Permissions(everything="allow")),)
+    )
+    async with gateway(config=config, edited=edited, there=LegacyServer({})) as rig:
+        ann = rig.modern("ann")
+        task = json.loads((await ann.call("gobby-tasks__create_task", arguments={"title": "secret"})).text)
+        await ann.call("gobby-tasks__update_task", arguments={"task_id": task["id"], "status": "in_progress"})
+        assert "secret" in await hook(ann, "SessionEnd", session_id="one")
+        await rig.app.reload()
+        started = await hook(ann, "SessionStart", session_id="two")
+        assert "# Handoff" in started and "secret" not in started
+
+
+async def hook(client: Any, type: str, **params: Any) -> str:
+    reply = await client.call("call_hook", arguments={"hook_type": type, "params": params, "source": "codex"})
+    assert json.loads(reply.text)["success"], reply.text
+    return reply.text

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from toolgate.auth.access import HARMLESS
 from toolgate.catalog.base import ServerList, ServerSummary, View, summary
 from toolgate.catalog.permitted import permitted
 from toolgate.config import Server
@@ -237,8 +238,11 @@ class RouteView:
         return await self._views.workspace.codex.answer(tool, given, context, caller)
 
     async def hook(self, given: Mapping[str, Any], context: ToolContext, /) -> Mapping[str, Any]:
-        hooks = self._views.workspace.hooks
-        return await hooks.call(given["hook_type"], given.get("params"), given.get("source", ""), context)
+        [tasks], hooks = names.INTERNAL, self._views.workspace.hooks
+        sees_tasks = tasks in self._seen and (
+            self._rules is None or self._rules.verdict(tasks, "tools", "list_tasks", HARMLESS) == "allow"
+        )
+        return await hooks.call(given["hook_type"], given.get("params"), given.get("source", ""), context, sees_tasks)
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):

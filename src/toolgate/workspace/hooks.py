@@ -87,14 +87,21 @@ _SOURCES = {"claude-code": "claude", "codex-cli": "codex", "gemini-cli": "gemini
 
 class Change(msgspec.Struct):
     """What a hook makes of a record: `record` is changed in place, and put. Without `is_heard`
-    nobody learns any more what this says. `restored` is the record whose summary the session is given."""
+    nobody learns any more what this says; with `sees_tasks` they may know of tasks. `restored` is the record whose
+    summary the session is given."""
 
     connection: Connection
     record: Record
     payload: Payload
     is_new: bool
     is_heard: bool = True
+    sees_tasks: bool = True
     restored: Record | None = None
+
+    def restore(self, record: Record | None) -> None:
+        if record and not self.sees_tasks:
+            record = msgspec.structs.replace(record, summary=sessions.without_tasks(record.summary))
+        self.restored = record
 
 
 def _start(change: Change) -> None:
@@ -106,9 +113,9 @@ def _start(change: Change) -> None:
     if not change.is_heard:
         pass  # what is handed over waits for a session that gets it
     elif began_by == "compact" and record.summary:
-        change.restored = record
+        change.restore(record)
     elif change.is_new or began_by != "resume":  # who resumes a session has all that was said in it
-        change.restored = sessions.take_handoff(connection, record)
+        change.restore(sessions.take_handoff(connection, record))
     record.status, record.ended_at = "active", None
 
 
@@ -128,7 +135,8 @@ def _end(change: Change) -> None:
 def _summarize(change: Change) -> None:
     record = change.record
     record.last_reply = change.payload.reply or record.last_reply
-    record.summary = sessions.summary_of(change.connection, record, change.payload.summary)
+    whole = sessions.summary_of(change.connection, record, change.payload.summary)
+    record.summary = whole if change.sees_tasks else sessions.without_tasks(whole)
 
 
 def _work(change: Change) -> None:
@@ -172,8 +180,10 @@ class Hooks:
         self._told = asyncio.Event()
         self._waiting: dict[str, asyncio.Future[bytes | None]] = {}  # by name of a file
 
-    async def call(self, hook_type: str, params: Raw | None, source: str, context: ToolContext) -> Mapping[str, Any]:
-        """What a client says by `call_hook`. Raises `Fault`."""
+    async def call(
+        self, hook_type: str, params: Raw | None, source: str, context: ToolContext, sees_tasks: bool
+    ) -> Mapping[str, Any]:
+        """What a client says by `call_hook`; with `sees_tasks` it may know of tasks. Raises `Fault`."""
         hook, payload, workspace = _find(hook_type), _adapted(params or Raw(b"{}"), source), self._workspace
         if not payload.session_id:
             bound = await workspace.record(context)
@@ -182,12 +192,19 @@ class Hooks:
                 raise Fault("INVALID_ARGS", message, reach="not_sent")
             source, payload.session_id = bound.source, bound.external_id
         folder = await workspace.folder(context)
-        change = await self._change(hook, payload, source, context.client, folder)
+        change = await self._change(hook, payload, source, context.client, folder, sees_tasks=sees_tasks)
         workspace.bind(context, change.record.id)
         return _said(hook, change, workspace.now())
 
     async def _change(
-        self, hook: str, payload: Payload, source: str, client: Client, folder: str, is_heard: bool = True
+        self,
+        hook: str,
+        payload: Payload,
+        source: str,
+        client: Client,
+        folder: str,
+        is_heard: bool = True,
+        sees_tasks: bool = True,
     ) -> Change:
         """`folder` is where the session is if its payload does not say. Raises `Fault`."""
         workspace = self._workspace
@@ -199,7 +216,7 @@ class Hooks:
 
         def work(connection: Connection) -> Change:
             record, is_new = sessions.seen(connection, sign, may_move=bool(told))
-            change = Change(connection, record, payload, is_new, is_heard)
+            change = Change(connection, record, payload, is_new, is_heard, sees_tasks)
             HOOKS[hook](change)
             sessions.put(connection, change.record)
             return change

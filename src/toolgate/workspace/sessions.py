@@ -32,6 +32,7 @@ LONGEST_PROMPT = 1500  # characters of a prompt that are kept
 LONGEST_REPLY = 3000  # characters of a reply that are kept
 LONGEST_SUMMARY = 9000  # characters: Claude Code and Codex cut what a hook adds to a session at 10,000
 MOST_SUMMARY = 16 * 1024  # bytes of the same
+LINKED, GOING_ON = "Tasks of this session", "Tasks in progress"  # heads of the last parts of a summary
 MOST_TASKS = 15  # tasks of each kind in a summary
 MOST_RECORDS = 10_000  # of one principal; the one without a sign for longest is forgotten first
 
@@ -262,12 +263,18 @@ def summary_of(connection: Connection, record: Record, said: str = "") -> str:
         _part("First prompt", record.first_prompt if record.prompts > 1 else ""),
         _part("Last prompt", record.last_prompt),
         _part("Last reply", record.last_reply),
-        _part("Tasks of this session", "\n".join(linked)),
-        _part("Tasks in progress", "\n".join(each for each in going_on if each not in linked)),
+        _part(LINKED, "\n".join(linked)),
+        _part(GOING_ON, "\n".join(each for each in going_on if each not in linked)),
     ]
     whole = "\n\n".join(part for part in parts if part)
     cut = whole if len(whole) <= LONGEST_SUMMARY else whole[: LONGEST_SUMMARY - 1] + "…"
     return cut.encode(errors="replace")[:MOST_SUMMARY].decode(errors="ignore")
+
+
+def without_tasks(summary: str) -> str:
+    """A summary for a session that may not know of tasks, which stand at its end."""
+    ends = [at for head in (LINKED, GOING_ON) if (at := summary.find(f"\n\n## {head}\n")) >= 0]
+    return summary[: min(ends, default=len(summary))]
 
 
 def _part(head: str, text: str) -> str:

@@ -18,7 +18,7 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.exchange import Exchange, Part, run
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
-from toolgate.core.model import Accepted, Call, Done, Event, EventSink, Made, Outcome
+from toolgate.core.model import Accepted, Call, Client, Done, Event, EventSink, Made, Outcome
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, tasks
 from toolgate.eras.tasks import Task
@@ -70,6 +70,12 @@ class Tasks:
         finally:
             self.running -= 1
             self._requests.on_rest()
+
+    def check(self, id: str, client: Client) -> None:
+        """Raises `Fault` for a task of somebody else: a server that has restarted may use its ids again."""
+        makers = (self.owners.maker(id), self._extended.maker(id))
+        if any(maker and maker[0] != client.principal.id for maker in makers):
+            raise tasks.not_found()
 
     async def look(self, principal: str, most: int) -> Mapping[str, tuple[Raw, Made]]:
         """Of the tasks that this principal has made here those that are still there, as they are now. The server's own
@@ -149,7 +155,8 @@ class Tasks:
         params = calls.read_told(message.params)
         if message.method == mcp.TASK_CHANGED:
             self._goes_on(None, task)
-            self._on_event(Event(server, "task", uri=task.taskId, params=params))
+            whose = self._extended.maker(task.taskId)
+            self._on_event(Event(server, "task", uri=task.taskId, params=params, whose=whose))
             return
         if task.is_over:
             self._over(task.taskId)

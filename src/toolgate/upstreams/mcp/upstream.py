@@ -158,6 +158,8 @@ class McpUpstream:
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
         def begin(connection: Connection) -> Awaitable[None]:
+            if kind == "tasks":
+                connection.tasks.check(uri, client)
             return session.resubscriber.begin(connection.subscriptions, (kind, uri), client)
 
         if self._place(client).era is None:
@@ -344,6 +346,8 @@ def _place_of(session: UpstreamSession) -> Place:
 
 
 def _round(call: Call, connection: Connection) -> Awaitable[Outcome]:
+    if call.about and call.method in mcp.TASKS:
+        connection.tasks.check(call.target, call.client)
     is_task = call.task or (call.tool_info and call.tool_info.task_support == "required")
     make = connection.tasks.call if is_task else connection.requests.call
     return make(call) if not call.log_level or call.asked_in else _at_level(call, connection, make)
