@@ -22,7 +22,7 @@ from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.state.memory import MemoryStore
 from toolgate.workspace import dependencies, syncing
-from toolgate.workspace.tasks import FIELDS, Task, row_of
+from toolgate.workspace.tasks import INSERT, Task, row_of, stored
 from toolgate.workspace.workspace import Workspace
 
 IDS = [f"gt-{number:06x}" for number in range(6)]
@@ -58,15 +58,14 @@ class Clone:
         task = Task(id=id, project_id=self.project.id, title=other, created_at=AT, updated_at=at)
 
         def work(connection: Connection) -> None:
-            marks = ", ".join("?" * len(FIELDS))
             again = " ON CONFLICT (id) DO NOTHING"
             if kind == "change":
                 connection.execute("DELETE FROM task WHERE id = ?", (id,))
-                connection.execute(f"INSERT INTO task ({', '.join(FIELDS)}) VALUES ({marks})", row_of(task))
+                connection.execute(INSERT, stored(row_of(task)))
                 return
             for each in (id, other):
                 made = msgspec.structs.replace(task, id=each, updated_at=AT, title="")
-                connection.execute(f"INSERT INTO task ({', '.join(FIELDS)}) VALUES ({marks}){again}", row_of(made))
+                connection.execute(f"{INSERT}{again}", stored(row_of(made)))
             dependencies.add(connection, id, other, "blocks", AT)
 
         try:
@@ -157,8 +156,7 @@ def test_a_store_that_imports_what_another_has_exported_has_the_same(
         one, other = Clone(folder), Clone(folder)
 
         def fill(connection: Connection) -> None:
-            marks = ", ".join("?" * len(FIELDS))
-            connection.executemany(f"INSERT INTO task VALUES ({marks})", [row_of(task) for task in given])
+            connection.executemany(INSERT, [stored(row_of(task)) for task in given])
             known = {task.id for task in given}
             rows = [(*pair, "blocks", AT) for pair in waits if pair[0] in known]
             connection.executemany("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", rows)

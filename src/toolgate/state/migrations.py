@@ -30,7 +30,8 @@ KEPT = Migration(
 # The workspace: tasks, what they wait for, the sessions of coding agents, and which of them had to do with which tasks.
 # `project_id` is empty for what is in no project, so that it compares as any other. What lists are filtered by stands
 # in the indexes behind what they are sorted by: so a filter that few tasks pass looks at no row of a task, which may be
-# long; and titles and labels in one of their own, so that the others are short.
+# long; and titles and labels in one of their own, so that the others are short, behind the letters that they have, by
+# which most are passed over.
 WORKSPACE = Migration(
     2,
     """
@@ -67,12 +68,16 @@ WORKSPACE = Migration(
         sequence_order INTEGER,
         commits TEXT NOT NULL,
         escalated_at TEXT,
-        escalation_reason TEXT
+        escalation_reason TEXT,
+        title_letters INTEGER NOT NULL,
+        label_letters INTEGER NOT NULL
     );
     CREATE INDEX task_by_need ON task (project_id, status, priority, created_at, id, type, assignee);
     CREATE INDEX task_by_assignee ON task (project_id, assignee, created_at, id, status, priority, type);
     CREATE INDEX task_by_age ON task (project_id, created_at, id, status, priority, type, assignee);
-    CREATE INDEX task_by_text ON task (project_id, created_at, id, status, priority, type, assignee, title, labels);
+    CREATE INDEX task_by_text ON task (
+        project_id, created_at, id, status, priority, type, assignee, title_letters, label_letters, title, labels
+    );
     CREATE INDEX task_by_parent ON task (parent_task_id, created_at, id);
 
     CREATE TABLE task_dependency (

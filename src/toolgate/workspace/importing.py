@@ -325,7 +325,7 @@ def _put(connection: Connection, project: str, wanted: Sequence[Row]) -> _Put:
     while circles := _in_circles(connection, [row for row in rows if row[_ID] not in put_off]):
         put_off |= circles
     fresh = [row for row in rows if row[_ID] not in put_off]
-    connection.executemany(_UPSERT, fresh)
+    connection.executemany(_UPSERT, [*map(tasks.stored, fresh)])
     written = [(before.get(row[_ID], ""), row[_CHANGED]) for row in fresh]
     return _Put(written, [row for row in rows if row[_ID] in put_off], len(wanted) - len(rows))
 
@@ -367,7 +367,7 @@ def _in_circles(connection: Connection, rows: Sequence[Row]) -> set[str]:
 def _put_as_a_whole(connection: Connection, project: str, wanted: Sequence[Row]) -> tuple[_Put, list[str]]:
     """Write the rest, and take its parent from each task that is part of itself then; and those, in words."""
     rows, before = _newer(connection, project, wanted)
-    connection.executemany(_UPSERT, rows)
+    connection.executemany(_UPSERT, [*map(tasks.stored, rows)])
     found = connection.execute("SELECT id, parent_task_id FROM task WHERE project_id = ?", (project,))
     above = {id: (parent,) for id, parent in exporting.rows(found) if parent}
     left_out: list[str] = []
@@ -378,9 +378,8 @@ def _put_as_a_whole(connection: Connection, project: str, wanted: Sequence[Row])
 
 
 _ID, _PARENT, _CHANGED = map(FIELDS.index, ("id", "parent_task_id", "updated_at"))
-_UPSERT = (
-    f"INSERT INTO task ({_ALL}) VALUES ({', '.join('?' * len(FIELDS))}) ON CONFLICT (id) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in FIELDS if name not in ("id", "project_id"))
+_UPSERT = f"{tasks.INSERT} ON CONFLICT (id) DO UPDATE SET " + ", ".join(
+    f"{name} = excluded.{name}" for name in tasks.COLUMNS if name not in ("id", "project_id")
 )
 
 

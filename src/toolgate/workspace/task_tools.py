@@ -325,23 +325,20 @@ async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContex
         assignee=given.assignee,
     )
     if given.title_like:
-        where.append((_like("title"), _part(given.title_like)))
+        where += _has("title", "title_letters", given.title_like)
     if given.label:
         written = msgspec.json.encode(given.label).decode()
-        where.append((_like("labels"), _part(written)))  # which costs less, but does not tell B from b
+        where += _has("labels", "label_letters", written)  # which costs less, but does not tell B from b
         where.append((_HAS_LABEL, f",{written}"))
     found, more = await workspace.query(lambda connection: tasks.briefs(connection, where, _NEWEST_FIRST, given.limit))
     return {"tasks": found, "count": len(found), "has_more": more}
 
 
-def _like(column: str) -> str:
-    return f"task.{column} LIKE ? ESCAPE '\\'"
-
-
-def _part(text: str) -> str:
-    """The pattern of what has this text in it."""
-    escaped = re.sub(r"([\\%_])", r"\\\1", text)
-    return f"%{escaped}%"
+def _has(column: str, letters: str, text: str) -> list[tuple[str, object]]:
+    """The conditions of what has this text in it."""
+    escaped, bits = re.sub(r"([\\%_])", r"\\\1", text), tasks.letters(text)
+    like: tuple[str, object] = (f"task.{column} LIKE ? ESCAPE '\\'", f"%{escaped}%")
+    return [(f"(task.{letters} & {bits}) = ?", bits), like]
 
 
 # Labels are a JSON array of texts. A quote within one has a backslash before it, so `,"` is where one begins.

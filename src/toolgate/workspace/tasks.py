@@ -110,10 +110,27 @@ def refused(message: str, hint: str = "") -> Fault:
     return Fault("INVALID_ARGS", f"Invalid arguments: {message}", reach="not_sent", hint=hint)
 
 
+def stored(row: Sequence[Any]) -> tuple[Any, ...]:
+    """A row of `FIELDS` as it is written: in all columns of the table, `COLUMNS`."""
+    return (*row, letters(row[_TITLE]), letters(row[_LABELS]))
+
+
+def letters(text: str) -> int:
+    """Which pairs of bytes a text has, in any case of ASCII, as 62 bits. A text that has another in it has all bits of
+    that; so it need not be looked through where it has not."""
+    written = text.encode(errors="replace").lower()
+    bits = 0
+    for pair in {*itertools.pairwise(written)}:
+        bits |= 1 << (pair[0] * 31 + pair[1]) % 62
+    return bits
+
+
+_TITLE, _LABELS = FIELDS.index("title"), FIELDS.index("labels")
+COLUMNS = (*FIELDS, "title_letters", "label_letters")
 _ALL = ", ".join(FIELDS)
 _BRIEF = ", ".join(f"task.{name}" for name in BRIEF)
-_INSERT = f"INSERT INTO task ({_ALL}) VALUES ({', '.join('?' * len(FIELDS))})"
-_UPDATE = f"UPDATE task SET {', '.join(f'{name} = ?' for name in FIELDS)} WHERE id = ?"
+INSERT = f"INSERT INTO task ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_UPDATE = f"UPDATE task SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE id = ?"
 
 
 def find(connection: Connection, id: str) -> Task:
@@ -129,14 +146,14 @@ def insert(connection: Connection, task: Task) -> Task:
     while True:
         made = msgspec.structs.replace(task, id=f"gt-{secrets.token_hex(3)}")
         if not connection.execute("SELECT 1 FROM task WHERE id = ?", (made.id,)).fetchone():
-            connection.execute(_INSERT, row_of(made))
+            connection.execute(INSERT, stored(row_of(made)))
             return made
 
 
 def save(connection: Connection, task: Task, at: str) -> Task:
     """Write a task that is there, as it is from then on."""
     changed = msgspec.structs.replace(task, updated_at=at)
-    connection.execute(_UPDATE, [*row_of(changed), task.id])
+    connection.execute(_UPDATE, [*stored(row_of(changed)), task.id])
     return changed
 
 
