@@ -32,6 +32,7 @@ FILE = "toolgate.db"
 BATCH = 1000  # writes in one transaction
 MOST_QUEUED = 20_000  # writes that wait for a disk that does not come on
 PURGE = 60.0  # seconds between two looks for what is over
+CACHE = 32 * 1024  # KiB of each of these at most: the indexes of 100,000 tasks are read whole for some lists
 READERS = 2  # threads that read tables: a long export holds up no short list
 
 Written = TypeVar("Written")
@@ -205,6 +206,7 @@ class SqliteStore:
         try:
             if connection is None:
                 connection = self._of_thread.connection = reader(self._file)
+                connection.execute(f"PRAGMA cache_size = -{CACHE}")
                 self._readers.append(connection)
             connection.execute("BEGIN")
             try:
