@@ -334,7 +334,7 @@ def _shown(all: list[float], width: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=100, help="of each call")
+    parser.add_argument("--rounds", type=int, default=300, help="of each call")
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--as", dest="name", help=argparse.SUPPRESS)
     args = parser.parse_args()
