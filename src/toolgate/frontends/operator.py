@@ -97,14 +97,16 @@ async def _owned(path: Path, clock: Clock) -> int:
 
 
 async def _serve(application: Application, path: Path) -> None:
-    """With the lock, a socket that is there is that of a gateway which was killed."""
-    path.unlink(missing_ok=True)
+    """With the lock, a socket that is there is that of a gateway which was killed. It has its name when it listens."""
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(os.fspath(path))
-        os.chmod(path, 0o600)  # until then the folder's mode keeps others out
+        listener.bind(os.fspath(fresh))
+        os.chmod(fresh, 0o600)  # until then the folder's mode keeps others out
         listener.listen(BACKLOG)
         listener.setblocking(False)
+        os.rename(fresh, path)
         await _called(listener)
         # The HTTP server takes a tenth of a second to import, which no gateway over stdio pays whom nobody asks.
         server = await asyncio.to_thread(importlib.import_module, "toolgate.frontends.server")
