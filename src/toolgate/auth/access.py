@@ -89,7 +89,9 @@ class Access:
             return "off" if self.judge(call.about) == "off" else "allow"
         found = rules.verdict(call.server, call.kind, call.target, call.tool_info.hints if call.tool_info else _SILENT)
         if call.asked:
-            return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
+            via = rules.verdict(names.OWN, "tools", call.via, HARMLESS)
+            # Whether the script may run was asked before it ran.
+            return found if call.by_script and via == "ask" else strictest((found, via))
         return rules.of_completion(call, found) if call.reference else found
 
     def _judge_own(self, call: Call, rules: Rules | None) -> Verdict:

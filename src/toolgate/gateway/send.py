@@ -74,8 +74,7 @@ def _may_be_sent_again(call: Call, fault: Fault, snapshot: Snapshot) -> bool:
 
 
 def _insists(call: Call) -> bool:
-    control = controls.CONTROLS.get(call.via)
-    return control is not None and control.insists
+    return call.asked is not None and controls.of(call).insists
 
 
 def _is_vital(server: str, snapshot: Snapshot) -> bool:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias, cast
 
 import msgspec
@@ -256,7 +257,7 @@ class Approval(Policy):
     async def _by_operator(self, approval_request: ApprovalRequest) -> Decided:
         """A decision is used up when there is a place to run, not before. Raises `Fault` where there is none."""
         end, reached = self._clock.now() + self._settings.wait, approval_request.call.reached
-        rests = (reached and reached.rests) or _holds_nothing
+        rests = partial(_tell, reached.rests if reached else ())
         while True:
             request = self._approvals.find(approval_request.place, approval_request.digest)
             if request and request.state != "undecided":
@@ -306,8 +307,9 @@ class Approval(Policy):
             return Fault("INVALID_ARGS", f"The operator's arguments are invalid: {why}", reach="not_sent")
 
 
-def _holds_nothing(rests: bool) -> None:
-    """No place is limited."""
+def _tell(listeners: Iterable[Callable[[bool], None]], rests: bool) -> None:
+    for tell in listeners:
+        tell(rests)
 
 
 def _about(approval_request: ApprovalRequest) -> dict[str, str | bytes]:

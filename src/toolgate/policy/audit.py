@@ -100,7 +100,8 @@ class Audit(Policy):
                 hint="see toolgate's log for the reason; `audit.on_failure` sets whether calls are refused",
             )
         answers = call.resumption is not None and call.resumption.live is not None
-        begun = _Begun(when=self._clock.now(), arguments=call.arguments, is_sent=answers)
+        rests = call.reached.rests if call.reached else ()
+        begun = _Begun(when=self._clock.now(), arguments=call.arguments, is_sent=answers, rests=rests)
         return Passed(msgspec.structs.replace(call, reached=begun), begun)
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:

@@ -172,7 +172,7 @@ class Limits(Policy):
         for limit, key in taken:
             limit.take(key)
         if taken and call.reached:
-            call.reached.rests = partial(_rests, tuple(taken), taken)
+            call.reached.rests += (partial(_rests, tuple(taken), taken),)
         return Passed(call, taken) if taken else call
 
     def check(self, call: Call) -> None:

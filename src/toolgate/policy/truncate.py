@@ -53,7 +53,7 @@ class Truncate(Policy):
         self._overflow = overflow
 
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
-        if call.method not in _LIMITED or not isinstance(outcome, Done):
+        if not _is_limited(call) or not isinstance(outcome, Done):
             return outcome
         limit = self._limits.get(call.server, self._limit)
         if outcome.is_cut or limit.surely_holds(memoryview(outcome.body).nbytes):
@@ -66,12 +66,17 @@ class Truncate(Policy):
     async def aside(self, call: Call, outcome: Done, in_thread: InThread[Done]) -> Done:
         """The same in a thread, for what is so large that others would wait for it."""
         limit = self._limits.get(call.server, self._limit)
-        if call.method not in _LIMITED or limit.surely_holds(memoryview(outcome.body).nbytes):
+        if not _is_limited(call) or limit.surely_holds(memoryview(outcome.body).nbytes):
             return outcome
         keeping = self._overflow.later()
         cut = await in_thread(lambda: _cut(call, limit, outcome, keeping))
         keeping.done()
         return msgspec.structs.replace(cut, is_cut=True)
+
+
+def _is_limited(call: Call) -> bool:
+    """What a script gets is no model's to read: what the script says of it is limited."""
+    return call.method in _LIMITED and not call.by_script
 
 
 def _cut(call: Call, limit: Limit, outcome: Done, keeping: Later) -> Done:

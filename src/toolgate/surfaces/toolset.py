@@ -123,6 +123,8 @@ class ToolsetSurface:
         """The precedence of names: behaviour.md section 1."""
         if call.method != mcp.CALL:
             return None
+        if call.by_script:
+            return controls.FROM_SCRIPTS[call.target]
         if call.target in self._listed:
             return self._listed[call.target]
         control = controls.find(call.target)
@@ -141,7 +143,7 @@ class ToolsetSurface:
             return self._behind.leave(call, outcome)
         left = self._behind.leave(call, outcome) if call.method == mcp.CALL else outcome
         assert isinstance(left, Done)
-        return Done(base.wrapped(controls.CONTROLS[call.via], call, left.body))
+        return Done(base.wrapped(controls.of(call), call, left.body))
 
     def refuse(self, call: Call, fault: Fault, view: View) -> Outcome:
         control = self._of(call, view)
@@ -155,7 +157,7 @@ class ToolsetSurface:
     def _of(self, call: Call, view: View) -> Control | None:
         """The control tool that a call is of, whether it has been entered or not."""
         if call.asked:
-            return controls.CONTROLS[call.via]
+            return controls.of(call)
         if call.server:
             return controls.find(call.target) if call.server == names.OWN and call.method == mcp.CALL else None
         return self._control(call, view)

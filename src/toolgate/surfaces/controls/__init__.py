@@ -8,6 +8,7 @@
     meta       seed 002: discovery across servers, and calls to them
     daemon     seed 004: the daemon's status, its tool proxy, its servers, its sessions, Codex
     states     how a server is, in the words of each seed
+    scripts    calls that a script makes, which a control tool runs
     own        what the gateway answers as the server `toolgate`
 
 A tool that *forwards* names a server, something of it and arguments: it becomes that call before any policy runs. A
@@ -28,7 +29,7 @@ import msgspec
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
-from toolgate.surfaces.controls import children, daemon, meta, searching
+from toolgate.surfaces.controls import children, daemon, meta, scripts, searching
 from toolgate.surfaces.controls.base import Control
 
 SETS: Mapping[str, tuple[Control, ...]] = {
@@ -38,12 +39,20 @@ SETS: Mapping[str, tuple[Control, ...]] = {
     "search": searching.CONTROLS,
 }
 CONTROLS: Mapping[str, Control] = {control.name: control for controls in SETS.values() for control in controls}
+FROM_SCRIPTS: Mapping[str, Control] = {
+    name: scripts.from_scripts(control) for name, control in CONTROLS.items() if control.engine
+}
 ALIASES: Mapping[str, str] = {alias: control.name for control in CONTROLS.values() for alias in control.also}
 
 
 def find(name: str) -> Control | None:
     """A control tool by its name, or by another one that it goes by."""
     return CONTROLS.get(ALIASES.get(name, name))
+
+
+def of(call: Call) -> Control:
+    """The control tool that a call came through, as it forwarded it."""
+    return (FROM_SCRIPTS if call.by_script else CONTROLS)[call.via]
 
 
 def aimed(call: Call, fault: Fault) -> Call:

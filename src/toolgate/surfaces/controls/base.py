@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -64,6 +64,7 @@ class Control(msgspec.Struct, frozen=True):
     check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
     output: Object | None = None  # its output schema
     optional: bool = False  # whether there are gateways that do not have it
+    engine: Literal["", "javascript", "python"] = ""  # what runs its scripts; where that is missing, it is not listed
 
     @property
     def schema(self) -> Object:

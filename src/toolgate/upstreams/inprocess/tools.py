@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core import asks, jsonrpc, mcp, relaying
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Answer, Ask, Call, Client
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Outcome
 from toolgate.core.notes import Note
+from toolgate.core.relaying import Shown
 
 Arguments = Mapping[str, Any]
 Object = Mapping[str, Any]
@@ -50,6 +51,11 @@ class ToolContext:
         if not asks.is_answerable(ask, self.client.capabilities):
             return asks.undeclared(ask)
         return await self._exchange.ask(method, raw)
+
+    async def end_of(self, outcome: Outcome, shown: Shown, waits: Callable[[bool], None]) -> Done | Accepted:
+        """How a call that the function has made ends: what it asks is asked of this call's client. `shown` are
+        questions as the client may see them; `waits` is told when they begin and cease to wait. Raises `Fault`."""
+        return await relaying.to_the_end(outcome, self._exchange, shown, waits)
 
 
 Work = Callable[[Arguments, ToolContext], Awaitable[Object]]
