@@ -19,7 +19,6 @@ Values
     fault       `Fault`: a failure, and the table of codes
 Work
     exchange    work that runs and may ask: the base of every question from a server to a client
-    relaying    what a part of some work asks, the work asks
     asks        whether a client can be asked something
     background  work that nobody waits for, and its owner
     services    what has to go by another configuration while it works

@@ -1,7 +1,7 @@
 """What scripts call: the tools that their caller may call, as their caller calls them.
 
-The rule this file keeps: each call of a script goes the whole way of a call (`Gateway.handle`), with its caller's rights
-as they are at that moment; what it asks is asked of the script's caller."""
+The rule this file keeps: each call of a script goes the whole way of a call (`Gateway.handle`), with the rights that
+its caller has at that moment; what it asks is asked of the script's caller."""
 
 from __future__ import annotations
 

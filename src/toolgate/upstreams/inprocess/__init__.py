@@ -2,6 +2,7 @@
 
 tools     `InProcessTools`: a set of functions as tools; `ToolContext`: what such a function gets
 upstream  the kind: `InProcessUpstream`
+relaying  a call that such a function has made: what it asks is asked of the function's client
 demo      `greeter`, which shows all that one can do
 """
 

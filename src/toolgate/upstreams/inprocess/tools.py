@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import asks, jsonrpc, mcp, relaying
+from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Outcome
 from toolgate.core.notes import Note
-from toolgate.core.relaying import Shown
+from toolgate.upstreams.inprocess import relaying
+from toolgate.upstreams.inprocess.relaying import Shown
 
 Arguments = Mapping[str, Any]
 Object = Mapping[str, Any]
