@@ -16,6 +16,7 @@ from toolgate.config.access import clients as kind_of_clients
 from toolgate.config.access_shapes import verdict
 from toolgate.config.allowing import Allows, Harmless
 from toolgate.config.fields import Key, Later, Row, Section
+from toolgate.config.sandbox import Sandbox
 from toolgate.config.secrets import Secrets
 from toolgate.config.server import Server
 from toolgate.config.shapes import Surface
@@ -391,6 +392,9 @@ class Config(msgspec.Struct, frozen=True):
     tasks: Annotated[Tasks, Section(Tasks, "Tasks that outlive a session ([tasks.md](tasks.md)).", noted=True)] = (
         Tasks()
     )
+    sandbox: Annotated[
+        Sandbox, Section(Sandbox, "Code of models that calls tools ([scripts.md](scripts.md)).", noted=True)
+    ] = Sandbox()
     codex: Annotated[Codex, Section(Codex, "Codex as tools ([codex.md](codex.md)).", "relist", noted=True)] = Codex()
     component_url: Annotated[
         str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")
@@ -415,7 +419,6 @@ class Config(msgspec.Struct, frozen=True):
                 "registries": Later(),
             }
         ),
-        "sandbox": Section(later={"require_os_confinement": Later("auto"), "strict_globals": Later(False)}),
         "log": Later(),
         "telemetry": Later(),
         "cluster": Later(),

@@ -23,7 +23,7 @@ is a file here, and a row in `toolset_surfaces` or in `gateway.snapshot.build_ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from toolgate.config import Config
@@ -39,12 +39,12 @@ _META = "mcp_discover finds tools on all servers; mcp_call calls one."
 _DAEMON = "list_tools lists tools, get_tool_schema describes one in full, call_tool calls it."
 
 
-def toolset_surfaces(config: Config, has_codex: bool = False) -> Mapping[str, Surface]:
+def toolset_surfaces(config: Config, has_codex: bool = False, engines: Collection[str] = ()) -> Mapping[str, Surface]:
     """By the names that paths and configurations have for them (behaviour.md section 2)."""
     hidden = () if config.tasks.show else names.INTERNAL
     aggregate = Aggregate(hidden)
     components = [server.id for server in config.servers if server.has_bare_names]
-    toolset = partial(ToolsetSurface, has_optional=has_codex)
+    toolset = partial(ToolsetSurface, has_optional=has_codex, engines=engines)
     return {
         "aggregate": toolset(aggregate, search=config.virtual_search),
         "children": toolset(aggregate, SETS["children"], _CHILDREN, shows_resources=True),

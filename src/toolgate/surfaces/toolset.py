@@ -33,7 +33,7 @@ _RPC_OF_THE_PROTOCOL = frozenset((*mcp.MODERN_ONLY_ERRORS, mcp.URL_ELICITATION_R
 
 class ToolsetSurface:
     """`listed` are the control tools that it shows; `instructions` say how to use them where it shows nothing else;
-    `has_optional`: this gateway has the control tools that not every gateway has."""
+    `has_optional`: this gateway has the control tools that not every gateway has; `engines` run code here."""
 
     def __init__(
         self,
@@ -43,10 +43,15 @@ class ToolsetSurface:
         search: VirtualSearch | None = None,
         shows_resources: bool = False,
         has_optional: bool = False,
+        engines: Collection[str] = (),
     ) -> None:
         self._behind = behind
         self._has_optional = has_optional
-        self._listed = {control.name: control for control in listed if has_optional or not control.optional}
+        self._listed = {
+            control.name: control
+            for control in listed
+            if (has_optional or not control.optional) and (not control.engine or control.engine in engines)
+        }
         self._instructions = instructions
         self._search = search
         self._shows_resources = shows_resources

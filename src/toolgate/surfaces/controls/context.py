@@ -10,6 +10,7 @@ import msgspec
 from toolgate.catalog.base import ServerList, ServerSummary, View
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Call, Client
+from toolgate.sandbox.run import Ran
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import ToolContext
@@ -110,6 +111,17 @@ class GatewayView(Protocol):
 
     async def hook(self, given: Mapping[str, Any], context: ToolContext, /) -> Mapping[str, Any]:
         """What comes of what an agent's program says of its session. Raises `Fault`."""
+        ...
+
+    def missing(self, language: str, /) -> str:
+        """Why code in this language cannot run here, with how to change that; empty where it can."""
+        ...
+
+    async def run(
+        self, language: str, code: str, context: ToolContext, /, *, timeout: float | None = None, data: bytes = b""
+    ) -> Ran:
+        """What comes of code that may call the client's tools; `data` is JSON that it gets. Raises `Refused` where it
+        does not run, `CodeFailed` where it fails."""
         ...
 
     async def stop(self, server: str, /) -> None:

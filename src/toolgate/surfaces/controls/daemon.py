@@ -16,7 +16,7 @@ from toolgate.core import items, jsonrpc, mcp, surrogates
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
 from toolgate.search.briefs import brief
-from toolgate.surfaces.controls import base
+from toolgate.surfaces.controls import base, code
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
 from toolgate.surfaces.controls.context import ControlContext
 from toolgate.surfaces.controls.states import IN_004
@@ -290,6 +290,29 @@ CONTROLS = (
         ("hook_type",),
         work=call_hook,
         changes=True,
+    ),
+    Control(
+        "execute_code",
+        FAMILY,
+        "Run Python (or JavaScript) in a sandbox, without network and files. It may call the tools of MCP servers: "
+        "`servers.NAME.TOOL(argument=...)`. The result is the last expression's value, else the variable `result`, "
+        "else what was printed.",
+        {
+            "code": {"type": "string", "description": "Code to execute"},
+            "language": {"type": "string", "description": "python (default) or javascript"},
+            "context": {"type": "string", "description": "Instructions for a model, where one is configured"},
+            "timeout": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": int(code.LONGEST),
+                "default": int(code.USUAL),
+                "description": "Max execution time in seconds",
+            },
+        },
+        ("code",),
+        work=code.execute_code,
+        changes=True,
+        engine="python",
     ),
     Control(
         "codex",

@@ -12,7 +12,7 @@ from toolgate.core import items, jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
 from toolgate.search import Hit, signatures
-from toolgate.surfaces.controls import base
+from toolgate.surfaces.controls import base, code
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
 from toolgate.surfaces.controls.context import ControlContext
 from toolgate.surfaces.controls.states import IN_002
@@ -156,5 +156,17 @@ CONTROLS = (
         ("server", "tool"),
         forward=Forward("server", "tool", "args"),
         insists=True,
+    ),
+    Control(
+        "mcp_execute",
+        FAMILY,
+        "Run JavaScript that calls tools of several MCP servers and returns what you need of their results: "
+        "`const rows = await servers.NAME.TOOL({...}); return rows.length`. Also servers['NAME'].call('TOOL', {...}), "
+        "servers.batch([...]), sleep(ms), console.log. mcp_discover with format typescript shows the types.",
+        {"code": {"type": "string", "description": "JavaScript code to execute"}},
+        ("code",),
+        work=code.mcp_execute,
+        changes=True,
+        engine="javascript",
     ),
 )
