@@ -1,0 +1,18 @@
+"""The sandbox: code that calls tools, run by engines in processes that may do nothing else.
+
+May import `upstreams.process` (its Supervisor starts the processes) and the rooms below `upstreams`.
+
+    limits      what a run may use, as one table
+    bridge      the protocol between the host and a worker: lines ↔ events, without I/O
+    worker      `Worker`: the host's end of a process that can take one run
+    run         `execute`: one run, its calls of tools, its clock, its end; `Host`: what it may reach
+    turns       `Turns`: the runs at once, of all engines
+    pool        `Pool`: the runs of one engine, and workers that are ready
+    javascript  the engine for JavaScript and TypeScript: Deno
+    worker.js   what Deno runs: the script's realm, `servers`, `console`, timers
+
+The rules of this room: code of strangers runs in a process of its own, for one run; what it writes is hostile; what it
+may reach is what `Host` does for it, which is judged there as any other call.
+
+Another engine is a function that starts a process which speaks as `bridge` says, and gives a `pool.Engine`.
+"""

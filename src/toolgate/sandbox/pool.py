@@ -1,0 +1,154 @@
+"""The runs of one engine, and the processes that are ready for the next ones.
+
+The rules this file keeps: what is refused is refused before a turn is taken; a worker that is ready was never used, and
+the next one is made while it works; nothing is kept ready where nobody runs anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from toolgate.core import surrogates
+from toolgate.core.background import BackgroundTasks
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.fault import Fault
+from toolgate.core.inflow import IntakeQueue
+from toolgate.sandbox import bridge
+from toolgate.sandbox.limits import Limits
+from toolgate.sandbox.run import Host, Ran, execute
+from toolgate.sandbox.turns import Turns
+from toolgate.sandbox.worker import Worker
+
+log = logging.getLogger(__name__)
+
+
+class Engine(msgspec.Struct, frozen=True):
+    """What runs code of one language. `start` has a process started for a worker, and tells it what comes of it. Raises
+    `Fault` where it cannot, as where the engine is not installed."""
+
+    language: str
+    start: Callable[[Worker], Awaitable[None]]
+
+
+class Pool:
+    """The runs of one engine, and its workers that are ready."""
+
+    def __init__(self, engine: Engine, turns: Turns, limits: Limits, clock: Clock, intake: IntakeQueue) -> None:
+        self.engine = engine
+        self._turns = turns
+        self._limits = limits
+        self._clock = clock
+        self._intake = intake
+        self._ready: deque[Worker] = deque()
+        self._making = 0
+        self._tasks = BackgroundTasks()
+        self._live: set[Worker] = set()
+        self._timer: Timer | None = None
+        self._is_closed = False
+
+    async def run(
+        self,
+        code: str,
+        host: Host,
+        *,
+        whose: str = "",
+        data: bytes | None = None,
+        strict: bool = False,
+        wall: float | None = None,
+    ) -> Ran:
+        """Run code. `whose` it is: see `Principal.counted_as`; `data` is JSON that the code finds as `data`; `wall` are
+        seconds, where they are to be fewer. Raises `Fault` for what is refused before it runs (its message goes behind
+        `mcp_execute error: `), and `SandboxError` for what the code does."""
+        limits = self._limits
+        size = len(surrogates.utf8(code))
+        if size > limits.code:
+            raise Fault("INVALID_ARGS", f"code exceeds {limits.code} bytes", reach="not_sent")
+        if wall is not None:
+            limits = msgspec.structs.replace(limits, wall=min(wall, limits.wall))
+        order = bridge.order(bridge.unfenced(code), host.servers, limits, data, strict)
+        turn = await self._turns.take(whose)
+        try:
+            worker = await self._worker()
+            worker.whose = whose
+            return await execute(worker, order, host, limits, self._clock, turn)
+        finally:
+            turn.leave()
+            self._keep_ready()
+
+    def prepare(self) -> None:
+        """Have workers ready, so that the first run does not wait for one."""
+        self._keep_ready()
+
+    async def _worker(self) -> Worker:
+        while self._ready:
+            worker = self._ready.popleft()
+            if not worker.gone:
+                self._refill()
+                return worker
+        worker = await self._made()
+        self._refill()
+        return worker
+
+    async def _made(self) -> Worker:
+        """A worker that is ready. Raises `Fault`."""
+        worker = Worker(self._limits, self._intake)
+        try:
+            async with self._clock.timeout(self._limits.start):
+                await self.engine.start(worker)
+                self._live.add(worker)
+                self._tasks.start(self._until_ended(worker), "end a worker")
+                await worker.ready
+        except BaseException as error:
+            worker.kill()
+            if isinstance(error, TimeoutError):
+                message = f"The sandbox for {self.engine.language} did not start in {self._limits.start:g} s"
+                raise Fault("SERVER_FAILED", message, reach="not_sent") from None
+            raise
+        return worker
+
+    async def _until_ended(self, worker: Worker) -> None:
+        await worker.ended.wait()
+        self._live.discard(worker)
+
+    # Those that are ready.
+
+    def _keep_ready(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if not self._is_closed:
+            self._timer = self._clock.call_later(self._limits.idle, self._rest)
+            self._refill()
+
+    def _refill(self) -> None:
+        while not self._is_closed and self._making + len(self._ready) < self._limits.warm:
+            self._making += 1
+            self._tasks.start(self._one_more(), "have a worker ready")
+
+    async def _one_more(self) -> None:
+        try:
+            self._ready.append(await self._made())
+        except Fault as fault:
+            log.warning("no process is ready for the next run: %s", fault.message)
+        finally:
+            self._making -= 1
+
+    def _rest(self) -> None:
+        """Nobody has run anything for a while."""
+        self._timer = None
+        while self._ready:
+            self._ready.popleft().kill()
+
+    async def close(self) -> None:
+        """End what runs, and what is ready. Runs under way fail."""
+        self._is_closed = True
+        if self._timer:
+            self._timer.cancel()
+        await self._tasks.close()
+        for worker in list(self._live):
+            worker.kill()
+        for worker in list(self._live):
+            await worker.ended.wait()

@@ -1,0 +1,255 @@
+"""One run: code in a worker, its calls of tools, and how it ends.
+
+The rules this file keeps: a worker has one run, and is killed at its end, however that comes; what it is told goes
+through the bridge, and so does what it says; none of its calls outlives it; time stands still while one of them waits
+for a person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.fault import Fault
+from toolgate.sandbox import bridge
+from toolgate.sandbox.bridge import Broken, Call, Deadlock, Done, End, Event, Failed, Log, Ready, Refused
+from toolgate.sandbox.limits import Limits
+from toolgate.sandbox.turns import Turn
+from toolgate.sandbox.worker import Worker, ignored, nobody
+
+log = logging.getLogger(__name__)
+
+LOOK = 0.05  # seconds between two looks at how much memory a worker has
+MOST_ARGUMENTS = 16 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
+MOST_UNREAD = 32 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
+
+MEMORY = "memory limit exceeded"
+DEADLOCK = "the code waits for something that can never happen: no call and no timer is under way"
+
+
+class SandboxError(Exception):
+    """Code that ran failed, or went beyond a limit. `message` says how, `logs` what it had written to its console.
+    `str()` is the text of seed 002."""
+
+    def __init__(self, message: str, logs: str = "", engine: str = "", seconds: float = 0.0) -> None:
+        super().__init__(f"Sandbox error: {message}")
+        self.message = message
+        self.logs = logs
+        self.engine = engine
+        self.seconds = seconds
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """What came of a run. `value` is JSON, None where the code returned nothing; `logs` are the lines of its console;
+    `engine` names what ran it; `seconds` do not count those for which a call waited for a person."""
+
+    value: bytes | None
+    logs: str
+    engine: str
+    seconds: float
+
+
+class Host(Protocol):
+    """What a run may reach. `servers` are the names of tools by server, None where they are not known."""
+
+    servers: Mapping[str, Sequence[str] | None]
+
+    async def call(self, server: str, tool: str, arguments: bytes, raw: bool, rests: Callable[[bool], None]) -> bytes:
+        """Call a tool; `arguments` are a JSON object. The value as JSON: of a CallToolResult what is of use, or with
+        `raw` all of it. `rests` is to be told when the call waits for a person (True) and when it goes on; it raises
+        `Fault` where it may not wait. Raises `Fault`, whose message the code can catch."""
+        ...
+
+
+class Stopwatch:
+    """Seconds, as long as nobody stops it; `then` is called at the end of them."""
+
+    def __init__(self, clock: Clock, seconds: float, then: Callable[[], object]) -> None:
+        self._clock = clock
+        self._left = self._all = seconds
+        self._then = then
+        self._since: float | None = None
+        self._timer: Timer | None = None
+
+    def go(self) -> None:
+        self._since = self._clock.now()
+        self._timer = self._clock.call_later(max(0.0, self._left), self._then)
+
+    def stop(self) -> None:
+        if self._timer and self._since is not None:
+            self._timer.cancel()
+            self._left -= self._clock.now() - self._since
+            self._timer = self._since = None
+
+    @property
+    def seconds(self) -> float:
+        running = 0.0 if self._since is None else self._clock.now() - self._since
+        return self._all - self._left + running
+
+
+async def execute(worker: Worker, order: bytes, host: Host, limits: Limits, clock: Clock, turn: Turn) -> Ran:
+    """Run what the order says. The worker is ready, and is killed here. Raises `SandboxError`; a cancellation ends the
+    calls and the worker too."""
+    run = _Run(worker, host, limits, clock, turn)
+    worker.on_event, worker.on_room = run.heard, run.serve_more
+    try:
+        end = await run.whole(order)
+    finally:
+        worker.on_event, worker.on_room = ignored, nobody
+        worker.kill()
+    logs = "\n".join(run.logs)
+    if isinstance(end, Done):
+        return Ran(end.value, logs, worker.engine, run.stopwatch.seconds)
+    raise SandboxError(_words(end), logs, worker.engine, run.stopwatch.seconds)
+
+
+def _words(end: Failed | Deadlock | Broken) -> str:
+    if isinstance(end, Failed):
+        return f"{end.name}: {end.message}" + (f"\n{end.stack}" if end.stack else "")
+    return DEADLOCK if isinstance(end, Deadlock) else end.message
+
+
+class _Run:
+    def __init__(self, worker: Worker, host: Host, limits: Limits, clock: Clock, turn: Turn) -> None:
+        self.logs: list[str] = []
+        self.stopwatch = Stopwatch(clock, limits.wall, self._too_long)
+        self._worker = worker
+        self._host = host
+        self._limits = limits
+        self._clock = clock
+        self._turn = turn
+        self._group = asyncio.TaskGroup()
+        self._end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        self._look: Timer | None = None
+        self._waiting: deque[Call] = deque()  # for others to end
+        self._serving: set[asyncio.Task[None]] = set()
+        self._arguments = 0  # bytes of the calls of both
+        self._resting = 0  # calls that wait for a person
+        self._awake = asyncio.Event()  # the run has its turn
+        self._awake.set()
+
+    async def whole(self, order: bytes) -> End:
+        self.stopwatch.go()
+        self._look_at_memory()
+        try:
+            async with self._group:
+                self._worker.write(order)
+                if self._worker.gone:
+                    self._finish(self._worker.gone)
+                end = await self._end
+                self._waiting.clear()
+                for task in self._serving:
+                    task.cancel()
+        finally:
+            self.stopwatch.stop()
+            if self._look:
+                self._look.cancel()
+        return end
+
+    def _finish(self, end: End) -> None:
+        if not self._end.done():
+            self._end.set_result(end)
+
+    def _too_long(self) -> None:
+        self._finish(Broken(f"execution timed out after {self._limits.wall * 1000:.0f}ms"))
+
+    def _look_at_memory(self) -> None:
+        if self._worker.resident() > self._limits.resident:
+            self._finish(Broken(MEMORY))
+        elif self._worker.pid:
+            self._look = self._clock.call_later(LOOK, self._look_at_memory)
+
+    # What the worker says.
+
+    def heard(self, event: Event) -> None:
+        if self._end.done():
+            return
+        if isinstance(event, Log):
+            self.logs.append(event.text)
+        elif isinstance(event, Call):
+            self._waiting.append(event)
+            self._arguments += len(event.arguments)
+            if self._arguments > MOST_ARGUMENTS:
+                self._worker.hold(self)
+            self.serve_more()
+        elif isinstance(event, Refused):
+            self._worker.write(bridge.refusal(event.number, event.message))
+        elif not isinstance(event, Ready):  # which comes once, and has come
+            self._finish(event)
+
+    # Its calls.
+
+    def serve_more(self) -> None:
+        """Begin the calls that may be under way: no more of them than that, and none while nobody reads the answers."""
+        while self._waiting and len(self._serving) < self._limits.in_flight and not self._worker.is_full:
+            task = self._group.create_task(self._serve(self._waiting.popleft()))
+            self._serving.add(task)
+            task.add_done_callback(self._served)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._serving.discard(task)
+        if not self._end.done():
+            self.serve_more()
+
+    async def _serve(self, call: Call) -> None:
+        try:
+            line = await self._answer(call)
+        finally:
+            self._arguments -= len(call.arguments)
+            if self._arguments <= MOST_ARGUMENTS:
+                self._worker.let_go(self)
+        await self._awake.wait()
+        if self._worker.unread + len(line) > MOST_UNREAD:
+            line = bridge.refusal(call.number, "the code does not read the results of its calls")
+        self._worker.write(line)
+
+    async def _answer(self, call: Call) -> bytes:
+        rests = False
+
+        def told(does: bool) -> None:
+            nonlocal rests
+            if does != rests:
+                self._rest(does)
+                rests = does
+
+        try:
+            value = await self._host.call(call.server, call.tool, call.arguments, call.raw, told)
+        except Fault as fault:
+            return bridge.refusal(call.number, f"{fault.message}\n{fault.hint}".strip(), fault.code)
+        except Exception:  # the rescue: the run goes on, and its code hears of it
+            log.exception("a call of a script failed: %s on %s", call.tool, call.server)
+            return bridge.refusal(call.number, "internal error", "INTERNAL")
+        finally:
+            told(False)
+        if len(value) > self._limits.result:
+            told_size = f"the result of {call.tool} has {len(value)} bytes: the limit is {self._limits.result}"
+            return bridge.refusal(call.number, told_size)
+        return bridge.answer(call.number, value)
+
+    # Its turn, which others have while it waits for a person.
+
+    def _rest(self, does: bool) -> None:
+        """Raises `Fault` where it may not."""
+        if does and not self._resting and self._awake.is_set():
+            self._turn.rest()
+            self._awake.clear()
+            self.stopwatch.stop()
+        self._resting += 1 if does else -1
+        if not does and not self._resting and not self._end.done():
+            self._group.create_task(self._go_on())
+
+    async def _go_on(self) -> None:
+        if self._end.done() or self._awake.is_set():
+            return
+        await self._turn.go_on()
+        if self._resting:
+            self._turn.rest()
+        else:
+            self._awake.set()
+            self.stopwatch.go()
