@@ -82,6 +82,11 @@ def put_on(box: "dict[str, Any]") -> None:
                 raise Unlocked(f"{part}: {error}") from None
 
 
+def keep_private() -> None:
+    """Let no other process of this user look into this one. Exec undoes it, so it is for the program itself to do."""
+    _prctl(PR_SET_DUMPABLE, 0)
+
+
 def _limit(box: "dict[str, Any]") -> None:
     """What is unlimited stays so; a limit that is lower already stays, too."""
     for number, most in box["limits"].items():
