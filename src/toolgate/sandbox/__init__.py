@@ -10,6 +10,10 @@ May import `upstreams.process` (its Supervisor starts the processes) and the roo
     pool        `Pool`: the runs of one engine, and workers that are ready
     javascript  the engine for JavaScript and TypeScript: Deno
     worker.js   what Deno runs: the script's realm, `servers`, `console`, timers
+    python      the engine for Python: processes forked from a zygote, and locked
+    zygote      what forks them, a program of its own: standard library only
+    script      what runs in them: the code, `servers`, what it prints
+    services    all of it as one service of a running gateway
 
 The rules of this room: code of strangers runs in a process of its own, for one run; what it writes is hostile; what it
 may reach is what `Host` does for it, which is judged there as any other call.

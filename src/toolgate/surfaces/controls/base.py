@@ -75,7 +75,7 @@ class Control(msgspec.Struct, frozen=True):
 
     @property
     def hints(self) -> Hints:
-        """What permissions go by. One that forwards does nothing itself: its true target is judged."""
+        """What permissions go by. One that forwards, or runs code, does nothing itself: its true targets are judged."""
         return _CHANGES if self.changes else _TELLS
 
     def listed(self) -> Raw:
@@ -83,7 +83,7 @@ class Control(msgspec.Struct, frozen=True):
         shown: dict[str, Any] = {"name": self.name, "description": self.description, "inputSchema": self.schema}
         if self.output:
             shown["outputSchema"] = self.output
-        if not self.forward:
+        if not self.forward and not self.engine:
             shown["annotations"] = {"readOnlyHint": not self.changes, "openWorldHint": False}
         return Raw(jsonrpc.encode(shown))
 

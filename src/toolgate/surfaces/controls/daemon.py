@@ -311,7 +311,6 @@ CONTROLS = (
         },
         ("code",),
         work=code.execute_code,
-        changes=True,
         engine="python",
     ),
     Control(

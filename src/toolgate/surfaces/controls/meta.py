@@ -40,6 +40,15 @@ def _fail(control: Control, given: Given, fault: Fault) -> Object:
 FAMILY = Family(_wrap, _fail, base.text)
 
 
+def _refuse(control: Control, given: Given, fault: Fault) -> Object:
+    """What was refused before the code ran."""
+    said = fault.message if not fault.hint or fault.hint in fault.message else f"{fault.message} ({fault.hint})"
+    return {"content": [{"type": "text", "text": f"{control.name} error: {said}"}], "isError": True}
+
+
+OF_CODE = Family(_wrap, _refuse, lambda said: said)
+
+
 async def mcp_discover(given: Given, context: ControlContext) -> Any:
     one = base.find_server(given["server"], context.gateway.names) if "server" in given else None
     known = context.gateway.servers if one or "query" in given else context.gateway.configured
@@ -159,14 +168,13 @@ CONTROLS = (
     ),
     Control(
         "mcp_execute",
-        FAMILY,
+        OF_CODE,
         "Run JavaScript that calls tools of several MCP servers and returns what you need of their results: "
         "`const rows = await servers.NAME.TOOL({...}); return rows.length`. Also servers['NAME'].call('TOOL', {...}), "
         "servers.batch([...]), sleep(ms), console.log. mcp_discover with format typescript shows the types.",
         {"code": {"type": "string", "description": "JavaScript code to execute"}},
         ("code",),
         work=code.mcp_execute,
-        changes=True,
         engine="javascript",
     ),
 )

@@ -2,8 +2,8 @@
 
 Run as `python guard.py`, standard library only, with a socket for stdin. Each byte that comes there brings four
 descriptors: one for talking about a program (`control`), and its stdin, stdout and stderr. The guard forks a keeper for
-each, which reads the order on `control`, starts the program and says what becomes of it: `started PID` or `failed
-ERRNO`, then `exited STATUS`.
+each, which reads the order on `control`, starts the program and says what becomes of it: `started PID`, `failed ERRNO`
+or `refused ERRNO WHY` (its box cannot be put on), then `exited STATUS`.
 
 The rules this file keeps: whatever a program starts stays below its keeper, in whatever session and with whatever
 environment, since an orphan goes to the nearest subreaper above it (Linux; elsewhere its process group alone is
@@ -25,16 +25,22 @@ if TYPE_CHECKING:
     import signal
     import socket
     from collections.abc import Callable, Iterable
+    from typing import Any
 else:  # the first server waits until the guard runs: what wraps these two costs as much as all of Python's start
     import _signal as signal
     import _socket as socket
 
 # What a keeper says.
-STARTED, FAILED, EXITED = b"started", b"failed", b"exited"
+STARTED, FAILED, REFUSED, EXITED = b"started", b"failed", b"refused", b"exited"
+
+# What the gateway's byte says: whether the order has a box, so that what puts it on is loaded once, and not by each.
+BARE, BOXED = b"+", b"#"
 
 LENGTH = 8  # bytes that say how long an order is
 LONGEST_END = 10.0  # seconds for which processes are killed that do not end: of another user, or in the kernel's hands
 POLL = 0.002
+LOOK = 0.2  # seconds between two looks at how many processes a box has
+LONGEST_WHY = 500  # bytes of why a box cannot be put on
 LOOKS = 3  # at processes, each of which may miss one that has just come
 _SIZE_OF_FD = 4
 SHARE = 0.75  # of the processes that the user may have; so some are left for whoever ends the others
@@ -48,10 +54,14 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def pack(
-    argv: "list[bytes]", environment: "dict[bytes, bytes]", folder: "bytes | None", may_gain_privileges: bool
+    argv: "list[bytes]",
+    environment: "dict[bytes, bytes]",
+    folder: "bytes | None",
+    may_gain_privileges: bool,
+    box: "dict[str, Any] | None" = None,
 ) -> bytes:
-    """An order, with its length. `argv` begins with the path of the program."""
-    order = marshal.dumps((argv, environment, folder, may_gain_privileges))  # nothing to import for the guard
+    """An order, with its length. `argv` begins with the path of the program; a box is packed for `locks`."""
+    order = marshal.dumps((argv, environment, folder, may_gain_privileges, box))  # nothing to import for the guard
     return len(order).to_bytes(LENGTH, "big") + order
 
 
@@ -88,6 +98,8 @@ def main() -> None:
             if not data:
                 break
             fds = [fd for _, _, told in ancillary for fd in memoryview(told).cast("i")]
+            if data == BOXED:
+                locks()
             if len(fds) == 4:
                 keepers.add(fork_keeper(fds))
             for fd in fds:
@@ -121,8 +133,12 @@ def keep(fds: "list[int]") -> int:
     order = read_order(control)
     if order is None:
         return 0
+    box = order[-1]
     try:
         pid = launch(fds[1:], *order)
+    except Refused as error:
+        say(control, REFUSED, *error.args)
+        return 0
     except (OSError, ValueError) as error:  # ValueError: of a null byte in an argument
         say(control, FAILED, getattr(error, "errno", None) or errno.EINVAL)
         return 0
@@ -130,8 +146,11 @@ def keep(fds: "list[int]") -> int:
         os.close(fd)
     say(control, STARTED, pid)
     status = None
+    most = box and box["processes"]
     while status is None:
-        ready, _, _ = select.select([control, woken], [], [])
+        ready, _, _ = select.select([control, woken], [], [], LOOK if most else None)
+        if most and len(below()) > most:
+            break
         if woken in ready:
             os.read(woken, 4096)
             status = reap().get(pid)
@@ -146,7 +165,9 @@ def keep(fds: "list[int]") -> int:
     return 1 if has_children() else 0
 
 
-def read_order(control: socket.socket) -> "tuple[list[bytes], dict[bytes, bytes], bytes | None, bool] | None":
+def read_order(
+    control: socket.socket,
+) -> "tuple[list[bytes], dict[bytes, bytes], bytes | None, bool, dict[str, Any] | None] | None":
     length = read(control, LENGTH)
     order = read(control, int.from_bytes(length, "big"))
     return marshal.loads(order) if order else None
@@ -170,11 +191,14 @@ def launch(
     environment: "dict[bytes, bytes]",
     folder: "bytes | None",
     may_gain_privileges: bool,
+    box: "dict[str, Any] | None",
 ) -> int:
-    """What is set for the keeper itself, the program inherits. Raises `OSError`, `ValueError`."""
+    """What is set for the keeper itself, the program inherits. Raises `OSError`, `ValueError`, `Refused`."""
     confine(may_gain_privileges)
     if folder is not None:
         os.chdir(folder)
+    if box:
+        return launch_boxed(pipes, argv, environment, box)
 
     def spawn(argv: "list[bytes]") -> int:
         return os.posix_spawn(
@@ -194,6 +218,78 @@ def launch(
         return spawn([b"/bin/sh", *argv])
 
 
+class Refused(Exception):
+    """A program does not run since its box cannot be put on: the number of the error, and why in words."""
+
+
+def launch_boxed(
+    pipes: "list[int]", argv: "list[bytes]", environment: "dict[bytes, bytes]", box: "dict[str, Any]"
+) -> int:
+    """The same of a program with a box, which is put on between fork and exec. Raises `OSError`, `Refused`."""
+    hearing, saying = os.pipe()  # exec closes it; so what is said there is why it did not come to that
+    pid = os.fork()
+    if not pid:
+        try:
+            os._exit(become(pipes, argv, environment, box, saying))
+        finally:
+            os._exit(1)
+    os.close(saying)
+    number, _, why = read_all(hearing).partition(b" ")
+    os.close(hearing)
+    if not number:
+        return pid
+    os.waitpid(pid, 0)
+    if why:
+        raise Refused(int(number), why)
+    raise OSError(int(number), os.strerror(int(number)))
+
+
+def become(
+    pipes: "list[int]",
+    argv: "list[bytes]",
+    environment: "dict[bytes, bytes]",
+    box: "dict[str, Any]",
+    saying: int,
+) -> int:
+    """Only where it fails does this return."""
+    why = b""
+    try:
+        os.setsid()
+        for number in (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        saying = os.dup(saying) if saying < 3 else saying
+        for fd, pipe in enumerate(pipes):
+            os.dup2(pipe, fd)
+        os.set_inheritable(saying, False)
+        os.closerange(3, saying)
+        os.closerange(saying + 1, os.sysconf("SC_OPEN_MAX"))
+        try:
+            locks().put_on(box)
+        except locks().Unlocked as error:
+            why = str(error).encode()[:LONGEST_WHY] or b"?"
+            raise OSError(errno.EPERM, "") from None
+        os.execve(argv[0], argv, environment)
+    except (OSError, ValueError) as error:
+        number = getattr(error, "errno", None) or errno.EINVAL
+    os.write(saying, b"%d %b" % (number, why) if why else b"%d" % number)
+    return 1
+
+
+def locks() -> "Any":
+    """What puts boxes on, which lies beside this file."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return __import__("locks")
+
+
+def read_all(fd: int) -> bytes:
+    chunks: list[bytes] = []
+    while chunk := os.read(fd, 4096):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
 def confine(may_gain_privileges: bool) -> None:
     """What is cheap and harms no usual server; a process of the same user can still do much."""
     if not may_gain_privileges:
@@ -203,9 +299,9 @@ def confine(may_gain_privileges: bool) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (int(most * SHARE), int(most * SHARE)))
 
 
-def say(control: socket.socket, word: bytes, number: int) -> None:
+def say(control: socket.socket, word: bytes, number: int, why: bytes = b"") -> None:
     try:
-        control.sendall(b"%b %d\n" % (word, number))
+        control.sendall(b"%b %d%b\n" % (word, number, b" " + why.replace(b"\n", b" ") if why else b""))
     except OSError:
         pass  # the gateway is gone
 

@@ -23,7 +23,8 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Code, Fault
 from toolgate.core.inflow import Readable
 from toolgate.upstreams import diagnosis
-from toolgate.upstreams.process import guard
+from toolgate.upstreams.process import confinement, guard
+from toolgate.upstreams.process.confinement import Box
 
 log = logging.getLogger(__name__)
 
@@ -125,12 +126,12 @@ class Guard:
         self._socket = ours
         asyncio.get_running_loop().add_reader(ours, self._lost)
 
-    def take(self, ends: Sequence[socket.socket | int]) -> None:
+    def take(self, ends: Sequence[socket.socket | int], is_boxed: bool = False) -> None:
         """Have a program started; `ends` are those of its control, stdin, stdout and stderr. Raises `OSError`."""
         self.ready()
         assert self._socket
         fds = [end if isinstance(end, int) else end.fileno() for end in ends]
-        socket.send_fds(self._socket, [b"+"], fds)
+        socket.send_fds(self._socket, [guard.BOXED if is_boxed else guard.BARE], fds)
 
     def wake(self) -> None:
         """Have it go on, and its keepers, where a program of our user has stopped them."""
@@ -240,14 +241,14 @@ class Child:
     def __repr__(self) -> str:
         return f"<Child {self.name} pid={self.pid} {'exited' if self._exited.is_set() else 'alive'}>"
 
-    async def start(self, guard: Guard, order: bytes) -> None:
-        """Have it started, and from then on owned: the owner task ends it. Raises `OSError`."""
+    async def start(self, guard: Guard, order: bytes, is_boxed: bool = False, stdin_end: socket.socket | None = None) -> None:
+        """Have it started, and from then on owned: the owner task ends it. Raises `OSError`, `Unboxed`."""
         control, theirs = socket.socketpair()
         (stdin, writing), (reading, stdout), (reading_errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         ours = [os.fdopen(writing, "wb", 0), os.fdopen(reading, "rb", 0), os.fdopen(reading_errors, "rb", 0)]
         self._ends = {0: ours[0], 1: ours[1], 2: ours[2], CONTROL: control}
         try:
-            guard.take([theirs, stdin, stdout, stderr])
+            guard.take([theirs, stdin_end or stdin, stdout, stderr], is_boxed)
         except OSError:
             self._let_go()
             raise
@@ -411,11 +412,17 @@ class Child:
             pass
 
 
+class Unboxed(Exception):
+    """A program was not started since its box cannot be put on. `str()` says why."""
+
+
 def _started(line: bytes) -> int:
-    """The process that a keeper has started. Raises `OSError`."""
+    """The process that a keeper has started. Raises `OSError`, `Unboxed`."""
     word, _, number = line.partition(b" ")
     if word == guard.STARTED:
         return int(number)
+    if word == guard.REFUSED:
+        raise Unboxed(number.partition(b" ")[2].decode(errors="replace").strip())
     if word == guard.FAILED:
         raise OSError(int(number), os.strerror(int(number)))
     raise OSError("the guard process was killed")
@@ -436,6 +443,11 @@ def _cure(command: str, name: str, file: str | None) -> str:
     if rest:
         return f'command must be the program only: "command": "{os.path.basename(first)}", "args": {rest.split()}'
     return f"install {command}, or set its full path in the configuration of {name}"
+
+
+def _unboxed(name: str, why: str) -> Fault:
+    hint = "a box needs Linux 6.12 or newer with landlock and seccomp; `toolgate doctor` says what this machine has"
+    return Fault("SERVER_FAILED", f"{name} was not started, since its box cannot be put on: {why}", reach="not_sent", hint=hint)
 
 
 class Supervisor:
@@ -463,9 +475,18 @@ class Supervisor:
         on_stderr: Callable[[], None],
         talks: bool = True,
         may_gain_privileges: bool = False,
+        box: Box | None = None,
+        stdin: socket.socket | None = None,
     ) -> Child:
-        """Raises `Fault` SERVER_FAILED that says how to fix it where the command cannot be run."""
+        """`box` says what it may do, and which of the gateway's variables it gets; without one, it may do what we may.
+        `stdin` is what it has for one instead of a pipe; the caller keeps and closes it.
+
+        Raises `Fault` SERVER_FAILED that says how to fix it where the command cannot be run, or not in its box."""
         environment = child_environment(env, self._environ)
+        if box:
+            environment = {name: self._environ[name] for name in box.inherits if name in self._environ} | dict(env)
+            if (lacking := confinement.missing(box)) and not box.lenient:
+                raise _unboxed(name, "this machine lacks " + ", ".join(lacking))
         if cwd and not os.path.isdir(cwd):
             hint = f"create the folder, or correct cwd in the configuration of {name}"
             raise Fault("SERVER_FAILED", f"No such folder: {cwd}", reach="not_sent", hint=hint)
@@ -480,7 +501,8 @@ class Supervisor:
             [os.fsencode(each) for each in (program, *args)],
             {os.fsencode(key): os.fsencode(value) for key, value in environment.items()},
             os.fsencode(cwd) if cwd else None,
-            may_gain_privileges,
+            may_gain_privileges and not box,
+            box.packed() if box else None,
         )
 
         def exited(reason: str) -> None:
@@ -489,7 +511,9 @@ class Supervisor:
 
         child = Child(name, self._clock, on_output, exited, on_stderr, talks)
         try:
-            await child.start(self._guard, order)
+            await child.start(self._guard, order, bool(box), stdin)
+        except Unboxed as error:
+            raise _unboxed(name, str(error)) from None
         except TimeoutError:
             message = f"Cannot start {program}: no result for {LONGEST_START:g} s"
             raise Fault("SERVER_FAILED", message, reach="not_sent") from None
