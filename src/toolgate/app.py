@@ -50,6 +50,7 @@ from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore, at_once
+from toolgate.sandbox.services import ENGINES, MakeEngine, Sandbox
 from toolgate.state.audit import Trail, nowhere
 from toolgate.state.base import Store
 from toolgate.state.changes import StoreChanges
@@ -88,6 +89,7 @@ class Given(msgspec.Struct, frozen=True):
     keys: Sequence[bytes]
     audit: Trail
     make_workspace: Callable[[LinkDeps], WorkspaceServices]
+    engines: Mapping[str, MakeEngine]
 
 
 class App:
@@ -152,11 +154,16 @@ class App:
     def _open_gateway(self) -> None:
         """With the first snapshot."""
         self.workspace = self._given.make_workspace(self._link_deps)
+        self.sandbox = Sandbox(
+            self._given.config, self.supervisor, self.clock, self._link_deps.turns, self._given.engines
+        )
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
-        self.gateway = Gateway(snapshot, self.events, handles, info, self._reloading, self._policy_deps, self.workspace)
+        self.gateway = Gateway(
+            snapshot, self.events, handles, info, self._reloading, self._policy_deps, self.workspace, self.sandbox
+        )
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source
@@ -267,6 +274,7 @@ class App:
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
             last_first.push_async_callback(self.workspace.close)
+            last_first.push_async_callback(self.sandbox.close)
             last_first.push_async_callback(self._background.close)
             last_first.push_async_callback(self._notices.close)
             last_first.callback(self._overflow.close)
@@ -306,14 +314,14 @@ class App:
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
-        return snapshots.build(config, self._catalog, *ours, self.workspace, before)
+        return snapshots.build(config, self._catalog, *ours, self.workspace, self.sandbox, before)
 
     @property
     def _services(self) -> Sequence[Service]:
         """What goes by the configuration, beside the snapshot, in the order in which it takes up another one."""
         links = self._link_deps
         above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow)
-        return (*above, self.workspace, links.pool, links.outside, links.bounds)
+        return (*above, self.workspace, self.sandbox, links.pool, links.outside, links.bounds)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
         """All that another configuration takes; nothing is changed yet. What it returns has it served."""
@@ -371,13 +379,14 @@ async def running(
     store: Store | None = None,
     audit: Trail | None = None,
     spool: Path | None = None,
+    engines: Mapping[str, MakeEngine] = ENGINES,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
     Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
     that the configuration came from (without them, what is added is kept in memory), the store and the audit, which are
     their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted);
-    and the folder in which `toolgate hook` puts what it is told.
+    the folder in which `toolgate hook` puts what it is told; and what runs code, by language.
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
@@ -388,9 +397,8 @@ async def running(
         log.warning("unpinned tools are quarantined: %s", why)
     audit = audit or nowhere(clock)
     workspace = partial(WorkspaceServices, store, config, gateway_environ, links or {}, Path.cwd(), spool)
-    app = App(
-        Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit, workspace)
-    )
+    given = (config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
+    app = App(Given(*given, workspace, engines))
     with quiet_logs(app.redactor):
         try:
             app.open()

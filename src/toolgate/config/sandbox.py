@@ -17,27 +17,29 @@ CONFINEMENT = ("auto", "always", "never")
 class Sandbox(msgspec.Struct, frozen=True):
     """What runs code against tools. `timeout` in seconds, `output_limit` and `memory` in bytes."""
 
-    enabled: Annotated[
-        bool, Key(flag, "`false`: no client can run code", "relist"), allowing.LESS
-    ] = True
+    enabled: Annotated[bool, Key(flag, "`false`: no client can run code", "relist"), allowing.LESS] = True
     require_os_confinement: Annotated[
         Literal["auto", "always", "never"],
         Key(
             choice(*CONFINEMENT),
-            "whether code runs only where the system confines it too (on Linux: Landlock and seccomp): `\"always\"`, "
+            'whether code runs only where the system confines it too (on Linux: Landlock and seccomp): `"always"`, '
             '`"never"`, or `"auto"`: always where the gateway listens beyond this machine, else with a warning',
         ),
         Allows("run code of models without the confinement of the system", stronger=("always",)),
     ] = "auto"
     strict_globals: Annotated[
-        bool, Key(flag, "`true`: JavaScript has the globals of `mcp_execute` as specified, and no others"), allowing.LESS
+        bool,
+        Key(flag, "`true`: JavaScript has the globals of `mcp_execute` as specified, and no others"),
+        allowing.LESS,
     ] = False
     timeout: Annotated[
-        float, Key(duration, "how long code may run, without the time in which its calls wait for people"), allowing.PACE
+        float,
+        Key(duration, "how long code may run, not counting the time in which its calls wait for people"),
+        allowing.PACE,
     ] = 120.0
-    output_limit: Annotated[
-        int, Key(size, "the maximum size of what code prints and returns"), allowing.MEMORY
-    ] = 10 * 1024 * 1024
+    output_limit: Annotated[int, Key(size, "the maximum size of what code prints and returns"), allowing.MEMORY] = (
+        10 * 1024 * 1024
+    )
     memory: Annotated[int, Key(size, "the maximum memory of a process that runs code"), allowing.MEMORY] = (
         512 * 1024 * 1024
     )
@@ -47,4 +49,6 @@ class Sandbox(msgspec.Struct, frozen=True):
         Key(whole(1, 1000), "how many runs go on at once; others wait", default="four for each processor, 16 at most"),
         allowing.PACE,
     ] = None
-    warm: Annotated[int, Key(whole(0, 64), "how many processes for JavaScript are started in advance"), allowing.PACE] = 2
+    warm: Annotated[
+        int, Key(whole(0, 64), "how many processes for JavaScript are started in advance"), allowing.PACE
+    ] = 2

@@ -38,6 +38,7 @@ from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
 from toolgate.policy.run import Hooks, PolicyRun
 from toolgate.policy.scrub import is_large
+from toolgate.sandbox.services import Sandbox
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
@@ -60,6 +61,7 @@ class Gateway:
         editor: Reloading,
         policy_deps: PolicyDeps,
         workspace: WorkspaceServices,
+        sandbox: Sandbox,
     ) -> None:
         clock, access, redactor = policy_deps.clock, policy_deps.access, policy_deps.redactor
         self.snapshot = snapshot
@@ -71,7 +73,9 @@ class Gateway:
         self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
-        self._views = RouteViews(gateway_info, editor, policy_deps, workspace, self._current, events.tell)
+        self._views = RouteViews(
+            gateway_info, editor, policy_deps, workspace, sandbox, self._current, events.tell, self.handle
+        )
         self._resolver = Resolver(access, handles, policy_deps.overflow.source, self._current)
         self.lists = Lists(
             access, clock, redactor, handles, self._views.activated, self._resolver.makers.as_known, self._current

@@ -5,7 +5,7 @@ it has changed them, so that a tool that waits finds what it began with whoever 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from toolgate.auth.access import HARMLESS
@@ -16,13 +16,16 @@ from toolgate.core import mcp, names
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Event, EventSink
+from toolgate.core.model import Call, Client, Event, EventSink, Outcome
 from toolgate.gateway import changes
 from toolgate.gateway.finder import Finder
 from toolgate.gateway.reload import Reloading
+from toolgate.gateway.scripts import ScriptCalls
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.overflow import not_kept
+from toolgate.sandbox.run import Ran
+from toolgate.sandbox.services import Sandbox
 from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
@@ -44,10 +47,14 @@ class RouteViews:
         editor: Reloading,
         policy_deps: PolicyDeps,
         workspace: WorkspaceServices,
+        sandbox: Sandbox,
         current: Callable[[], Snapshot],
         tell: EventSink,
+        handle: Callable[[Call, Route], Awaitable[Outcome]],
     ) -> None:
         self.workspace = workspace
+        self.sandbox = sandbox
+        self.handle = handle
         self.gateway_info = gateway_info
         self.editor = editor
         self.overflow = policy_deps.overflow
@@ -243,6 +250,19 @@ class RouteView:
             self._rules is None or self._rules.verdict(tasks, "tools", "list_tasks", HARMLESS) == "allow"
         )
         return await hooks.call(given["hook_type"], given.get("params"), given.get("source", ""), context, sees_tasks)
+
+    async def run(
+        self, language: str, code: str, context: ToolContext, /, *, timeout: float | None = None, data: bytes = b""
+    ) -> Ran:
+        views, route = self._views, self._route
+        calls = ScriptCalls(
+            context,
+            self,
+            lambda call: views.handle(call, route),
+            lambda resume, asked: views.current().scrubber(resume.asker.name).asks(asked),
+        )
+        whose = self.client.principal.counted_as
+        return await views.sandbox.run(language, code, calls.host(), whose=whose, data=data or None, wall=timeout)
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):

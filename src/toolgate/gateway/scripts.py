@@ -13,6 +13,7 @@ from msgspec import Raw
 from toolgate.core import items
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Accepted, Ask, Call, Outcome, Resume
+from toolgate.sandbox.run import Host, Rests
 from toolgate.search import signatures
 from toolgate.surfaces.controls import base, scripts
 from toolgate.surfaces.controls.context import GatewayView
@@ -23,7 +24,7 @@ MOST_NAMES = 5_000  # of tools, that a script is told of at its beginning
 
 class ScriptCalls:
     """Those of one script. `handle` has a call of its route go the whole way; `shown` is a server's questions as its
-    client may see them; `waits` is told when a call begins and ceases to wait for a person."""
+    client may see them."""
 
     def __init__(
         self,
@@ -37,8 +38,11 @@ class ScriptCalls:
         self._handle = handle
         self._shown = shown
 
-    @property
-    def servers(self) -> Mapping[str, Sequence[str] | None]:
+    def host(self) -> Host:
+        """What the script may reach."""
+        return Host(self._servers(), self.call)
+
+    def _servers(self) -> Mapping[str, Sequence[str] | None]:
         """The names of the servers that the caller may use, with those of their tools, as far as they are known."""
         left, found = MOST_NAMES, dict[str, Sequence[str] | None]()
         for id, summary in self._view.servers.items():
@@ -48,13 +52,13 @@ class ScriptCalls:
             found[summary.name] = tools
         return found
 
-    async def call(self, server: str, tool: str, arguments: bytes, raw: bool, waits: Callable[[bool], None]) -> bytes:
+    async def call(self, server: str, tool: str, arguments: bytes, raw: bool, rests: Rests) -> bytes:
         """What comes of a call, as JSON: the value that the tool gives, or its whole result where `raw`. Raises
         `Fault`, with what helps the script's author in its message."""
         try:
             call = scripts.call_of(self._context.call, server, tool, Raw(arguments))
-            call = msgspec.structs.replace(call, reached=Reached(rests=(waits,)))
-            outcome = await self._context.end_of(await self._handle(call), self._shown, waits)
+            call = msgspec.structs.replace(call, reached=Reached(rests=(rests,)))
+            outcome = await self._context.end_of(await self._handle(call), self._shown, rests)
             if isinstance(outcome, Accepted):
                 raise Fault("UPSTREAM_ERROR", f"{tool} was begun as a task: a script cannot wait for it")
             return bytes(outcome.body) if raw else scripts.value_of(outcome.body, self._has_output(server, tool))

@@ -26,6 +26,7 @@ from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.run import Hooks, compiled
 from toolgate.policy.scrub import Scrubber
 from toolgate.policy.truncate import Truncate
+from toolgate.sandbox.services import Sandbox
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
@@ -34,7 +35,6 @@ from toolgate.upstreams.base import Upstream
 from toolgate.upstreams.kinds import upstream_of
 from toolgate.upstreams.known_eras import print_of
 from toolgate.upstreams.links import LinkDeps, MakeLink
-from toolgate.workspace.codex import Codex
 from toolgate.workspace.services import WorkspaceServices
 
 log = logging.getLogger(__name__)
@@ -124,6 +124,7 @@ def build(
     links: Mapping[str, MakeLink],
     policy_deps: PolicyDeps,
     workspace: WorkspaceServices,
+    sandbox: Sandbox,
     before: Snapshot | None = None,
 ) -> Snapshot:
     """`on_change` hears what servers say of themselves, `policies` come before those of the configuration, `links` are
@@ -140,7 +141,7 @@ def build(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies), policy_deps, workspace.codex),
+        routes=build_routes(config, upstreams, tuple(policies), policy_deps, workspace, sandbox),
         servers=servers,
         redactor=policy_deps.redactor,
         truncate=chain.truncate(config, policy_deps.overflow),
@@ -160,13 +161,19 @@ def prints(config: Config) -> Mapping[str, str]:
 
 
 def build_routes(
-    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], policy_deps: PolicyDeps, codex: Codex
+    config: Config,
+    upstreams: Mapping[str, Upstream],
+    first: tuple[Policy, ...],
+    policy_deps: PolicyDeps,
+    workspace: WorkspaceServices,
+    sandbox: Sandbox,
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
     policies = first + chain.build(config, policy_deps)
-    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access, codex))
+    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access, workspace.codex))
     transparent = first + chain.build(config, policy_deps, is_transparent=True)
-    toolsets = surfaces.toolset_surfaces(config, has_codex=codex.is_offered(config.codex))
+    has_codex, engines = workspace.codex.is_offered(config.codex), sandbox.offered(config)
+    toolsets = surfaces.toolset_surfaces(config, has_codex, engines)
     routes = {
         f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in toolsets.items()
     }

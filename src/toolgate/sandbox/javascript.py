@@ -7,10 +7,12 @@ there.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import signal
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 from toolgate.core.fault import Fault
@@ -21,6 +23,8 @@ from toolgate.sandbox.pool import Engine
 from toolgate.sandbox.run import MEMORY
 from toolgate.sandbox.worker import Worker
 from toolgate.upstreams import diagnosis
+from toolgate.upstreams.process import confinement
+from toolgate.upstreams.process.confinement import Box
 from toolgate.upstreams.process.supervisor import Child, Supervisor
 
 log = logging.getLogger(__name__)
@@ -39,6 +43,7 @@ FLAGS = (
     "--no-code-cache",
     *(f"--deny-{what}" for what in ("import", "read", "write", "net", "env", "sys", "run", "ffi")),
 )
+RESERVED = 512 * 1024 * 1024  # bytes that a process may write to; what it has in memory is looked at by `run`
 STACK = 900  # KB of V8's stack: less than it has, so that what Deno does itself near its end has room
 
 # Nothing of the gateway's environment is Deno's business. Its folders are ones that cannot be: it would make them, and
@@ -72,8 +77,22 @@ def _deno() -> str:
         raise Fault("SERVER_FAILED", message, reach="not_sent", hint="pip install 'toolgate[sandbox]'") from None
 
 
-def engine(supervisor: Supervisor, limits: Limits) -> Engine:
-    """The engine whose processes this supervisor starts and ends."""
+def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> Engine:
+    """The engine whose processes this supervisor starts and ends. `is_lenient`: also where the system cannot confine
+    them whole."""
+
+    def box() -> Box:
+        confined = confinement.box_for_deno(_deno(), [str(WORKER)], RESERVED, limits.cpu)
+        return dataclasses.replace(confined, lenient=is_lenient)
+
+    def problem() -> str:
+        try:
+            lacking = [] if is_lenient else confinement.missing(box())
+        except Fault as fault:
+            return f"{fault.message} ({fault.hint})"
+        return (
+            f"code in JavaScript cannot be confined on this machine: it lacks {'; '.join(lacking)}" if lacking else ""
+        )
 
     async def start(worker: Worker) -> None:
         program, *arguments = command(limits)
@@ -82,15 +101,18 @@ def engine(supervisor: Supervisor, limits: Limits) -> Engine:
         def exited(reason: str) -> None:
             worker.exited(_why(reason, child.stderr.text() if child else ""))
 
-        # The box of this engine goes with these arguments: read worker.js and Deno, no network, no program.
         child = await supervisor.start(
             *("javascript", program, arguments, ENVIRONMENT, None),
             *(worker.wrote, exited, _unheard),
+            box=box(),
         )
         child.on_full, child.on_room = worker.full, worker.room
         worker.started(child.pid, child.write, _killing(child), child.output)
 
-    return Engine("javascript", start)
+    def layers() -> str:
+        return f"deno {version('deno')}, no permissions, {confinement.layers().words}"
+
+    return Engine("javascript", start, problem, layers)
 
 
 def _unheard() -> None:

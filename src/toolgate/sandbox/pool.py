@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -26,12 +26,19 @@ from toolgate.sandbox.worker import Worker
 log = logging.getLogger(__name__)
 
 
+async def _no_more() -> None:
+    """Nothing is shared."""
+
+
 class Engine(msgspec.Struct, frozen=True):
     """What runs code of one language. `start` has a process started for a worker, and tells it what comes of it. Raises
     `Fault` where it cannot, as where the engine is not installed."""
 
     language: str
     start: Callable[[Worker], Awaitable[None]]
+    problem: Callable[[], str] = lambda: ""  # why it cannot run here, with how to change that
+    layers: Callable[[], str] = lambda: ""  # what it is, and what keeps it in, in words
+    close: Callable[[], Awaitable[None]] = _no_more  # ends what all its processes share
 
 
 class Pool:
@@ -78,6 +85,18 @@ class Pool:
         finally:
             turn.leave()
             self._keep_ready()
+
+    def use(self, engine: Engine, limits: Limits) -> None:
+        """Go by other limits from the next run on."""
+        before, self.engine, self._limits = self.engine, engine, limits
+        self._rest()
+        self._tasks.start(self._end(before, list(self._live)), "end an engine")
+
+    async def _end(self, engine: Engine, workers: Iterable[Worker]) -> None:
+        """When its last run has ended."""
+        for worker in workers:
+            await worker.ended.wait()
+        await engine.close()
 
     def prepare(self) -> None:
         """Have workers ready, so that the first run does not wait for one."""
@@ -152,3 +171,4 @@ class Pool:
             worker.kill()
         for worker in list(self._live):
             await worker.ended.wait()
+        await self.engine.close()

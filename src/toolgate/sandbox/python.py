@@ -19,6 +19,10 @@ from typing import Any
 
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import Readable
+from toolgate.sandbox import worker as bridge_end
+from toolgate.sandbox.bridge import Broken
+from toolgate.sandbox.limits import Limits
+from toolgate.sandbox.pool import Engine
 from toolgate.upstreams.process import confinement, locks
 from toolgate.upstreams.process.confinement import MIB, Box
 from toolgate.upstreams.process.supervisor import Child, Supervisor
@@ -154,6 +158,19 @@ def _end_of(said: bytes) -> str:
         known = {each.value: each.name for each in signal.Signals}
         return f"was killed by signal {known.get(-code, -code)}"
     return f"exited with status {code}"
+
+
+def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> Engine:
+    """The engine whose processes this supervisor starts and ends. `is_lenient`: also where the system cannot confine
+    them whole."""
+    own = PythonEngine(supervisor, box_of_run(limits.address_space, limits.cpu, is_lenient), is_lenient)
+
+    async def start(worker: bridge_end.Worker) -> None:
+        process = await own.start(worker.wrote, lambda reason: worker.exited(Broken(f"the sandbox failed: {reason}")))
+        process.on_full, process.on_room = worker.full, worker.room
+        worker.started(0, process.write, process.end, process.output)
+
+    return Engine("python", start, own.problem, own.layers, own.close)
 
 
 class PythonEngine:

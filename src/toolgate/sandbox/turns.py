@@ -23,6 +23,10 @@ class Turns:
         self._running = FairLimit(limits.runs)
         self.resting: Counter[str] = Counter()  # runs that wait for a person, by principal
 
+    def use(self, limits: Limits) -> None:
+        self.limits = limits
+        self._running.limit = limits.runs
+
     async def take(self, whose: str) -> Turn:
         """Raises `Fault` RATE_LIMITED where there is none in time."""
         if self._running.waiting_of(whose) >= self.limits.queued:

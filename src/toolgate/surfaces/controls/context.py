@@ -113,15 +113,11 @@ class GatewayView(Protocol):
         """What comes of what an agent's program says of its session. Raises `Fault`."""
         ...
 
-    def missing(self, language: str, /) -> str:
-        """Why code in this language cannot run here, with how to change that; empty where it can."""
-        ...
-
     async def run(
         self, language: str, code: str, context: ToolContext, /, *, timeout: float | None = None, data: bytes = b""
     ) -> Ran:
-        """What comes of code that may call the client's tools; `data` is JSON that it gets. Raises `Refused` where it
-        does not run, `CodeFailed` where it fails."""
+        """What comes of code that may call the client's tools; `data` is JSON that it finds as `data`. Raises `Fault`
+        where it does not run, `SandboxError` where it fails."""
         ...
 
     async def stop(self, server: str, /) -> None:

@@ -1,0 +1,127 @@
+"""The sandbox of a running gateway: its engines, what they may use, and what confines them, by the configuration.
+
+The rule this file keeps: an engine that is missing, or cannot be confined as the configuration wants it, says so and
+runs nothing; there is no weaker engine behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from toolgate.config import Config
+from toolgate.core.addresses import LOOPBACK, counted
+from toolgate.core.clock import Clock
+from toolgate.core.fault import Fault
+from toolgate.core.inflow import IntakeQueue
+from toolgate.core.services import Swap
+from toolgate.sandbox import javascript, python
+from toolgate.sandbox.limits import DEFAULTS, Limits
+from toolgate.sandbox.pool import Engine, Pool
+from toolgate.sandbox.run import Host, Ran
+from toolgate.sandbox.turns import Turns
+from toolgate.upstreams.process.supervisor import Supervisor
+
+MakeEngine = Callable[[Supervisor, Limits, bool], Engine]
+"""An engine, with whether it may run where the system cannot confine it."""
+
+ENGINES: Mapping[str, MakeEngine] = {"javascript": javascript.engine, "python": python.engine}
+
+
+class Sandbox:
+    """`engines` are other engines than the usual ones, by language."""
+
+    def __init__(
+        self,
+        config: Config,
+        supervisor: Supervisor,
+        clock: Clock,
+        intake: IntakeQueue,
+        engines: Mapping[str, MakeEngine] = ENGINES,
+    ) -> None:
+        self._supervisor = supervisor
+        self._engines = engines
+        limits = limits_of(config)
+        self._settings, self._turns = config.sandbox, Turns(limits, clock)
+        self._pools = {
+            language: Pool(engine, self._turns, limits, clock, intake)
+            for language, engine in self._made(config, limits).items()
+        }
+
+    def _made(self, config: Config, limits: Limits) -> Mapping[str, Engine]:
+        is_lenient = _is_lenient(config)
+        return {language: make(self._supervisor, limits, is_lenient) for language, make in self._engines.items()}
+
+    def prepared(self, config: Config) -> Swap:
+        """Runs under way keep what they began with."""
+        limits = limits_of(config)
+        engines = self._made(config, limits)
+
+        def swap() -> None:
+            self._settings = config.sandbox
+            self._turns.use(limits)
+            for language, pool in self._pools.items():
+                pool.use(engines[language], limits)
+
+        return swap
+
+    def offered(self, config: Config) -> frozenset[str]:
+        """The languages in which clients of this configuration can run code."""
+        pools = self._pools.items() if config.sandbox.enabled else ()
+        return frozenset(language for language, pool in pools if not pool.engine.problem())
+
+    def missing(self, language: str) -> str:
+        """Why code in this language cannot run, with how to change that; empty where it can."""
+        if not self._settings.enabled:
+            return "code cannot be run here: sandbox.enabled = false"
+        return self._pools[language].engine.problem()
+
+    async def run(
+        self,
+        language: str,
+        code: str,
+        host: Host,
+        *,
+        whose: str,
+        data: bytes | None = None,
+        wall: float | None = None,
+    ) -> Ran:
+        """What comes of code. `whose` it is: see `Principal.counted_as`; `data` is JSON that it finds as `data`; `wall`
+        are seconds, where they are to be fewer. Raises `Fault` where it does not run, `SandboxError` where it fails."""
+        if why := self.missing(language):
+            raise Fault("SERVER_FAILED", why, reach="not_sent")
+        pool, strict = self._pools[language], self._settings.strict_globals
+        return await pool.run(code, host, whose=whose, data=data, strict=strict, wall=wall)
+
+    def layers(self) -> Mapping[str, str]:
+        """By language, what runs code and what keeps it in, or why it does not run: for people."""
+        return {language: self.missing(language) or pool.engine.layers() for language, pool in self._pools.items()}
+
+    async def close(self) -> None:
+        for pool in self._pools.values():
+            await pool.close()
+
+
+def _is_lenient(config: Config) -> bool:
+    """Whether code may run where the system cannot confine it."""
+    wanted = config.sandbox.require_os_confinement
+    return wanted == "never" or (wanted == "auto" and _is_here(config.http.host))
+
+
+def _is_here(host: str) -> bool:
+    return host == "localhost" or counted(host) == LOOPBACK
+
+
+def limits_of(config: Config) -> Limits:
+    wanted = config.sandbox
+    return msgspec.structs.replace(
+        DEFAULTS,
+        wall=wanted.timeout,
+        cpu=int(wanted.timeout) + 5,
+        output=wanted.output_limit,
+        resident=wanted.memory,
+        address_space=wanted.memory,
+        calls=wanted.calls,
+        runs=wanted.runs or DEFAULTS.runs,
+        warm=wanted.warm,
+    )
