@@ -263,7 +263,7 @@ def refusal(number: int, message: str, code: str = "") -> bytes:
     return b'{"answer":%d,"error":%b}\n' % (number, jsonrpc.encode(error))
 
 
-_FENCE = re.compile(r"(```+|~~~+)[^\n`]*\n")
+_FENCE = re.compile(r"(`{3,}+|~{3,}+)[^\n`]*+\n")
 
 
 def unfenced(code: str) -> str:

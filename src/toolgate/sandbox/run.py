@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LOOK = 0.05  # seconds between two looks at how much memory a worker has
 MOST_ARGUMENTS = 16 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
-MOST_UNREAD = 32 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
+MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
 
 MEMORY = "memory limit exceeded"
 DEADLOCK = "the code waits for something that can never happen: no call and no timer is under way"
@@ -55,16 +55,18 @@ class Ran(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Host(Protocol):
-    """What a run may reach. `servers` are the names of tools by server, None where they are not known."""
+Rests: TypeAlias = Callable[[bool], None]
+"""Is told when a call waits for a person (True), and when it goes on. Raises `Fault` where it may not wait."""
+
+
+class Host(msgspec.Struct, frozen=True):
+    """What a run may reach. `servers` are the names of tools by server, None where they are not known.
+
+    `call(server, tool, arguments, raw, rests)` calls a tool; `arguments` are a JSON object. It returns JSON: of a
+    CallToolResult what is of use, or with `raw` all of it. It raises `Fault`, whose message the code can catch."""
 
     servers: Mapping[str, Sequence[str] | None]
-
-    async def call(self, server: str, tool: str, arguments: bytes, raw: bool, rests: Callable[[bool], None]) -> bytes:
-        """Call a tool; `arguments` are a JSON object. The value as JSON: of a CallToolResult what is of use, or with
-        `raw` all of it. `rests` is to be told when the call waits for a person (True) and when it goes on; it raises
-        `Fault` where it may not wait. Raises `Fault`, whose message the code can catch."""
-        ...
+    call: Callable[[str, str, bytes, bool, Rests], Awaitable[bytes]]
 
 
 class Stopwatch:
@@ -103,7 +105,7 @@ async def execute(worker: Worker, order: bytes, host: Host, limits: Limits, cloc
     finally:
         worker.on_event, worker.on_room = ignored, nobody
         worker.kill()
-    logs = "\n".join(run.logs)
+    logs = run.logs.decode().removesuffix("\n")
     if isinstance(end, Done):
         return Ran(end.value, logs, worker.engine, run.stopwatch.seconds)
     raise SandboxError(_words(end), logs, worker.engine, run.stopwatch.seconds)
@@ -117,7 +119,7 @@ def _words(end: Failed | Deadlock | Broken) -> str:
 
 class _Run:
     def __init__(self, worker: Worker, host: Host, limits: Limits, clock: Clock, turn: Turn) -> None:
-        self.logs: list[str] = []
+        self.logs = bytearray()  # a list would take many times the room of short lines
         self.stopwatch = Stopwatch(clock, limits.wall, self._too_long)
         self._worker = worker
         self._host = host
@@ -131,6 +133,7 @@ class _Run:
         self._serving: set[asyncio.Task[None]] = set()
         self._arguments = 0  # bytes of the calls of both
         self._resting = 0  # calls that wait for a person
+        self._waking: set[asyncio.Task[None]] = set()
         self._awake = asyncio.Event()  # the run has its turn
         self._awake.set()
 
@@ -142,15 +145,20 @@ class _Run:
                 self._worker.write(order)
                 if self._worker.gone:
                     self._finish(self._worker.gone)
-                end = await self._end
-                self._waiting.clear()
-                for task in self._serving:
-                    task.cancel()
+                return await self._end_of_all()
         finally:
             self.stopwatch.stop()
             if self._look:
                 self._look.cancel()
-        return end
+        raise AssertionError  # of a task of the group, which raises none
+
+    async def _end_of_all(self) -> End:
+        try:
+            return await self._end
+        finally:
+            self._end.cancel()  # where it has not come, it will not
+            for task in [*self._serving, *self._waking]:
+                task.cancel()
 
     def _finish(self, end: End) -> None:
         if not self._end.done():
@@ -171,7 +179,7 @@ class _Run:
         if self._end.done():
             return
         if isinstance(event, Log):
-            self.logs.append(event.text)
+            self.logs += event.text.encode() + b"\n"
         elif isinstance(event, Call):
             self._waiting.append(event)
             self._arguments += len(event.arguments)
@@ -242,10 +250,12 @@ class _Run:
             self.stopwatch.stop()
         self._resting += 1 if does else -1
         if not does and not self._resting and not self._end.done():
-            self._group.create_task(self._go_on())
+            task = self._group.create_task(self._go_on())
+            self._waking.add(task)
+            task.add_done_callback(self._waking.discard)
 
     async def _go_on(self) -> None:
-        if self._end.done() or self._awake.is_set():
+        if self._awake.is_set():
             return
         await self._turn.go_on()
         if self._resting:
