@@ -17,6 +17,7 @@ const IDLE = 5; // milliseconds without anything that could happen, and then the
 function prelude(write, arm, disarm, file) {
   "use strict";
   const MOST_TIMERS = 10_000;
+  const ROOM = 400; // frames of a small function
   const LONGEST_OUTBOX = 65_536; // characters that wait for the end of a job
   const LONGEST_STACK = 4_000; // characters
   // Of seed 002, and beside them what its strict form leaves out.
@@ -51,6 +52,7 @@ function prelude(write, arm, disarm, file) {
   const iterator = Symbol.iterator;
   const toStringTag = Symbol.toStringTag;
   const slice = unbound(String.prototype.slice);
+  const wellFormed = unbound(String.prototype.toWellFormed);
   const indexOf = unbound(String.prototype.indexOf);
   const parseInteger = parseInt;
   const resolved = Promise.resolve();
@@ -77,6 +79,11 @@ function prelude(write, arm, disarm, file) {
 
   // What is written.
 
+  function room(frames) {
+    // Whoever is to do several things begins with this: where the stack has no room for all, it does none.
+    return frames === 0 ? 0 : 1 + room(frames - 1);
+  }
+
   function flush() {
     const lines = outbox;
     outbox = "";
@@ -97,8 +104,9 @@ function prelude(write, arm, disarm, file) {
   }
 
   function log(message) {
+    room(ROOM);
     const most = limits.output + 1; // one more than it may be: then the host ends the run
-    send('{"log":' + stringify(message.length > most ? slice(message, 0, most) : message) + "}");
+    send('{"log":' + stringify(wellFormed(message.length > most ? slice(message, 0, most) : message)) + "}");
     flush(); // or it would be lost where the script never ends
   }
 
@@ -186,7 +194,7 @@ function prelude(write, arm, disarm, file) {
     } catch {
       found.message ||= "an error that cannot be read";
     }
-    found.message = slice(found.message, 0, limits.output);
+    found.message = wellFormed(slice(found.message, 0, limits.output));
     return found;
   }
 
@@ -260,6 +268,7 @@ function prelude(write, arm, disarm, file) {
       if (typeof written !== "string" || written[0] !== "{") {
         throw new typeError("the arguments of " + tool + " on " + server + " must be an object");
       }
+      room(ROOM);
       if (callsLeft <= 0) throw new error("a run may make " + limits.calls + " calls, and has made them");
       callsLeft -= 1;
       calls += 1;
@@ -388,6 +397,7 @@ function prelude(write, arm, disarm, file) {
   }
 
   function schedule(action, wait) {
+    room(ROOM);
     if (armed >= MOST_TIMERS) throw new rangeError("at most " + MOST_TIMERS + " timers may wait");
     const id = (lastTimer += 1);
     let isArmed = false;
@@ -403,6 +413,7 @@ function prelude(write, arm, disarm, file) {
   }
 
   function cancel(id) {
+    room(ROOM);
     if (typeof id !== "number" || timers[id] === undefined) return;
     delete timers[id];
     armed -= 1;

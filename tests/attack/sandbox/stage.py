@@ -1,0 +1,67 @@
+"""A pool of real Deno processes for scripts that attack, and what they may reach."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from toolgate.core.clock import SystemClock
+from toolgate.core.fault import Fault
+from toolgate.core.inflow import IntakeQueue
+from toolgate.sandbox import javascript
+from toolgate.sandbox.limits import Limits
+from toolgate.sandbox.pool import Pool
+from toolgate.sandbox.run import Host, Rests, SandboxError
+from toolgate.sandbox.turns import Turns
+from toolgate.upstreams.process.supervisor import Supervisor
+
+QUICK = Limits(warm=0, wall=30.0)
+
+SERVERS = {"shop": ["echo", "fail", "much", "echo"], "batch": ["echo"], "__proto__": None, 'a"b\n\u2028': ["x\ny"]}
+
+
+class Stage:
+    """`called` are the calls of the scripts, `pool` runs them."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.called: list[tuple[str, str]] = []
+        self.running = 0
+
+    def host(self) -> Host:
+        return Host(SERVERS, self.call)
+
+    async def call(self, server: str, tool: str, arguments: bytes, raw: bool, rests: Rests) -> bytes:
+        self.called.append((server, tool))
+        if tool == "echo":
+            return arguments
+        if tool == "much":
+            return json.dumps("x" * 1_000_000).encode()
+        raise Fault("TOOL_NOT_FOUND", f"no tool {tool} on {server}: did you mean echo?")
+
+    async def told(self, code: str) -> str:
+        """All that a run tells, as it ends: its logs, and its value or error."""
+        try:
+            ran = await self.pool.run(code, self.host())
+        except SandboxError as error:
+            return f"{error.logs}\n{error}"
+        except Fault as fault:
+            return f"mcp_execute error: {fault.message}"
+        return f"{ran.logs}\n{(ran.value or b'').decode()}"
+
+
+@asynccontextmanager
+async def staged(limits: Limits = QUICK, **more: object) -> AsyncIterator[Stage]:
+    clock = SystemClock()
+    supervisor = Supervisor(clock, os.environ)
+    limits = msgspec.structs.replace(limits, **more)
+    pool = Pool(javascript.engine(supervisor, limits), Turns(limits, clock), limits, clock, IntakeQueue())
+    try:
+        yield Stage(pool)
+    finally:
+        await pool.close()
+        await supervisor.close()
