@@ -5,6 +5,8 @@ apart gets no more than what it may ask of the bridge anyhow. The rules this fil
 for each message; the last message says how the run ended; and nothing is said before the process is locked.
 """
 
+from __future__ import annotations
+
 import ast
 import asyncio
 import difflib
@@ -18,7 +20,7 @@ import selectors
 import sys
 import traceback
 import types
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 FILE = "<script>"
@@ -30,15 +32,27 @@ LONGEST_STACK = 4_000
 DEEPEST = 100  # levels of a value that is taken apart since it is not JSON as it is
 MOST_IN_FLIGHT = 64  # calls of a batch, where the host does not say
 CODE_IS_ASYNC = inspect.CO_COROUTINE
+ENDS = (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 
 # What reaches out of a process: of no use in a run, so that to import it says so. The kernel refuses it in any case.
-HIDDEN = ("ctypes", "_ctypes", "socket", "_socket", "ssl", "_ssl", "subprocess", "_posixsubprocess", "locks", "resource")
+HIDDEN = (
+    "ctypes",
+    "_ctypes",
+    "socket",
+    "_socket",
+    "ssl",
+    "_ssl",
+    "subprocess",
+    "_posixsubprocess",
+    "locks",
+    "resource",
+)
 
 
 class ToolError(Exception):
     """A tool failed, or was not called. `message` says why, `code` is the host's word for it, where it has one."""
 
-    def __init__(self, message: str, code: "str | None" = None) -> None:
+    def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
@@ -52,13 +66,13 @@ class Bridge:
     """Messages to the host and back, one call or one batch at a time: code waits for what it calls."""
 
     def __init__(self, reading: int, writing: int) -> None:
-        self._lines = open(reading, "rb", closefd=False)
+        self._lines = open(reading, "rb", closefd=False)  # noqa: SIM115  for as long as the process lives
         self._writing = writing
         self._calls = 0
-        self._answers: "dict[int, dict[str, Any]]" = {}
+        self._answers: dict[int, dict[str, Any]] = {}
         self.in_flight = MOST_IN_FLIGHT
 
-    def say(self, message: "dict[str, Any]") -> None:
+    def say(self, message: dict[str, Any]) -> None:
         self.say_text(json.dumps(message, allow_nan=False))
 
     def say_text(self, message: str) -> None:
@@ -66,13 +80,13 @@ class Bridge:
         while left:
             left = left[os.write(self._writing, left) :]
 
-    def read(self) -> "dict[str, Any]":
+    def read(self) -> dict[str, Any]:
         line = self._lines.readline()
         if not line:
             os._exit(0)  # nobody is there any more
         return json.loads(line)
 
-    def start(self, server: str, tool: str, arguments: "Mapping[str, Any]", raw: bool) -> int:
+    def start(self, server: str, tool: str, arguments: Mapping[str, Any], raw: bool) -> int:
         """The number of the call. Raises `TypeError`, `ValueError` where the arguments are no JSON."""
         try:
             written = json.dumps(arguments, allow_nan=False)
@@ -102,18 +116,19 @@ class Tool:
         self._server = server
         self.__name__ = self._name = name
 
-    def __call__(self, *given: "Mapping[str, Any]", **arguments: Any) -> Any:
+    def __call__(self, *given: Mapping[str, Any] | None, **arguments: Any) -> Any:
         return self._ask(given, arguments, raw=False)
 
-    def raw(self, *given: "Mapping[str, Any]", **arguments: Any) -> Any:
+    def raw(self, *given: Mapping[str, Any] | None, **arguments: Any) -> Any:
         """The whole result, as the protocol has it."""
         return self._ask(given, arguments, raw=True)
 
-    def _ask(self, given: "Sequence[Any]", arguments: "dict[str, Any]", raw: bool) -> Any:
-        if len(given) > 1 or (given and given[0] is not None and not isinstance(given[0], Mapping)):
+    def _ask(self, given: Sequence[Any], arguments: dict[str, Any], raw: bool) -> Any:
+        if len(given) > 1 or not isinstance(given[0] or {} if given else {}, Mapping):
             raise TypeError(f"{self._name} takes its arguments by name, or one dictionary of them")
-        whole = {**(given[0] or {} if given else {}), **arguments}
-        return self._bridge.answer(self._bridge.start(self._server, self._name, whole, raw))
+        for each in given:
+            arguments = {**(each or {}), **arguments}
+        return self._bridge.answer(self._bridge.start(self._server, self._name, arguments, raw))
 
     def __repr__(self) -> str:
         return f"<tool {self._name} of {self._server}>"
@@ -122,10 +137,10 @@ class Tool:
 class Named(Mapping[str, Any]):
     """Things by name, as attributes too. A name that Python cannot write may be written with underscores."""
 
-    def __init__(self, names: "Iterable[str]") -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)
 
-    def __iter__(self) -> "Iterator[str]":
+    def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
     def __len__(self) -> int:
@@ -134,7 +149,7 @@ class Named(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    def __dir__(self) -> "list[str]":
+    def __dir__(self) -> list[str]:
         return [*self._names]
 
     def _meant(self, name: str) -> str:
@@ -147,7 +162,7 @@ class Named(Mapping[str, Any]):
 class Server(Named):
     """A server's tools. Those that are not known here are asked for all the same: the host knows best."""
 
-    def __init__(self, bridge: Bridge, name: str, tools: "Sequence[str] | None") -> None:
+    def __init__(self, bridge: Bridge, name: str, tools: Sequence[str] | None) -> None:
         super().__init__(tools or ())
         self._bridge = bridge
         self._name = name
@@ -160,10 +175,10 @@ class Server(Named):
             raise AttributeError(tool)
         return self[self._meant(tool)]
 
-    def call(self, tool: str, arguments: "Mapping[str, Any] | None" = None, **more: Any) -> Any:
+    def call(self, tool: str, arguments: Mapping[str, Any] | None = None, **more: Any) -> Any:
         return self[tool](arguments, **more)
 
-    def call_raw(self, tool: str, arguments: "Mapping[str, Any] | None" = None, **more: Any) -> Any:
+    def call_raw(self, tool: str, arguments: Mapping[str, Any] | None = None, **more: Any) -> Any:
         return self[tool].raw(arguments, **more)
 
     callRaw = call_raw
@@ -173,7 +188,7 @@ class Server(Named):
 
 
 class Servers(Named):
-    def __init__(self, bridge: Bridge, servers: "Mapping[str, Sequence[str] | None]") -> None:
+    def __init__(self, bridge: Bridge, servers: Mapping[str, Sequence[str] | None]) -> None:
         super().__init__(servers)
         self._bridge = bridge
         self._servers = {name: Server(bridge, name, tools) for name, tools in servers.items()}
@@ -193,13 +208,13 @@ class Servers(Named):
         near = difflib.get_close_matches(str(name), self, 3) or list(self)[:10]
         return f"there is no server {name!r}; " + (f"there is {', '.join(near)}" if near else "there is none at all")
 
-    def batch(self, calls: "Iterable[Any]") -> "list[dict[str, Any]]":
+    def batch(self, calls: Iterable[Any]) -> list[dict[str, Any]]:
         """Calls at once; what came of each, in their order: `{"ok": True, "value": ...}`, or `{"ok": False, "error":
         {"message": ..., "code": ...}}`. A call is `{"server": ..., "tool": ..., "arguments": {...}}`, or a list of the
         three. Nothing is called where one is not understood."""
         wanted = [_understood(call) for call in calls]
-        came: "list[dict[str, Any]]" = []
-        started: "list[int]" = []
+        came: list[dict[str, Any]] = []
+        started: list[int] = []
         for number in range(len(wanted)):
             while len(started) < len(wanted) and len(started) < number + self._bridge.in_flight:
                 started.append(self._bridge.start(*wanted[len(started)]))
@@ -214,15 +229,12 @@ class Servers(Named):
         return f"<servers {', '.join(self)}>"
 
 
-def _understood(call: Any) -> "tuple[str, str, Mapping[str, Any], bool]":
-    if isinstance(call, Mapping):
-        arguments = call.get("arguments", call.get("args"))
-        server, tool, raw = call.get("server"), call.get("tool"), call.get("raw") is True
-    else:
-        server, tool, arguments, raw = *(*call, None, None, None)[:3], False
+def _understood(call: Any) -> tuple[str, str, Mapping[str, Any], bool]:
+    by_name: Any = call if isinstance(call, Mapping) else dict(zip(("server", "tool", "arguments"), call, strict=False))
+    server, tool, arguments = by_name.get("server"), by_name.get("tool"), by_name.get("arguments", by_name.get("args"))
     if not (isinstance(server, str) and isinstance(tool, str) and isinstance(arguments or {}, Mapping)):
         raise TypeError('servers.batch takes a list of {"server": "name", "tool": "tool", "arguments": {}}')
-    return server, tool, arguments or {}, raw
+    return server, tool, arguments or {}, by_name.get("raw") is True
 
 
 def _identifier(name: str) -> str:
@@ -275,7 +287,7 @@ def as_json(value: Any) -> str:
 def shown(value: Any) -> str:
     try:
         return repr(value)
-    except Exception as error:  # the rescue: code's own `__repr__` may raise anything
+    except Exception as error:  # noqa: BLE001  the rescue: code's own `__repr__` may raise anything
         if isinstance(value, int):
             return f"<a number of {value.bit_length()} bits>"
         return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
@@ -286,9 +298,9 @@ def _taken_apart(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if depth < DEEPEST and isinstance(value, dict):
-        return {_key(key): _taken_apart(each, depth + 1) for key, each in value.items()}
+        return {_key(key): _taken_apart(each, depth + 1) for key, each in value.items()}  # pyright: ignore
     if depth < DEEPEST and isinstance(value, list | tuple):
-        return [_taken_apart(each, depth + 1) for each in value]
+        return [_taken_apart(each, depth + 1) for each in value]  # pyright: ignore
     text = shown(value) if depth < DEEPEST else "..."
     try:
         return json.loads(text, parse_constant=str) if isinstance(value, int | float) else text
@@ -328,22 +340,24 @@ async def awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+def soon(value: Any) -> Any:
+    return value if inspect.isawaitable(value) else awaited(value)
+
+
 class Waiting(selectors.SelectSelector):
     """Of an event loop that waits for time alone: nothing else comes here."""
 
-    def select(self, timeout: "float | None" = None) -> Any:
+    def select(self, timeout: float | None = None) -> Any:
         if timeout is None:
             raise Deadlock
         return super().select(timeout)
 
 
-def takes_values(function: "Callable[..., Any]", many: bool) -> "Callable[..., Any]":
+def takes_values(function: Callable[..., Any], many: bool) -> Callable[..., Any]:
     """One of asyncio's functions, which takes values that are there already where it takes what is awaited."""
 
     def taking(first: Any, *rest: Any, **named: Any) -> Any:
-        if not many:
-            return function(first if inspect.isawaitable(first) else awaited(first), *rest, **named)
-        return function([each if inspect.isawaitable(each) else awaited(each) for each in first], *rest, **named)
+        return function([soon(each) for each in first] if many else soon(first), *rest, **named)
 
     return taking
 
@@ -351,9 +365,7 @@ def takes_values(function: "Callable[..., Any]", many: bool) -> "Callable[..., A
 def prepare_asyncio() -> None:
     """Before the process is forked or locked, or after."""
     gather = asyncio.gather
-    asyncio.gather = lambda *all, **named: gather(  # pyright: ignore
-        *(each if inspect.isawaitable(each) else awaited(each) for each in all), **named
-    )
+    asyncio.gather = lambda *many, **named: gather(*map(soon, many), **named)  # pyright: ignore
     for name in ("wait_for", "create_task", "ensure_future", "shield", "run"):
         setattr(asyncio, name, takes_values(getattr(asyncio, name), many=False))
     asyncio.as_completed = takes_values(asyncio.as_completed, many=True)
@@ -363,7 +375,7 @@ def prepare_asyncio() -> None:
 def execute(code: types.CodeType, module: types.ModuleType) -> Any:
     """What came of it, or None."""
     names = vars(module)
-    run: "Callable[[], Awaitable[Any] | None]" = types.FunctionType(code, names)
+    run: Callable[[], Any] = types.FunctionType(code, names)
     if code.co_flags & CODE_IS_ASYNC:
         asyncio.run(run())
     else:
@@ -396,7 +408,7 @@ def main(reading: int, writing: int) -> None:
     hide()
     bridge.say({"ready": f"python {platform.python_version()}"})
     wanted = bridge.read()["run"]
-    limits = wanted.get("limits") or {}
+    limits: dict[str, Any] = wanted.get("limits") or {}
     bridge.in_flight = limits.get("in_flight") or MOST_IN_FLIGHT
     module = types.ModuleType("__main__")
     given = {"servers": Servers(bridge, wanted.get("servers") or {}), "ToolError": ToolError, AWAITED: awaited}
@@ -423,18 +435,18 @@ def ended(code: str, module: types.ModuleType) -> str:
         if error.code:
             return failure("SystemExit", str(error.code), "")
         value = vars(module).get("result")
-    except BaseException as error:  # the rescue: whatever code raises is how its run ended
+    except ENDS as error:  # the rescue: whatever code raises is how its run ended
         return failed(error)
     try:
         return '{"done": {"absent": true}}' if value is None else f'{{"done": {{"value": {as_json(value)}}}}}'
-    except BaseException as error:  # the rescue: of values that cannot even be shown
+    except ENDS as error:  # the rescue: of values that cannot even be shown
         return failed(error)
 
 
 def failed(error: BaseException) -> str:
     try:
         message = str(error)
-    except Exception:  # the rescue: code's own `__str__` may raise anything
+    except Exception:  # noqa: BLE001  the rescue: code's own `__str__` may raise anything
         message = ""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == FILE]
     stack = "".join(traceback.format_list(frames[-20:]))

@@ -1,13 +1,15 @@
 """The zygote: it has imported what code is likely to use, and forks a process for each run, locked before code runs.
 
-`main` runs in a box of its own, standard library only, with a socket for stdin; beside it, `script` and `locks` are to be
-found without toolgate (`python.COMMAND`). Each byte that comes on the socket brings three
-descriptors: one to speak about the run (`control`), its stdin and its stdout. On `control` the zygote says `exited
-STATUS`, or `failed ERRNO` where it cannot fork; a run whose `control` is closed is killed.
+`main` runs in a box of its own, standard library only, with a socket for stdin; `script` and `locks` are to be found
+without toolgate (`python.COMMAND`). Each byte that comes on the socket brings three descriptors: one to speak about the
+run (`control`), its stdin and its stdout. On `control` the zygote says `exited STATUS`, or `failed ERRNO` where it
+cannot fork; a run whose `control` is closed is killed.
 
 The rules this file keeps: no code of others runs in the zygote itself; a run has its stdin and stdout and no other
 descriptor; and one that cannot be locked ends before it has read anything.
 """
+
+from __future__ import annotations
 
 import gc
 import importlib
@@ -24,19 +26,19 @@ from typing import Any
 # What code is likely to import. A run reads no files, so what is not here is not there.
 MODULES = """
 abc argparse array ast asyncio atexit base64 bdb binascii bisect calendar cmath cmd code codecs collections
-collections.abc colorsys concurrent.futures concurrent.futures.thread configparser contextlib contextvars copy copyreg csv ctypes dataclasses
-datetime decimal difflib dis doctest email email.message email.mime.multipart email.mime.text email.utils enum errno fileinput filecmp
-fnmatch fractions functools gc genericpath getopt gettext glob graphlib gzip hashlib heapq hmac html html.entities
-html.parser http imaplib inspect io ipaddress itertools json json.decoder json.encoder keyword linecache locale logging
-lzma bz2 marshal math mimetypes numbers opcode operator optparse os os.path pathlib pickle pickletools pkgutil platform
-plistlib posixpath pprint profile pyclbr queue quopri random re reprlib rlcompleter sched secrets select selectors
-shelve shlex shutil signal sqlite3 stat statistics string stringprep struct symtable sys sysconfig tabnanny tarfile
-tempfile textwrap this threading time timeit token tokenize tomllib trace traceback tracemalloc types typing unicodedata
-unittest unittest.mock urllib urllib.parse urllib.error uuid warnings weakref xml xml.dom.minidom xml.etree.ElementTree
-xml.sax xml.sax.saxutils zipfile zlib zoneinfo
-encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.punycode encodings.utf_16 encodings.utf_16_le
-encodings.utf_16_be encodings.utf_32 encodings.utf_8_sig encodings.unicode_escape encodings.raw_unicode_escape
-encodings.hex_codec encodings.base64_codec encodings.rot_13 encodings.iso8859_15
+collections.abc colorsys concurrent.futures concurrent.futures.thread configparser contextlib contextvars copy copyreg
+csv ctypes dataclasses datetime decimal difflib dis doctest email email.message email.mime.multipart email.mime.text
+email.utils enum errno fileinput filecmp fnmatch fractions functools gc genericpath getopt gettext glob graphlib gzip
+hashlib heapq hmac html html.entities html.parser http imaplib inspect io ipaddress itertools json json.decoder
+json.encoder keyword linecache locale logging lzma bz2 marshal math mimetypes numbers opcode operator optparse os
+os.path pathlib pickle pickletools pkgutil platform plistlib posixpath pprint profile pyclbr queue quopri random re
+reprlib rlcompleter sched secrets select selectors shelve shlex shutil signal sqlite3 stat statistics string
+stringprep struct symtable sys sysconfig tabnanny tarfile tempfile textwrap this threading time timeit token tokenize
+tomllib trace traceback tracemalloc types typing unicodedata unittest unittest.mock urllib urllib.parse urllib.error
+uuid warnings weakref xml xml.dom.minidom xml.etree.ElementTree xml.sax xml.sax.saxutils zipfile zlib zoneinfo
+encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.punycode encodings.utf_16
+encodings.utf_16_le encodings.utf_16_be encodings.utf_32 encodings.utf_8_sig encodings.unicode_escape
+encodings.raw_unicode_escape encodings.hex_codec encodings.base64_codec encodings.rot_13 encodings.iso8859_15
 _strptime _pydecimal _pydatetime _pylong _colorize annotationlib
 """
 UNWANTED = ("this",)  # it speaks when it is imported
@@ -59,7 +61,7 @@ def load() -> None:
 
 def keep_time_zones() -> None:
     """In memory, since a run reads no files."""
-    kept: "dict[str, bytes]" = {}
+    kept: dict[str, bytes] = {}
     for folder in zoneinfo.TZPATH:
         for name in zoneinfo.available_timezones():
             try:
@@ -93,14 +95,14 @@ class Run:
         self.control.close()
 
 
-def serve(gateway: socket.socket, box: "dict[str, Any]", locks: Any, script: Any) -> None:
+def serve(gateway: socket.socket, box: dict[str, Any], locks: Any, script: Any) -> None:
     """Until the gateway's end of the socket is closed."""
     nothing = os.open("/dev/null", os.O_RDWR)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    runs: "dict[socket.socket, Run]" = {}
+    runs: dict[socket.socket, Run] = {}
     gc.collect()
     gc.disable()
     gc.freeze()  # so that no run copies what it only looks at
@@ -128,7 +130,9 @@ def serve(gateway: socket.socket, box: "dict[str, Any]", locks: Any, script: Any
                 os.close(fd)
 
 
-def begin(fds: "list[int]", runs: "dict[socket.socket, Run]", nothing: int, box: "dict[str, Any]", locks: Any, script: Any) -> None:
+def begin(
+    fds: list[int], runs: dict[socket.socket, Run], nothing: int, box: dict[str, Any], locks: Any, script: Any
+) -> None:
     control = socket.socket(fileno=fds[0])
     try:
         if len(runs) >= MOST_RUNS:
@@ -146,7 +150,7 @@ def begin(fds: "list[int]", runs: "dict[socket.socket, Run]", nothing: int, box:
         os._exit(1)
 
 
-def be(stdin: int, stdout: int, nothing: int, box: "dict[str, Any]", locks: Any, script: Any) -> int:
+def be(stdin: int, stdout: int, nothing: int, box: dict[str, Any], locks: Any, script: Any) -> int:
     """The process of a run. Its exit status."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -160,8 +164,8 @@ def be(stdin: int, stdout: int, nothing: int, box: "dict[str, Any]", locks: Any,
     return 0
 
 
-def reap() -> "dict[int, int]":
-    ended: "dict[int, int]" = {}
+def reap() -> dict[int, int]:
+    ended: dict[int, int] = {}
     try:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             ended[found[0]] = os.waitstatus_to_exitcode(found[1])

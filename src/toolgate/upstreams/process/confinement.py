@@ -57,7 +57,9 @@ class Box:
     memory: int | None = None  # bytes that it may have written to, each of its processes
     address_space: int | None = None  # bytes; for what does not reserve much more than it uses, as V8 does
     cpu: int | None = None  # seconds, each of its processes
-    processes: int | None = None  # at once, itself counted; looked at some times a second, since the kernel counts users
+    processes: int | None = (
+        None  # at once, itself counted; looked at some times a second, since the kernel counts users
+    )
     open_files: int | None = None
     file_size: int | None = None  # bytes
     lenient: bool = False  # put on what this machine has, and go on without the rest
@@ -157,15 +159,22 @@ def of_python() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (standard_library, *prefix), (sys.executable, binary, *LIBRARIES)
 
 
+# What V8 reserves for machine code, and the kernel counts as memory of the process since it may be written to.
+V8_CODE = 512 * MIB
+
+# All that Deno needs of an environment: it looks for a folder to keep things in, and goes on where there is none.
+DENO_ENVIRONMENT = {"DENO_DIR": "/nonexistent", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
+
+
 def box_for_deno(binary: str, entry: Sequence[str] = (), memory: int = 512 * MIB, cpu: int = 125) -> Box:
-    """For `deno run ENTRY`: it reads its own binary, its libraries and the entry's files, writes nothing, reaches
-    nobody. It makes machine code and runs threads, as V8 must; it starts no process."""
-    own = os.path.realpath(binary)
+    """For `deno run ENTRY`, or with `-` for an entry on stdin: it reads its own binary, its libraries and the entry's
+    files, writes nothing, reaches nobody. It makes machine code and runs threads, as V8 must; it starts no process.
+    `memory` is what it may use beside `V8_CODE`. Its environment is to be `DENO_ENVIRONMENT`."""
     return Box(
         profile="jit",
-        read=(*(str(Path(each).absolute()) for each in entry), "/proc/self/maps", "/sys/fs/cgroup"),
-        execute=(own, *LIBRARIES),
-        memory=memory,
+        read=tuple(str(Path(each).absolute()) for each in entry),
+        execute=(os.path.realpath(binary), *LIBRARIES),
+        memory=memory + V8_CODE,
         cpu=cpu,
         open_files=64,
         file_size=0,

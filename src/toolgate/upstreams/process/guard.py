@@ -146,10 +146,10 @@ def keep(fds: "list[int]") -> int:
         os.close(fd)
     say(control, STARTED, pid)
     status = None
-    most = box and box["processes"]
+    most: int | None = box["processes"] if box else None
     while status is None:
         ready, _, _ = select.select([control, woken], [], [], LOOK if most else None)
-        if most and len(below()) > most:
+        if most and len(below(frozenset())) > most:
             break
         if woken in ready:
             os.read(woken, 4096)

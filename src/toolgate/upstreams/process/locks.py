@@ -1,8 +1,8 @@
 """Puts a box on the process that calls: limits, fewer capabilities, landlock, seccomp. None of it can be taken off.
 
 Standard library only, and little of that: the guard and the zygote load it by its path, without toolgate. A packed box
-(`confinement.Box.packed`) is a plain dictionary, which `marshal` can write. The rule this file keeps: what cannot be put
-on raises `Unlocked`, and says what it was; only a box that says `lenient` goes on without.
+(`confinement.Box.packed`) is a plain dictionary, which `marshal` can write. The rule this file keeps: what cannot be
+put on raises `Unlocked`, and says what it was; only a box that says `lenient` goes on without.
 """
 
 import ctypes
@@ -122,7 +122,7 @@ def _restrict(box: "dict[str, Any]") -> None:
     if not abi:
         raise OSError(errno.ENOSYS, "the kernel has no landlock")
     handled = _BY_ABI.get(abi, _ALL)
-    ports: "Iterable[int] | None" = box["ports"]
+    ports: Iterable[int] | None = box["ports"]
     network = _BIND_TCP | CONNECT_TCP if ports is not None and abi >= 4 else 0
     scopes = _SCOPES if abi >= 6 else 0
     size = 8 if abi < 4 else 16 if abi < 6 else 24
@@ -146,7 +146,7 @@ def _allow(ruleset: int, path: bytes, rights: int) -> None:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
     try:
-        if not os.stat(place).st_mode & 0o170000 == 0o040000:
+        if os.stat(place).st_mode & 0o170000 != 0o040000:  # no folder
             rights &= _OF_FILES
         rule = rights.to_bytes(8, "little") + place.to_bytes(4, "little")
         _check(_LIBC.syscall(_ADD_RULE, ruleset, _BENEATH, rule, 0))

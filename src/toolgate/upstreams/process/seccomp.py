@@ -1,9 +1,9 @@
 """Which system calls a process may make: profiles as tables, and a small assembler that makes filters of them.
 
-A filter is a program of the kernel's old packet filter (seccomp(2)), made here, in the gateway, so that a process which
-puts it on needs no tables. The rules this file keeps: a call by another machine's convention ends the process, since its
-numbers mean something else; what only takes names of files is not allowed where landlock would not see it; and a new
-call of a later kernel is `ENOSYS`, never allowed.
+A filter is a program of the kernel's old packet filter (seccomp(2)), made here, in the gateway, so that a process
+which puts it on needs no tables. The rules this file keeps: a call by another machine's convention ends the process,
+since its numbers mean something else; what only takes names of files is not allowed where landlock would not see it;
+and a new call of a later kernel is `ENOSYS`, never allowed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _REFUSED = _ERRNO | errno.EPERM
 _ABSENT = _ERRNO | errno.ENOSYS
 _X32 = 0x40000000
 
-_MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's word for each, its column in _NUMBERS
+_MACHINES = {
+    "x86_64": (0xC000003E, 0),
+    "aarch64": (0xC00000B7, 1),
+}  # the kernel's word for each, its column in _NUMBERS
 
 # Of each call its number on x86_64 and on aarch64, from the kernel's headers.
 _NUMBERS = """
@@ -144,17 +147,16 @@ _JIT = (
     Rule("prctl", _ALLOW, (Condition(0, "in", (15, 16)),)),  # the names of threads
 )
 
+_KEEPS = """
+wait4 waitid recvmsg sendmsg setsid kill tgkill close_range chdir capget capset setrlimit prctl seccomp getpgid getsid
+landlock_create_ruleset landlock_add_rule landlock_restrict_self
+"""
+
 # Forks, watches and ends those who run scripts, and locks them.
 _ZYGOTE = (
     *_COMPUTES_RULES,
     *_STARTS_RULES,
-    *(
-        Rule(call, _ALLOW)
-        for call in """
-        wait4 waitid recvmsg sendmsg setsid kill tgkill close_range chdir capget capset setrlimit prctl seccomp
-        landlock_create_ruleset landlock_add_rule landlock_restrict_self getpgid getsid
-        """.split()
-    ),
+    *(Rule(call, _ALLOW) for call in _KEEPS.split()),
     Rule("clone", _ALLOW, (Condition(0, "without", (_NEW_NAMESPACES,)),)),
     Rule("prlimit64", _ALLOW, (_ONE_SELF,)),
 )
@@ -252,7 +254,7 @@ def _assembled(arch: int, rules: Sequence[tuple[int, Rule]], otherwise: int, hig
         (_RETURN, 0, 0, _ABSENT),
     ]
     for number, rule in rules:
-        body = _tests(rule.conditions) + [(_RETURN, 0, 0, rule.action)]
+        body = [*_tests(rule.conditions), (_RETURN, 0, 0, rule.action)]
         if rule.conditions:  # one that does not hold comes here, and the number is to be looked at again
             body.append((_LOAD, 0, 0, _NUMBER))
         code += [(_IS, 0, len(body), number), *body]

@@ -241,7 +241,9 @@ class Child:
     def __repr__(self) -> str:
         return f"<Child {self.name} pid={self.pid} {'exited' if self._exited.is_set() else 'alive'}>"
 
-    async def start(self, guard: Guard, order: bytes, is_boxed: bool = False, stdin_end: socket.socket | None = None) -> None:
+    async def start(
+        self, guard: Guard, order: bytes, is_boxed: bool = False, stdin_end: socket.socket | None = None
+    ) -> None:
         """Have it started, and from then on owned: the owner task ends it. Raises `OSError`, `Unboxed`."""
         control, theirs = socket.socketpair()
         (stdin, writing), (reading, stdout), (reading_errors, stderr) = os.pipe(), os.pipe(), os.pipe()
@@ -447,7 +449,9 @@ def _cure(command: str, name: str, file: str | None) -> str:
 
 def _unboxed(name: str, why: str) -> Fault:
     hint = "a box needs Linux 6.12 or newer with landlock and seccomp; `toolgate doctor` says what this machine has"
-    return Fault("SERVER_FAILED", f"{name} was not started, since its box cannot be put on: {why}", reach="not_sent", hint=hint)
+    return Fault(
+        "SERVER_FAILED", f"{name} was not started, since its box cannot be put on: {why}", reach="not_sent", hint=hint
+    )
 
 
 class Supervisor:
