@@ -51,6 +51,7 @@ def box_of_zygote(lenient: bool = False) -> Box:
         profile="zygote",
         read=(*read, _HERE, _LOCKS, *zoneinfo.TZPATH),
         execute=execute,
+        inherits=confinement.OF_THE_LOADER,
         open_files=1024,
         file_size=0,
         lenient=lenient,
