@@ -1,8 +1,8 @@
 """The Python engine: code in real CPython, a process for each run, forked from a zygote and locked before code runs.
 
-The worker speaks the bridge (`bridge`) over its stdin and stdout, as each engine's does. The rules this file keeps: one
-zygote for all runs, started when it is needed and again after it has ended; a worker takes one run and ends; and nothing
-runs where the kernel cannot lock it, unless the operator says so (`lenient`).
+The worker speaks the bridge (`bridge`) over its stdin and stdout, as each engine's does. The rules this file keeps:
+one zygote for all runs, started when it is needed and again after it has ended; a worker takes one run and ends; and
+nothing runs where the kernel cannot lock it, unless the operator says so (`lenient`).
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def box_of_zygote(lenient: bool = False) -> Box:
         profile="zygote",
         read=(*read, _HERE, _LOCKS, *zoneinfo.TZPATH),
         execute=execute,
+        inherits=confinement.OF_THE_LOADER,
         open_files=1024,
         file_size=0,
         lenient=lenient,
@@ -66,8 +67,8 @@ def _nobody() -> None:
 
 
 class Worker:
-    """One run's process. `on_output` gets its stdout as it comes, `on_exit` the reason, once. `write`, `end` and `ended`,
-    and what it tells of its pipes, are as a `Child` has them."""
+    """One run's process. `on_output` gets its stdout as it comes, `on_exit` the reason, once. `write`, `end` and
+    `ended`, and what it tells of its pipes, are as a `Child` has them."""
 
     def __init__(self, on_output: Callable[[bytes], None], on_exit: Callable[[str], None]) -> None:
         self.output: Readable | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
 import difflib
 import inspect
 import io
@@ -411,7 +412,12 @@ def main(reading: int, writing: int) -> None:
     limits: dict[str, Any] = wanted.get("limits") or {}
     bridge.in_flight = limits.get("in_flight") or MOST_IN_FLIGHT
     module = types.ModuleType("__main__")
-    given = {"servers": Servers(bridge, wanted.get("servers") or {}), "ToolError": ToolError, AWAITED: awaited}
+    given: dict[str, Any] = {
+        "__builtins__": builtins,
+        "servers": Servers(bridge, wanted.get("servers") or {}),
+        "ToolError": ToolError,
+        AWAITED: awaited,
+    }
     vars(module).update(given, **{"data": wanted["data"]} if "data" in wanted else {})
     sys.modules["__main__"] = module
     console = Console(bridge)

@@ -179,6 +179,7 @@ def main(box: str) -> None:
     locks, script = importlib.import_module("locks"), importlib.import_module("script")
     locks.keep_private()
     time.tzset()
+    sys.argv, sys.orig_argv = [""], [""]  # which say where toolgate is
     load()
     script.prepare_asyncio()
     serve(socket.socket(fileno=0), marshal.loads(bytes.fromhex(box)), locks, script)

@@ -28,6 +28,9 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 # Where a program finds the libraries that it is linked with, and what names them.
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/ld.so.preload")
 
+# Variables without which some Pythons do not find their own library.
+OF_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
 # What is left to a server that runs as root: files of its own folders, ports below 1024, another user to become.
 _CAPABILITIES = {"server": sum(1 << each for each in (0, 1, 3, 4, 6, 7, 10))}
 _NONE = 0

@@ -101,6 +101,10 @@ _FAST_OPEN = 0x20000000  # it connects without being asked by landlock
 _EXEC = 4
 _AF_INET, _AF_INET6, _AF_UNIX, _AF_NETLINK = 2, 10, 1, 16
 _KIND = 0xF  # of a socket, without its flags
+_CONNECTED_PAIR = (  # one of datagrams can be turned to any other program's socket
+    Condition(0, "in", (_AF_UNIX,)),
+    Condition(1, "in", (1, 5), _KIND),
+)
 _OF_THE_TERMINAL = (0x5412, 0x541C)  # which put words into the mouth of who sits there
 
 _HARMLESS_FCNTL = (0, 1, 2, 3, 4, 1030)  # copies and flags; not who gets signals
@@ -119,7 +123,7 @@ _COMPUTES_RULES = (
     *(Rule(call, _ALLOW) for call in _COMPUTES.split()),
     Rule("fcntl", _ALLOW, (Condition(1, "in", _HARMLESS_FCNTL),)),
     Rule("ioctl", _ALLOW, (Condition(1, "in", _HARMLESS_IOCTL),)),
-    Rule("socketpair", _ALLOW, (Condition(0, "in", (_AF_UNIX,)),)),
+    Rule("socketpair", _ALLOW, _CONNECTED_PAIR),
     Rule("sendto", _ALLOW, (Condition(4, "null"),)),
     Rule("prlimit64", _ALLOW, (_ONE_SELF, Condition(2, "null"))),
     Rule("clone3", _ABSENT),  # its flags lie where no filter can see them; all know how to go on with clone
@@ -193,7 +197,7 @@ _SERVER = (
     Rule("setpriority", _ALLOW, (_ONE_SELF, Condition(1, "in", (0,)))),
     Rule("setpriority", _REFUSED),
     Rule("fcntl", _REFUSED, (Condition(1, "in", (8, 15)),)),  # signals to others when something comes
-    Rule("socketpair", _ALLOW, (Condition(0, "in", (_AF_UNIX,)),)),
+    Rule("socketpair", _ALLOW, _CONNECTED_PAIR),
     Rule("socketpair", _REFUSED),
 )
 

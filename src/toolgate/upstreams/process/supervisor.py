@@ -35,10 +35,6 @@ LONGEST_START = 30.0  # seconds from an order to the guard until its program run
 LONGEST_END = guard.LONGEST_END + PATIENCE  # seconds until nothing is left of what was killed
 
 CONTROL = 3  # what a child's keeper is spoken to on, beside the child's 0 to 2
-_OF_THE_LOADER = (
-    "LD_LIBRARY_PATH",
-    "DYLD_LIBRARY_PATH",
-)  # all that Python itself may need; no secret goes to the guard
 
 # What a child inherits of the gateway's environment; all else it gets by its configuration only.
 INHERITED = frozenset(
@@ -120,7 +116,7 @@ class Guard:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                env={name: os.environ[name] for name in _OF_THE_LOADER if name in os.environ},
+                env={name: os.environ[name] for name in confinement.OF_THE_LOADER if name in os.environ},
             )
         ours.setblocking(False)
         self._socket = ours
