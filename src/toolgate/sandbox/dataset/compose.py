@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toolgate.sandbox.dataset.conditions import columns_in
-from toolgate.sandbox.dataset.forms import MIXED, Measured, Stage, tidy
 from toolgate.sandbox.dataset.measures import default_name
+from toolgate.sandbox.dataset.rows import MIXED, Measured, Stage, tidy
 from toolgate.sandbox.dataset.scope import Scope
-from toolgate.sandbox.dataset.steps import Step
+from toolgate.sandbox.dataset.tables import Step
 
 _PREPARES = {"filter", "number", "flatten", "rename", "date"}  # steps before which a filter need not be
 _CUTS = {"limit", "last", "skip", "top"}
@@ -60,7 +60,7 @@ class _Draft:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.steps: list[dict[str, Any]] = []
-        self.columns = {*scope.table.columns, *scope.table.paths}  # of the result so far
+        self.columns: set[str] = {*scope.table.columns, *scope.table.paths}  # of the result so far
         self.measured: dict[Measured, str] = {}  # by measure, its column
         self.by: list[str] = []
 

@@ -8,13 +8,26 @@ null. Values compare within their kind: the number 5 is not the text "5". Only n
 form throughout their column, are more or less than another; all else is refused.
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# (the functions of a table get values of JSON)
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from toolgate.sandbox.dataset.tables import KINDS, PART_OF_DATE, Refused, Row, Table, one_form_of_dates, quoted
+from toolgate.sandbox.dataset.tables import (
+    KINDS,
+    PART_OF_DATE,
+    Refused,
+    Row,
+    Table,
+    is_array,
+    is_object,
+    one_form_of_dates,
+    quoted,
+)
 
 _DEEPEST = 20
 _MOST_VALUES = 10_000
@@ -46,7 +59,7 @@ def _scalar(table: Table, column: str, operand: Any) -> Any:
 
 
 def _scalars(table: Table, column: str, operand: Any) -> Any:
-    if not isinstance(operand, list) or not operand:
+    if not is_array(operand) or not operand:
         raise Refused(f"in and not_in of {quoted(column)} need an array of values")
     if len(operand) > _MOST_VALUES:
         raise Refused(f"in and not_in take at most {_MOST_VALUES} values")
@@ -85,7 +98,7 @@ def _ordered(table: Table, column: str, operand: Any) -> Any:
 
 
 def _two(table: Table, column: str, operand: Any) -> tuple[Any, Any]:
-    if not isinstance(operand, list) or len(operand) != 2:
+    if not is_array(operand) or len(operand) != 2:
         raise Refused(f"between of {quoted(column)} needs an array of two values")
     low, high = (_ordered(table, column, each) for each in operand)
     if type(low) is not type(high) and isinstance(low, str) != isinstance(high, str):
@@ -155,11 +168,11 @@ def _hashable(value: Any) -> bool:
 
 def check_of(condition: Any, table: Table, depth: int = 0) -> Check:
     """The function that says whether a row fits. Raises `Refused`."""
-    if not isinstance(condition, dict) or depth > _DEEPEST:
+    if not is_object(condition) or depth > _DEEPEST:
         raise Refused("A condition is an object, and at most 20 levels deep")
     if set(condition) in ({"all"}, {"any"}):
         ((word, parts),) = condition.items()
-        if not isinstance(parts, list) or not parts or len(parts) > 1_000:
+        if not is_array(parts) or not parts or len(parts) > 1_000:
             raise Refused(f"{word} needs an array of conditions, at most 1000")
         checks = [check_of(part, table, depth + 1) for part in parts]
         whole = all if word == "all" else any
@@ -190,7 +203,7 @@ def columns_in(condition: Condition) -> set[str]:
     if "column" in condition:
         return {condition["column"]}
     parts = condition.get("all") or condition.get("any") or [condition["not"]]
-    return set().union(*(columns_in(part) for part in parts))
+    return set[str]().union(*(columns_in(part) for part in parts))
 
 
 def nulls_that_pass(condition: Condition, table: Table) -> list[str]:

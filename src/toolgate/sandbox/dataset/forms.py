@@ -4,305 +4,28 @@ A sentence is stages with what follows them; each stage is a tuple of steps, nea
 name a measure, or `it`, the one measure of the sentence. `compose` puts them in their order.
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# (the functions of a table of forms get whatever their parts mean)
+
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import date, timedelta
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from toolgate.sandbox.dataset.parser import Form
-from toolgate.sandbox.dataset.scope import Scope
+from toolgate.sandbox.dataset import rows as which_rows
+from toolgate.sandbox.dataset.rows import (
+    Condition,
+    Measured,
+    Rows,
+    Stage,
+    constant,
+    missing,
+    not_so,
+    some,
+    without,
+)
+from toolgate.sandbox.dataset.scope import Form, Scope
 from toolgate.sandbox.dataset.tables import quoted
-
-Condition = dict[str, Any]
-Stage = tuple[Mapping[str, Any], ...]
-
-
-class Rows(NamedTuple):
-    """What a phrase says of the rows: the conditions on them, and what they are called ("" for nothing special)."""
-
-    conditions: tuple[Condition, ...]
-    noun: str | None
-
-    def steps(self) -> Stage:
-        return ({"filter": _all(self.conditions)},) if self.conditions else ()
-
-
-class Measured(NamedTuple):
-    measure: str
-    column: str | None = None
-
-
-def _all(conditions: Sequence[Condition]) -> Condition:
-    return conditions[0] if len(conditions) == 1 else {"all": list(conditions)}
-
-
-def _any(conditions: Sequence[Condition]) -> Condition:
-    return conditions[0] if len(conditions) == 1 else {"any": list(conditions)}
-
-
-def _constant(value: Any) -> Callable[..., Any]:
-    return lambda scope: value
-
-
-# Conditions.
-
-
-def _compare(scope: Scope, column: str, test: str, number: Any) -> Condition | None:
-    kinds = scope.table.kinds(column)
-    if kinds - {"number"}:
-        kind = " and ".join(sorted(kinds))
-        hint = (f"convert {column} to numbers, then …",) if kinds == {"text"} else ()
-        scope.problem(99, f"Column {quoted(column)} holds {kind}, which is not more or less than a number", *hint)
-        return None
-    return {"column": column, test: number}
-
-
-def _compare_twice(scope: Scope, column: str, test: str, number: Any, other: str, second: Any) -> Condition | None:
-    first, then = _compare(scope, column, test, number), _compare(scope, column, other, second)
-    return {"all": [first, then]} if first and then and test != other else None
-
-
-def _between(scope: Scope, column: str, low: Any, high: Any) -> Condition | None:
-    return _compare(scope, column, "between", [low, high]) if low <= high else None
-
-
-def _dated(scope: Scope, column: str | None, word: str, when: str) -> Condition | None:
-    """A comparison with a date, a month or a year, whose end is that of the whole period; as text, which ISO dates allow."""
-    column = column or scope.date_column()
-    if column is None or not scope.table.is_dates(column):
-        return None
-    is_whole = len(scope.table.present(column)[0]) == len(when)
-    first, after = when, when if is_whole and len(when) > 10 else _next(when)
-    if after is None:
-        return None
-    if len(when) > 10 and not is_whole:
-        scope.problem(99, f"{quoted(when)} has not the form of the dates in {quoted(column)}")
-        return None
-    if len(when) > 10:
-        test = {"after": "above", "since": "at_least", "before": "below", "until": "at_most", "during": "is"}[word]
-        return {"column": column, test: when}
-    return {
-        "after": {"column": column, "at_least": after},
-        "since": {"column": column, "at_least": first},
-        "before": {"column": column, "below": first},
-        "until": {"column": column, "below": after},
-        "during": {"all": [{"column": column, "at_least": first}, {"column": column, "below": after}]},
-    }[word]
-
-
-def _next(when: str) -> str | None:
-    """The day, month or year after one."""
-    parts = [int(part) for part in when[:10].split("-")]
-    try:
-        if len(parts) == 3:
-            return (date(*parts) + timedelta(days=1)).isoformat()
-        if len(parts) == 2:
-            return f"{parts[0] + parts[1] // 12:04}-{parts[1] % 12 + 1:02}"
-        return f"{parts[0] + 1:04}" if 1000 <= parts[0] < 9999 else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def _dated_between(scope: Scope, column: str | None, low: str, high: str) -> Condition | None:
-    since, until = _dated(scope, column, "since", low), _dated(scope, column, "until", high)
-    return {"all": [since, until]} if since and until and len(low) == len(high) and low <= high else None
-
-
-_DATE_WORDS = {"above": "after", "at_least": "since", "below": "before", "at_most": "until"}
-
-
-def _equal(scope: Scope, column: str, values: tuple[tuple[Any, ...], str]) -> Condition | None:
-    """`is A` or `is A or B`; `is A and B` would be true of none."""
-    given, joiner = values
-    if joiner not in ("", "or"):
-        return None
-    return (
-        {"column": column, "is": given[0]} if len(given) == 1 else {"column": column, "in": list(given), "loose": True}
-    )
-
-
-def _unequal(scope: Scope, column: str, value: Any) -> Condition | None:
-    return {"column": column, "is_not": value}
-
-
-def _among(scope: Scope, column: str, values: tuple[tuple[Any, ...], str], test: str = "in") -> Condition | None:
-    return {"column": column, test: list(values[0])}
-
-
-def _in_column(scope: Scope, column: str, test: str, text: str) -> Condition | None:
-    if scope.table.kinds(column) - {"text"}:
-        scope.problem(99, f"Column {quoted(column)} holds no text to search in")
-        return None
-    return {"column": column, test: text}
-
-
-def _negated(condition: Condition | None) -> Condition | None:
-    return {"not": condition} if condition else None
-
-
-MIXED = ("and with or can be read in two ways", "put one part in ( )", "status in (open, closed) and …")
-
-
-def _joined(scope: Scope, first: Condition, others: tuple[Condition, ...], word: str) -> Condition | None:
-    """Conditions joined by one word. A list of values with or between conditions with and could be read in two ways."""
-    parts = (first, *others)
-    if word == "all" and any(map(_is_loose, parts)):
-        scope.problem(99, *MIXED)
-        return None
-    return {word: list(parts)} if word == "all" else {word: list(parts), "loose": True}
-
-
-def _is_loose(condition: Condition) -> bool:
-    return "loose" in condition
-
-
-def tidy(condition: Any) -> Any:
-    """Without the mark of a list that could be read in two ways."""
-    if isinstance(condition, dict):
-        return {key: tidy(value) for key, value in condition.items() if key != "loose"}
-    return [tidy(each) for each in condition] if isinstance(condition, list) else condition
-
-
-_MISSING: Callable[[str], Condition] = lambda column: {"column": column, "missing": True}  # noqa: E731
-_PRESENT: Callable[[str], Condition] = lambda column: {"column": column, "missing": False}  # noqa: E731
-
-CONDITIONS: Sequence[Form] = [
-    ("more", "ABOVE", _constant("above")),
-    ("more", "ATLEAST", _constant("at_least")),
-    ("more", "BELOW", _constant("below")),
-    ("more", "ATMOST", _constant("at_most")),
-    ("when", "AFTER", _constant("after")),
-    ("when", "BEFORE", _constant("before")),
-    ("when", "SINCE", _constant("since")),
-    ("when", "UNTIL", _constant("until")),
-    ("when", "DURING", _constant("during")),
-    ("search", "CONTAINS", _constant("contains")),
-    ("search", "STARTS", _constant("starts_with")),
-    ("search", "ENDS", _constant("ends_with")),
-    ("named", "THE? column|field? <column> COLUMN?", lambda s, column: column),
-    ("atom", "<named> <more> <number>", _compare),
-    ("atom", "<named> <more> <number> BOTHAND <more> <number>", _compare_twice),
-    ("atom", "<named> <more> <date>", lambda s, column, test, when: _dated(s, column, _DATE_WORDS[test], when)),
-    ("atom", "<named> BETWEEN <number> and|to <number>", _between),
-    ("atom", "<named> BETWEEN <date> and|to <date>", _dated_between),
-    ("atom", "<named> is|was|are? <when> <date>", _dated),
-    ("atom", "<named> IS <values:0>", _equal),
-    ("atom", "<named> ISNOT <value:0>", _unequal),
-    ("atom", "<named> IN <values:0>", _among),
-    ("atom", "<named> IN ( <values:0> )", _among),
-    ("atom", "<named> IN [ <values:0> ]", _among),
-    ("atom", "<named> NOTIN <values:0>", lambda s, column, values: _among(s, column, values, "not_in")),
-    ("atom", "<named> NOTIN ( <values:0> )", lambda s, column, values: _among(s, column, values, "not_in")),
-    ("atom", "<named> NOTIN [ <values:0> ]", lambda s, column, values: _among(s, column, values, "not_in")),
-    ("atom", "<named> <search> <text>", _in_column),
-    ("atom", "<named> LACKS <text>", lambda s, column, text: _negated(_in_column(s, column, "contains", text))),
-    (
-        "atom",
-        "<named> does|do not start with <text>",
-        lambda s, column, text: _negated(_in_column(s, column, "starts_with", text)),
-    ),
-    (
-        "atom",
-        "<named> does|do not end with <text>",
-        lambda s, column, text: _negated(_in_column(s, column, "ends_with", text)),
-    ),
-    ("atom", "<named> MISSING", lambda s, column: _MISSING(column)),
-    ("atom", "<named> PRESENT", lambda s, column: _PRESENT(column)),
-    ("atom", "NO <named>", lambda s, column: _MISSING(column)),
-    ("atom", "is|are|they're|it's? <flag>", lambda s, column: {"column": column, "is": True}),
-    ("atom", "is|are? not <flag>", lambda s, column: _not(s, {"column": column, "is": True})),
-    ("atom", "isn't|aren't <flag>", lambda s, column: _not(s, {"column": column, "is": True})),
-    ("atom", "( <condition> )", lambda s, condition: {"all": [tidy(condition)]}),
-    ("ands", "<atom> BOTHAND <ands>", lambda s, first, others: (first, *others)),
-    ("ands", "<atom>", lambda s, atom: (atom,)),
-    ("ors", "<atom> EITHER <ors>", lambda s, first, others: (first, *others)),
-    ("ors", "<atom>", lambda s, atom: (atom,)),
-    ("condition", "<atom>", lambda s, atom: atom),
-    ("condition", "both? <atom> BOTHAND <ands>", lambda s, first, others: _joined(s, first, others, "all")),
-    ("condition", "either? <atom> EITHER <ors>", lambda s, first, others: _joined(s, first, others, "any")),
-    # What is had: "with status open", "with an email", "with no email".
-    ("have", "<condition>", lambda s, condition: condition),
-    ("have", "THE? <column> <value:0>", lambda s, column, value: {"column": column, "is": value}),
-    ("have", "a|an <column>", lambda s, column: _PRESENT(column)),
-]
-
-# Which rows.
-
-
-def _rows(
-    scope: Scope, adjectives: tuple[Condition, ...] | None, noun: str | None, posts: tuple[Condition, ...] | None
-) -> Rows | None:
-    if posts and len(posts) > 1 and any(map(_is_loose, posts)):
-        scope.problem(99, *MIXED)
-        return None
-    conditions = (*(adjectives or ()), *(posts or ()))
-    return Rows(conditions, noun) if conditions or noun is not None else None
-
-
-def _not(scope: Scope, condition: Condition) -> Condition | None:
-    """Not a value that stands alone. Where a true-or-false column has nulls, what is not true is not clear."""
-    column = condition["column"]
-    if condition["is"] is not True:
-        return {"column": column, "is_not": condition["is"]}
-    if scope.table.nulls(column):
-        scope.problem(
-            99,
-            f"Column {quoted(column)} has nulls, which are neither true nor false",
-            f"{column} is false, or {column} is missing",
-        )
-        return None
-    return {"column": column, "is": False}
-
-
-def _either(one: Condition, other: Condition) -> Condition | None:
-    """ "open or pending orders": two values of one column."""
-    same = one["column"] == other["column"] and one["is"] != other["is"]
-    return {"column": one["column"], "in": [one["is"], other["is"]]} if same else None
-
-
-def _adjectives(first: Condition, others: tuple[Condition, ...]) -> tuple[Condition, ...] | None:
-    """All of them hold; two values of one column cannot."""
-    return (first, *others) if first["column"] not in {each["column"] for each in others} else None
-
-
-def _some(scope: Scope, rows: Rows) -> Stage | None:
-    """Rows that are kept: those that are not restricted would be all."""
-    return rows.steps() or None
-
-
-def _without(scope: Scope, rows: Rows) -> Stage | None:
-    return ({"filter": {"not": _all(rows.conditions)}},) if rows.conditions else None
-
-
-ROWS: Sequence[Form] = [
-    ("adjective", "<bare>", lambda s, condition: condition),
-    ("adjective", "not|non <bare>", lambda s, condition: _not(s, condition)),
-    ("adjective", "<bare> or <bare>", lambda s, one, other: _either(one, other)),
-    ("adjectives", "<adjective> ,? <adjectives>", lambda s, first, others: _adjectives(first, others)),
-    ("adjectives", "<adjective>", lambda s, one: (one,)),
-    ("head", "ROWS", _constant("")),
-    ("head", "ONES", _constant("")),
-    ("head", "<noun>", lambda s, noun: noun),
-    ("post", "WHERE <condition>", lambda s, condition: condition),
-    ("post", "WHERE they are <bare>", lambda s, condition: condition),
-    ("post", "WITH <have>", lambda s, condition: condition),
-    ("post", "THATARE <bare>", lambda s, condition: condition),
-    ("post", "THATARE not <bare>", lambda s, condition: _not(s, condition)),
-    ("post", "not <bare>", lambda s, condition: _not(s, condition)),
-    ("post", "THATARE <condition>", lambda s, condition: condition),
-    ("post", "that|which|who <condition>", lambda s, condition: condition),
-    ("post", "NO <column>", lambda s, column: _MISSING(column)),
-    ("post", "from|in|for|of <bare>", lambda s, condition: condition),
-    ("post", "from|in|for|of the|all? <named> <value:0>", lambda s, column, value: {"column": column, "is": value}),
-    ("post", "<when> <date>", lambda s, word, when: _dated(s, None, word, when)),
-    ("post", "between|from <date> and|to <date>", lambda s, low, high: _dated_between(s, None, low, high)),
-    ("posts", "<post> BOTHAND? <posts>", lambda s, first, others: (first, *others)),
-    ("posts", "<post>", lambda s, one: (one,)),
-    ("rows", "ALL? <adjectives>? <head>? <posts>?", _rows),
-    ("one", "<adjectives>? <single>", lambda s, adjectives, noun: _rows(s, adjectives, noun, None)),
-    ("plainrows", "ALL? <adjectives>? <head>?", lambda s, adjectives, noun: _rows(s, adjectives, noun, None)),
-]
 
 # Columns.
 
@@ -345,15 +68,15 @@ def _unique(scope: Scope, columns: tuple[str, ...], rows: Rows | None) -> Stage:
     return (*start, *present, {"distinct": list(columns)}, {"values": columns[0]})
 
 
-COLUMNS: Sequence[Form] = [
+_COLUMNS: list[Form] = [
     ("column_list", "<named>", lambda s, column: (column,)),
     (
         "column_list",
         "both? <named> AND <column_list>",
         lambda s, first, others: (first, *others) if first not in others else None,
     ),
-    ("direction", "DESC", _constant(True)),
-    ("direction", "ASC", _constant(False)),
+    ("direction", "DESC", constant(True)),
+    ("direction", "ASC", constant(False)),
     ("key", "<named> ,? <direction>?", lambda s, column, down: _bare_sort({"column": column}, down)),
     ("key", "<measured> ,? <direction>?", lambda s, measured, down: _bare_sort({"measured": measured}, down)),
     ("key", "<named> ,? NEWFIRST", lambda s, column: _by_date(s, column, True)),
@@ -411,20 +134,20 @@ def _each(scope: Scope, rows: Rows | None, by: tuple[Any, ...]) -> Stage:
     return _figures(scope, (Measured("count"),), rows, by) or ()
 
 
-FIGURES: Sequence[Form] = [
-    ("agg", "SUM", _constant("sum")),
-    ("agg", "MEAN", _constant("mean")),
-    ("agg", "MEDIAN", _constant("median")),
-    ("agg", "MIN", _constant("min")),
-    ("agg", "MAX", _constant("max")),
-    ("agg", "STDDEV", _constant("stddev")),
+_FIGURES: list[Form] = [
+    ("agg", "SUM", constant("sum")),
+    ("agg", "MEAN", constant("mean")),
+    ("agg", "MEDIAN", constant("median")),
+    ("agg", "MIN", constant("min")),
+    ("agg", "MAX", constant("max")),
+    ("agg", "STDDEV", constant("stddev")),
     ("measured", "<agg> <named>", _measure),
     ("measured", "earliest|oldest <named>", lambda s, column: _when(s, "min", column)),
     ("measured", "latest|newest <named>", lambda s, column: _when(s, "max", column)),
     ("measured", "NDISTINCT <named>", lambda s, column: Measured("distinct", column)),
-    ("measured", "PLAINCOUNT", _constant(Measured("count"))),
+    ("measured", "PLAINCOUNT", constant(Measured("count"))),
     ("measured", "COUNT <unnamed>", lambda s, noun: Measured("count")),
-    ("unnamed", "ALL? ROWS", _constant("")),
+    ("unnamed", "ALL? ROWS", constant("")),
     ("unnamed", "ALL? <noun>", lambda s, noun: noun),
     ("aggs", "<agg> AND <aggs>", lambda s, first, others: (first, *others) if first not in others else None),
     ("aggs", "<agg>", lambda s, agg: (agg,)),
@@ -436,9 +159,9 @@ FIGURES: Sequence[Form] = [
         lambda s, first, others, column: _several(s, (first, *others), column),
     ),
     ("measures", "<agg> <named> AND <named>", lambda s, agg, one, two: _same(s, agg, one, two)),
-    ("period", "day|date", _constant("day")),
-    ("period", "month|months", _constant("month")),
-    ("period", "year|years", _constant("year")),
+    ("period", "day|date", constant("day")),
+    ("period", "month|months", constant("month")),
+    ("period", "year|years", constant("year")),
     ("by_one", "<named>", lambda s, column: column),
     ("by_one", "the? <period>", lambda s, part: _period(s, part, None)),
     ("by_one", "the? <period> of|in <named>", _period),
@@ -468,12 +191,12 @@ FIGURES: Sequence[Form] = [
     ("figures", "COUNT <rows> are|is there", lambda s, rows: _figures(s, (Measured("count"),), rows, None)),
     ("figures", "COUNT <rows> do we have", lambda s, rows: _figures(s, (Measured("count"),), rows, None)),
     ("figures", "COUNT <plainrows> are|is <bare>", lambda s, rows, one: _counted(s, rows, one)),
-    ("figures", "COUNT <plainrows> are|is not <bare>", lambda s, rows, one: _counted(s, rows, _not(s, one))),
+    ("figures", "COUNT <plainrows> are|is not <bare>", lambda s, rows, one: _counted(s, rows, not_so(s, one))),
     ("figures", "COUNT <plainrows> have|has|contain <have>", lambda s, rows, one: _counted(s, rows, one)),
     (
         "figures",
         "COUNT <plainrows> do not have a|an|any? <column>",
-        lambda s, rows, column: _counted(s, rows, _MISSING(column)),
+        lambda s, rows, column: _counted(s, rows, missing(column)),
     ),
     ("figures", "COUNT <rows>? are|is there? BY <by>", _each),
     ("figures", "COUNT <rows>? BY <by>", _each),
@@ -557,13 +280,13 @@ def _priced(scope: Scope, number: Any, rows: Rows, descending: bool) -> Stage | 
     return _top(scope, number, rows, {"column": found[0]}, descending) if len(found) == 1 else None
 
 
-TOPS: Sequence[Form] = [
-    ("upto", "TOP", _constant(True)),
-    ("upto", "BOTTOM", _constant(False)),
-    ("most", "MOST", _constant(True)),
-    ("most", "LEAST", _constant(False)),
-    ("age", "NEWEST", _constant(True)),
-    ("age", "OLDEST", _constant(False)),
+_TOPS: list[Form] = [
+    ("upto", "TOP", constant(True)),
+    ("upto", "BOTTOM", constant(False)),
+    ("most", "MOST", constant(True)),
+    ("most", "LEAST", constant(False)),
+    ("age", "NEWEST", constant(True)),
+    ("age", "OLDEST", constant(False)),
     (
         "tops",
         "<upto> <number> <rows>? by <named> <posts>?",
@@ -648,7 +371,7 @@ def _first_groups(scope: Scope, by: str, test: str, number: Any) -> Stage:
     return ({"group": ((by,), (count,))}, {"having": (count, {test: number})})
 
 
-SENTENCES: Sequence[Form] = [
+_SENTENCES: list[Form] = [
     ("after", "WHERE <condition>", lambda s, condition: ({"filter": condition},)),
     ("after", "WHERE <measured> <more> <number>", _having),
     ("after", "with <measured> <more> <number>", _having),
@@ -660,11 +383,11 @@ SENTENCES: Sequence[Form] = [
     ("after", "only? the? top <number>", lambda s, n: ({"best": n},) if _whole(n) else None),
     ("after", "FIRST <number> only?", lambda s, n: ({"limit": n},) if _whole(n) else None),
     ("stage", "<after>", lambda s, stage: stage),
-    ("stage", "KEEP <rows>", _some),
-    ("opening", "<rows>", _some),
+    ("stage", "KEEP <rows>", some),
+    ("opening", "<rows>", some),
     ("opening", "<condition>", lambda s, condition: ({"filter": condition},)),
     ("opening", "<stage>", lambda s, stage: stage),
-    ("stage", "GIVE <rows>", _some),
+    ("stage", "GIVE <rows>", some),
     ("stage", "KEEP ROWS? by|on|for? <condition>", lambda s, condition: ({"filter": condition},)),
     ("stage", "KEEP ROWS? WHERE <condition>", lambda s, condition: ({"filter": condition},)),
     (
@@ -679,8 +402,8 @@ SENTENCES: Sequence[Form] = [
         "which|what <plainrows> have|has <have>",
         lambda s, rows, one: Rows((*rows.conditions, one), None).steps(),
     ),
-    ("stage", "which|what <rows>", _some),
-    ("stage", "REMOVE <rows>", _without),
+    ("stage", "which|what <rows>", some),
+    ("stage", "REMOVE <rows>", without),
     ("stage", "GIVE? <tops>", lambda s, stage: stage),
     ("stage", "KEEP <tops>", lambda s, stage: stage),
     ("stage", "SORT by? <keys>", lambda s, keys: ({"sort": keys},)),
@@ -695,8 +418,8 @@ SENTENCES: Sequence[Form] = [
         "rename <renames>",
         lambda s, pairs: ({"rename": dict(pairs)},) if len(dict(pairs)) == len(pairs) else None,
     ),
-    ("stage", "DEDUPE", _constant(({"distinct": []},))),
-    ("stage", "UNIQUE rows|records|entries|items", _constant(({"distinct": []},))),
+    ("stage", "DEDUPE", constant(({"distinct": []},))),
+    ("stage", "UNIQUE rows|records|entries|items", constant(({"distinct": []},))),
     ("stage", "DEDUPE DEDUPEBY <column_list>", lambda s, columns: ({"distinct": list(columns)},)),
     ("stage", "GIVE? UNIQUE <column_list> <over>?", _unique),
     (
@@ -716,8 +439,8 @@ SENTENCES: Sequence[Form] = [
     ),
     ("stage", "GIVE? THE? <figures>", lambda s, stage: stage),
     ("stage", "GIVE? ALL? <named> with <more> <number> ROWS", _first_groups),
-    ("stage", "flatten", _constant(({"flatten": []},))),
-    ("stage", "flatten ALL? the? nested? rows|objects|data|fields|structure|it", _constant(({"flatten": []},))),
+    ("stage", "flatten", constant(({"flatten": []},))),
+    ("stage", "flatten ALL? the? nested? rows|objects|data|fields|structure|it", constant(({"flatten": []},))),
     ("stage", "flatten <column_list>", lambda s, columns: ({"flatten": list(columns)},)),
     (
         "stage",
@@ -744,4 +467,4 @@ def _date_first(scope: Scope, descending: bool) -> Stage | None:
     return ({"sort": (key,)},) if key else None
 
 
-FORMS: Sequence[Form] = [*CONDITIONS, *ROWS, *COLUMNS, *FIGURES, *TOPS, *SENTENCES]
+FORMS: Sequence[Form] = [*which_rows.FORMS, *_COLUMNS, *_FIGURES, *_TOPS, *_SENTENCES]

@@ -14,9 +14,11 @@ from toolgate.sandbox.dataset.compose import compose
 from toolgate.sandbox.dataset.forms import FORMS
 from toolgate.sandbox.dataset.parser import Parser, compiled
 from toolgate.sandbox.dataset.scope import Scope
-from toolgate.sandbox.dataset.steps import Step
-from toolgate.sandbox.dataset.tables import Refused, Table, listed, nearest, quoted
+from toolgate.sandbox.dataset.tables import Refused, Step, Table, listed, nearest, quoted
 from toolgate.sandbox.dataset.words import KNOWN, NUMBERS, PHRASES, Token, tokens_of
+
+_LONGEST = 1_000  # characters
+_MOST_TOKENS = 80
 
 _FORMS = compiled(FORMS)
 _ENDS_A_SENTENCE = PHRASES["THEN"]
@@ -39,7 +41,11 @@ class Understood(NamedTuple):
 
 def understood(text: str, table: Table) -> Understood:
     """What a text means, done. Raises `Refused`."""
-    tokens = tokens_of(text)
+    if len(text) > _LONGEST or len(tokens := tokens_of(text)) > _MOST_TOKENS:
+        raise Refused(
+            f"The operation has more than {_LONGEST} characters or {_MOST_TOKENS} words",
+            "Say it shorter, or use parameters.steps or parameters.sql",
+        )
     if not tokens:
         raise Refused("The operation is empty", *EXAMPLES)
     done: list[Step] = []

@@ -15,15 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from toolgate.sandbox.dataset.scope import Scope
 from toolgate.sandbox.dataset.tables import Refused
 from toolgate.sandbox.dataset.words import PHRASES
 
 _MOST_WORK = 400_000  # elements tried; about a second
 _MOST_READINGS = 400  # of one form at one place
 
-Action = Callable[..., Any]
-Form = tuple[str, str, Action]
 Found = list[tuple[int, Any]]
 
 
@@ -36,10 +33,10 @@ class Element(NamedTuple):
 
 class Compiled(NamedTuple):
     elements: tuple[Element, ...]
-    action: Action
+    action: Callable[..., Any]
 
 
-def compiled(forms: Sequence[Form]) -> Mapping[str, list[Compiled]]:
+def compiled(forms: Sequence[tuple[str, str, Callable[..., Any]]]) -> Mapping[str, list[Compiled]]:
     made: dict[str, list[Compiled]] = {}
     for name, pattern, action in forms:
         made.setdefault(name, []).append(Compiled(tuple(map(_element, pattern.split())), action))
@@ -55,9 +52,9 @@ def _element(text: str) -> Element:
 
 
 class Parser:
-    """Readings of the tokens of one scope. `furthest` is how far any reading came."""
+    """Readings of the tokens of one scope, whose methods `read_…` are the slots. `furthest` is how far any reading came."""
 
-    def __init__(self, forms: Mapping[str, list[Compiled]], scope: Scope) -> None:
+    def __init__(self, forms: Mapping[str, list[Compiled]], scope: Any) -> None:
         self._forms, self._scope = forms, scope
         self._words = [token.text if token.kind != "quoted" else "" for token in scope.tokens]
         self._made: dict[tuple[str, int, str], Found] = {}

@@ -18,6 +18,7 @@ _FILES = (
     "words",
     "scope",
     "parser",
+    "rows",
     "forms",
     "compose",
     "grammar",

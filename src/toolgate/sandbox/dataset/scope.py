@@ -7,7 +7,7 @@ occur in its column. What is nearly right is kept in `problems`, for the refusal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ _MOST_INDEXED = 50  # columns that are looked through for those
 _IDENTITIES = ("", "id", "name", "number", "no", "key", "code", "uuid", "email", "ref", "title", "username")
 
 Found = list[tuple[int, Any]]
+Form = tuple[str, str, Callable[..., Any]]  # name, pattern, and a function of the scope and the parts
 
 
 class Scope:
@@ -93,7 +94,8 @@ class Scope:
         return self._written_value(at, column)
 
     def _written_value(self, at: int, column: str) -> Found:
-        index, found = self._indexed(column), []
+        index = self._indexed(column)
+        found: Found = []
         for end in range(at + 1, min(at + _LONGEST_NAME, len(self.tokens)) + 1):
             if self.tokens[end - 1].kind == "quoted":
                 break
@@ -104,7 +106,7 @@ class Scope:
                 self.problem(
                     end, f"Column {quoted(column)} has {listed(map(quoted, values))}", "Write one of them in quotes"
                 )
-        if not found:
+        if not found and not self.read_column(at):
             word = self.tokens[at].raw
             known = list(dict.fromkeys(value for values in index.values() for value in values))
             message = f"No row has {column} {quoted(word)}. Its values are {listed(map(quoted, known[:20]))}"

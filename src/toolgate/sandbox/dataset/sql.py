@@ -25,7 +25,105 @@ _LONGEST_VALUE = 10 * 1024 * 1024  # bytes
 _MOST_INTEGER = 2**63 - 1
 
 FUNCTIONS = frozenset(
-    ["abs", "avg", "ceil", "ceiling", "char", "coalesce", "concat", "concat_ws", "count", "cume_dist", "date", "datetime", "dense_rank", "exp", "first_value", "floor", "format", "group_concat", "hex", "ifnull", "iif", "instr", "json", "json_array", "json_array_length", "json_each", "json_extract", "json_group_array", "json_group_object", "json_object", "json_quote", "json_tree", "json_type", "json_valid", "julianday", "lag", "last_value", "lead", "length", "like", "likelihood", "likely", "ln", "log", "log10", "log2", "lower", "ltrim", "max", "min", "mod", "nth_value", "ntile", "nullif", "octet_length", "percent_rank", "pi", "pow", "power", "printf", "quote", "radians", "degrees", "rank", "replace", "round", "row_number", "rtrim", "sign", "sqrt", "strftime", "string_agg", "substr", "substring", "sum", "time", "timediff", "total", "trim", "trunc", "typeof", "unicode", "unixepoch", "unlikely", "upper", "->", "->>", "acos", "asin", "atan", "atan2", "cos", "cosh", "sin", "sinh", "tan", "tanh"]
+    [
+        "abs",
+        "avg",
+        "ceil",
+        "ceiling",
+        "char",
+        "coalesce",
+        "concat",
+        "concat_ws",
+        "count",
+        "cume_dist",
+        "date",
+        "datetime",
+        "dense_rank",
+        "exp",
+        "first_value",
+        "floor",
+        "format",
+        "group_concat",
+        "hex",
+        "ifnull",
+        "iif",
+        "instr",
+        "json",
+        "json_array",
+        "json_array_length",
+        "json_each",
+        "json_extract",
+        "json_group_array",
+        "json_group_object",
+        "json_object",
+        "json_quote",
+        "json_tree",
+        "json_type",
+        "json_valid",
+        "julianday",
+        "lag",
+        "last_value",
+        "lead",
+        "length",
+        "like",
+        "likelihood",
+        "likely",
+        "ln",
+        "log",
+        "log10",
+        "log2",
+        "lower",
+        "ltrim",
+        "max",
+        "min",
+        "mod",
+        "nth_value",
+        "ntile",
+        "nullif",
+        "octet_length",
+        "percent_rank",
+        "pi",
+        "pow",
+        "power",
+        "printf",
+        "quote",
+        "radians",
+        "degrees",
+        "rank",
+        "replace",
+        "round",
+        "row_number",
+        "rtrim",
+        "sign",
+        "sqrt",
+        "strftime",
+        "string_agg",
+        "substr",
+        "substring",
+        "sum",
+        "time",
+        "timediff",
+        "total",
+        "trim",
+        "trunc",
+        "typeof",
+        "unicode",
+        "unixepoch",
+        "unlikely",
+        "upper",
+        "->",
+        "->>",
+        "acos",
+        "asin",
+        "atan",
+        "atan2",
+        "cos",
+        "cosh",
+        "sin",
+        "sinh",
+        "tan",
+        "tanh",
+    ]
 )
 
 _READABLE = {"data", "json_each", "json_tree"}
@@ -106,7 +204,7 @@ def _fill(connection: sqlite3.Connection, table: Table) -> list[str]:
     connection.executemany(f"INSERT INTO data VALUES ({', '.join('?' * len(names))})", _cells(table, list(names)))
     connection.execute("COMMIT")
     renamed = [f"Column {quoted(old)} is named {quoted(new)} in SQL" for old, new in names.items() if old != new]
-    kinds = set().union(*(table.kinds(column) for column in names))
+    kinds = set[str]().union(*(table.kinds(column) for column in names))
     notes = ["Nested values are JSON text in SQL"] if kinds & {"list", "object"} else []
     return [*renamed, *notes, *(["true and false are 1 and 0 in SQL"] if "true or false" in kinds else [])]
 
@@ -185,7 +283,8 @@ def _lowered(value: Any) -> str:
 @lru_cache(maxsize=64)
 def _pieces(pattern: str, escape: Any) -> tuple[re.Pattern[str], ...]:
     """What stands between the signs %, each with a fixed length."""
-    pieces, piece, letters = [], "", iter(pattern)
+    pieces: list[str] = []
+    piece, letters = "", iter(pattern)
     escape = _folded(escape) if isinstance(escape, str) else None
     for letter in letters:
         if letter == escape:

@@ -6,6 +6,9 @@ A step is an object with one key of OPERATIONS. The whole list is checked agains
 whose values the operation is not defined for, is refused. Order that nothing asks for is that of the data.
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# (the functions of a table get values of JSON)
+
 from __future__ import annotations
 
 import math
@@ -15,12 +18,11 @@ from typing import Any, NamedTuple
 
 from toolgate.sandbox.dataset.conditions import check_of, counted, key_of, nulls_that_pass, said
 from toolgate.sandbox.dataset.measures import check_measure, computed, default_name, measured_words
-from toolgate.sandbox.dataset.tables import Refused, Row, Table, listed, quoted
+from toolgate.sandbox.dataset.tables import Refused, Row, Step, Table, is_array, is_object, listed, quoted
 
 MOST_STEPS = 50
 _MOST_KEYS = 1_000  # columns named in one step
 
-Step = Mapping[str, Any]
 PARTS = {"year": 4, "month": 7, "day": 10}  # how much of an ISO date each is
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
@@ -33,10 +35,10 @@ class Operation(NamedTuple):
 
 def run(steps: Any, table: Table) -> Table:
     """All steps, one after the other. Raises `Refused`."""
-    if not isinstance(steps, list) or not 0 < len(steps) <= MOST_STEPS:
+    if not is_array(steps) or not 0 < len(steps) <= MOST_STEPS:
         raise Refused(f"steps is an array of 1 to {MOST_STEPS} steps")
     for number, step in enumerate(steps, 1):
-        if not isinstance(step, dict) or len(step) != 1 or not step.keys() <= OPERATIONS.keys():
+        if not is_object(step) or len(step) != 1 or not step.keys() <= OPERATIONS.keys():
             raise Refused(f"Step {number}: a step is an object with one key of {', '.join(OPERATIONS)}")
         ((name, operand),) = step.items()
         if OPERATIONS[name].ends and number < len(steps):
@@ -92,7 +94,7 @@ def _last(table: Table, operand: Any) -> Table:
 
 def _top(table: Table, operand: Any) -> Table:
     """Sorted and cut, and a note where rows that are left out are equal to the last one that is kept."""
-    if not isinstance(operand, dict) or set(operand) != {"count", "sort"}:
+    if not is_object(operand) or set(operand) != {"count", "sort"}:
         raise Refused("top needs count and sort")
     count = _count(operand["count"], "top")
     ordered = _sort(table, operand["sort"])
@@ -109,7 +111,8 @@ def _top(table: Table, operand: Any) -> Table:
 
 def _sort(table: Table, operand: Any) -> Table:
     """Stable, and nulls come last whatever the direction. Text is sorted without regard to case."""
-    rows, notes = table.rows, []
+    rows = table.rows
+    notes: list[str] = []
     for key in reversed(_keys(operand)):
         column, descending = key["column"], key.get("descending", False)
         get = table.getter(column)
@@ -135,10 +138,10 @@ def _check_finite(table: Table, column: str) -> None:
 
 def _keys(operand: Any) -> list[Mapping[str, Any]]:
     """What to sort by: names, or objects with column and descending."""
-    given: list[Any] = operand if isinstance(operand, list) else [operand]
-    keys = [{"column": key} if isinstance(key, str) else key for key in given]
+    given: list[Any] = operand if is_array(operand) else [operand]
+    keys: list[Any] = [{"column": key} if isinstance(key, str) else key for key in given]
     for key in keys:
-        if not isinstance(key, dict) or not {"column"} <= key.keys() <= {"column", "descending"}:
+        if not is_object(key) or not {"column"} <= key.keys() <= {"column", "descending"}:
             raise Refused("sort needs an array of columns, or of objects with column and descending")
         if not isinstance(key["column"], str) or not isinstance(key.get("descending", False), bool):
             raise Refused("sort: column is a text, and descending true or false")
@@ -161,9 +164,9 @@ def _identity(values: list[Any]) -> Any:
 
 
 def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
+    if is_object(value):
         return ("object", frozenset((key, _canonical(each)) for key, each in value.items() if each is not None))
-    return ("list", tuple(map(_canonical, value))) if isinstance(value, list) else key_of(value)
+    return ("list", tuple(map(_canonical, value))) if is_array(value) else key_of(value)
 
 
 # Columns.
@@ -171,7 +174,7 @@ def _canonical(value: Any) -> Any:
 
 def _names(operand: Any, step: str, least: int = 1) -> list[str]:
     names: list[Any] = [operand] if isinstance(operand, str) else operand
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if not is_array(names) or not all(isinstance(name, str) for name in names):
         raise Refused(f"{step} needs an array of columns")
     if not least <= len(names) <= _MOST_KEYS:
         raise Refused(f"{step} needs {least} to {_MOST_KEYS} columns")
@@ -202,11 +205,7 @@ def _drop(table: Table, operand: Any) -> Table:
 
 
 def _rename(table: Table, operand: Any) -> Table:
-    if (
-        not isinstance(operand, dict)
-        or not operand
-        or not all(isinstance(new, str) and new for new in operand.values())
-    ):
+    if not is_object(operand) or not operand or not all(isinstance(new, str) and new for new in operand.values()):
         raise Refused("rename needs an object of new names by column")
     for name in operand.keys() - table.columns.keys():
         raise table.unknown(name)
@@ -238,7 +237,7 @@ def _flatten(table: Table, operand: Any) -> Table:
 
 
 def _spread(name: str, value: Any, into: Row, depth: int = 0) -> None:
-    if not isinstance(value, dict) or not value:
+    if not is_object(value) or not value:
         return _put(name, value, into)
     if depth == 8:
         raise Refused("The objects are nested more than 8 levels deep")
@@ -281,7 +280,7 @@ def _as_number(value: Any) -> Any:
 
 
 def _date(table: Table, operand: Any) -> Table:
-    if not isinstance(operand, dict) or set(operand) != {"column", "part", "as"} or operand["part"] not in PARTS:
+    if not is_object(operand) or set(operand) != {"column", "part", "as"} or operand["part"] not in PARTS:
         raise Refused(f"date needs column, part ({', '.join(PARTS)}) and as, the name of the new column")
     column, new, length = operand["column"], operand["as"], PARTS[operand["part"]]
     if not isinstance(column, str) or not isinstance(new, str) or not new or new in table.columns:
@@ -296,11 +295,11 @@ def _date(table: Table, operand: Any) -> Table:
 
 
 def _measures(operand: Any, table: Table, taken: Sequence[str]) -> list[tuple[str, str, str | None]]:
-    if not isinstance(operand, list) or not 0 < len(operand) <= 100:
+    if not is_array(operand) or not 0 < len(operand) <= 100:
         raise Refused("measures is an array of 1 to 100 objects with measure, column and as")
     found: list[tuple[str, str, str | None]] = []
     for each in operand:
-        if not isinstance(each, dict) or not {"measure"} <= each.keys() <= {"measure", "column", "as"}:
+        if not is_object(each) or not {"measure"} <= each.keys() <= {"measure", "column", "as"}:
             raise Refused("A measure is an object with measure, column and as")
         check_measure(each["measure"], each.get("column"), table)
         if each.get("column") is not None and "number" in table.kinds(each["column"]):
@@ -326,7 +325,7 @@ def _left_out(table: Table, measures: Sequence[tuple[str, str, str | None]]) -> 
 
 def _group(table: Table, operand: Any) -> Table:
     """One row for each different combination, in the order in which they first occur; null is a group of its own."""
-    if not isinstance(operand, dict) or set(operand) != {"by", "measures"}:
+    if not is_object(operand) or set(operand) != {"by", "measures"}:
         raise Refused("group needs by (columns) and measures")
     by = _names(operand["by"], "group")
     for column in by:

@@ -12,12 +12,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, TypeGuard
 
 _DEEPEST = 8  # levels of nested objects whose fields are offered
 _MOST_PATHS = 2_000
 
 Row = dict[str, Any]
+Step = Mapping[str, Any]  # one operation, as `steps` has them
 Getter = Callable[[Row], Any]
 
 KINDS: Mapping[type, str] = {
@@ -43,6 +44,14 @@ class Refused(Exception):
     def __init__(self, message: str, *hints: str) -> None:
         super().__init__(message)
         self.hints = tuple(dict.fromkeys(hints))
+
+
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def is_array(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 class Table:
@@ -72,9 +81,7 @@ class Table:
     def paths(self) -> dict[str, None]:
         """Fields of nested objects as `outer.inner`, to a depth and a number."""
         found: dict[str, None] = {}
-        level = [
-            (name, [value for row in self.rows if isinstance(value := row.get(name), dict)]) for name in self.columns
-        ]
+        level = [(name, [value for row in self.rows if is_object(value := row.get(name))]) for name in self.columns]
         for _ in range(_DEEPEST):
             below: list[tuple[str, list[Any]]] = []
             for path, objects in level:
@@ -84,7 +91,7 @@ class Table:
                     if len(found) == _MOST_PATHS:
                         return found
                     found[f"{path}.{key}"] = None
-                    inner = [value for each in objects if isinstance(value := each.get(key), dict)]
+                    inner = [value for each in objects if is_object(value := each.get(key))]
                     below += [(f"{path}.{key}", inner)] if inner else []
             level = below
         return found
@@ -139,12 +146,12 @@ def table_of(data: Any, path: str | None = None, header: bool | None = None) -> 
     array of arrays has the names of the columns. Raises `Refused`."""
     name = ""
     for part in path.split(".") if path else ():
-        if not isinstance(data, dict) or part not in data:
+        if not is_object(data) or part not in data:
             raise Refused(f"parameters.path: there is no {quoted(part)} on the way {path}")
         data, name = data[part], part
-    if isinstance(data, list):
+    if is_array(data):
         return _of_array(data, header, name)
-    if isinstance(data, dict):
+    if is_object(data):
         return _of_object(data, header)
     raise Refused("data must be an array or an object")
 
@@ -188,10 +195,10 @@ def _of_arrays(items: list[list[Any]], header: bool | None, name: str) -> Table:
 
 def _of_object(data: dict[str, Any], header: bool | None) -> Table:
     values = list(data.values())
-    arrays = [key for key, value in data.items() if isinstance(value, list)]
+    arrays = [key for key, value in data.items() if is_array(value)]
     if not data:
         return Table([])
-    if all(isinstance(value, dict) for value in values):
+    if all(is_object(value) for value in values):
         return _of_records(data)
     if len(arrays) == len(data) and _are_columns(values):
         rows = [dict(zip(data, cells, strict=True)) for cells in zip(*values, strict=True)]
@@ -228,7 +235,7 @@ def _path_getter(parts: list[str]) -> Getter:
     def get(row: Row) -> Any:
         value: Any = row
         for part in parts:
-            if not isinstance(value, dict):
+            if not is_object(value):
                 return None
             value = value.get(part)
         return value

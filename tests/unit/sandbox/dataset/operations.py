@@ -40,20 +40,52 @@ ORDERS: Rows = [
     _order(2, "Bob", "", "books", "Novel", 12, 1, "open", "FR", "Paris", "2024-01-31T23:59:59Z", True, None),
     _order(3, "Cid", None, "games", "Chess", 45, 3, "open", "US", "New York", "2024-02-01T00:00:00Z", False, 5),
     _order(4, "Ann", "ann@x.org", "games", "Go", 80, 1, "cancelled", "DE", "Berlin", "2024-02-14T12:30:00Z", True, 3),
-    _order(5, "Dora", "dora@y.com", "music", "Lute", 350, 1, "shipped", "US", "Boston", "2024-02-29T08:15:00Z", False, 5),
+    _order(
+        5, "Dora", "dora@y.com", "music", "Lute", 350, 1, "shipped", "US", "Boston", "2024-02-29T08:15:00Z", False, 5
+    ),
     _order(6, "Eve", "eve@x.org", "music", "Drum", 120, 2, "open", "DE", "Hamburg", "2024-03-05T10:00:00Z", True, None),
     _order(7, "Bob", "bob@z.net", "books", "Atlas", 20, 5, "shipped", "FR", "Paris", "2024-03-09T17:45:00Z", True, 2),
     _order(8, "Fay", "fay@y.com", "toys", "Kite", 15, 4, "pending", "US", "New York", "2024-03-31T00:00:00Z", False, 4),
     _order(9, "Cid", None, "toys", "Robot", 99, 1, "open", "US", "Boston", "2024-04-01T06:00:00Z", True, 1),
-    _order(10, "Ann", "ann@x.org", "books", "Poems", 9, 10, "shipped", "DE", "Berlin", "2024-04-02T11:11:11Z", False, 4),
+    _order(
+        10, "Ann", "ann@x.org", "books", "Poems", 9, 10, "shipped", "DE", "Berlin", "2024-04-02T11:11:11Z", False, 4
+    ),
 ]
 
 TICKETS: Rows = [
-    {"key": "T-1", "title": "Login error", "state": "open", "priority": 2, "opened": "2024-05-03", "assignee": {"name": "Ann", "team": "web"}},
-    {"key": "T-2", "title": "Slow search", "state": "closed", "priority": 3, "opened": "2024-04-01", "assignee": {"name": "Bob", "team": "core"}},
+    {
+        "key": "T-1",
+        "title": "Login error",
+        "state": "open",
+        "priority": 2,
+        "opened": "2024-05-03",
+        "assignee": {"name": "Ann", "team": "web"},
+    },
+    {
+        "key": "T-2",
+        "title": "Slow search",
+        "state": "closed",
+        "priority": 3,
+        "opened": "2024-04-01",
+        "assignee": {"name": "Bob", "team": "core"},
+    },
     {"key": "T-3", "title": "Error on save", "state": "open", "priority": 1, "opened": "2024-04-20", "assignee": None},
-    {"key": "T-4", "title": "Typo", "state": "open", "priority": 5, "opened": "2024-01-02", "assignee": {"name": "Cid", "team": "web"}},
-    {"key": "T-5", "title": "Crash", "state": "open", "priority": 1, "opened": "2024-05-01", "assignee": {"name": "Ann", "team": "web"}},
+    {
+        "key": "T-4",
+        "title": "Typo",
+        "state": "open",
+        "priority": 5,
+        "opened": "2024-01-02",
+        "assignee": {"name": "Cid", "team": "web"},
+    },
+    {
+        "key": "T-5",
+        "title": "Crash",
+        "state": "open",
+        "priority": 1,
+        "opened": "2024-05-01",
+        "assignee": {"name": "Ann", "team": "web"},
+    },
 ]
 
 PEOPLE: Rows = [
@@ -79,8 +111,16 @@ DATA: dict[str, Any] = {
     "mixed": [{"v": 1, "k": "a"}, {"v": "2", "k": "b"}],
     "cases": [{"Name": "x", "name": "y", "n": 1}, {"Name": "z", "name": "y", "n": 2}],
     "shout": [{"status": "Open", "n": 1}, {"status": "open", "n": 2}, {"status": "done", "n": 3}],
-    "logs": [{"level": "error", "text": "no total"}, {"level": "info", "text": "top"}, {"level": "error", "text": "by"}],
-    "odd": [{"count": 3, "order": "b", "group": "x"}, {"count": 1, "order": "a", "group": "y"}, {"count": 2, "order": "c", "group": "x"}],
+    "logs": [
+        {"level": "error", "text": "no total"},
+        {"level": "info", "text": "top"},
+        {"level": "error", "text": "by"},
+    ],
+    "odd": [
+        {"count": 3, "order": "b", "group": "x"},
+        {"count": 1, "order": "a", "group": "y"},
+        {"count": 2, "order": "c", "group": "x"},
+    ],
 }
 
 
@@ -109,7 +149,8 @@ def only(*names: str) -> Callable[[Rows], Rows]:
 
 def by(name: str, measure: Callable[[Rows], Any], column: str) -> Callable[[Rows], Rows]:
     return lambda rows: [
-        {name: value, column: measure([row for row in rows if row[name] == value])} for value in dict.fromkeys(row[name] for row in rows)
+        {name: value, column: measure([row for row in rows if row[name] == value])}
+        for value in dict.fromkeys(row[name] for row in rows)
     ]
 
 
@@ -147,7 +188,10 @@ CASES: list[Case] = [
     done("top 3 rows by price", top(3, "price")),
     done("Top 3 orders by price.", top(3, "price")),
     done("show me the top three orders by revenue", top(3, "revenue")),
-    done("bottom 2 by rating", lambda rows: sorted(where(lambda r: r["rating"] is not None)(rows), key=lambda r: r["rating"])[:2]),
+    done(
+        "bottom 2 by rating",
+        lambda rows: sorted(where(lambda r: r["rating"] is not None)(rows), key=lambda r: r["rating"])[:2],
+    ),
     done("the order with the highest revenue", top(1, "revenue")),
     done("3 orders with the lowest price", top(3, "price", False)),
     done("3 cheapest orders", top(3, "price", False)),
@@ -159,7 +203,9 @@ CASES: list[Case] = [
     done("top 5 customers by spent", lambda data: top(5, "spent")(data["customers"]), "wrapped"),
     done("top 1 customer by spent", lambda data: top(1, "spent")(data["customers"]), "wrapped"),
     refused("top 5 customers by revenue", "by customer"),
-    done("top 3 customers by total revenue", highest("sum_revenue", by("customer", total("revenue"), "sum_revenue"), 3)),
+    done(
+        "top 3 customers by total revenue", highest("sum_revenue", by("customer", total("revenue"), "sum_revenue"), 3)
+    ),
     done("top 2 categories by average price", highest("mean_price", MEAN_BY_CATEGORY, 2)),
     done("top 2 customers by number of orders", highest("count", by("customer", len, "count"), 2)),
     done("which category has the highest average price", highest("mean_price", MEAN_BY_CATEGORY, 1)),
@@ -169,7 +215,11 @@ CASES: list[Case] = [
     refused("top customers by revenue", ""),
     refused("top 10% by revenue", ""),
     refused("top 0 by price", ""),
-    done("the three oldest open tickets", lambda rows: sorted([r for r in rows if r["state"] == "open"], key=lambda r: r["opened"])[:3], "tickets"),
+    done(
+        "the three oldest open tickets",
+        lambda rows: sorted([r for r in rows if r["state"] == "open"], key=lambda r: r["opened"])[:3],
+        "tickets",
+    ),
     done("latest 2 tickets", lambda rows: sorted(rows, key=lambda r: r["opened"], reverse=True)[:2], "tickets"),
     done("the newest ticket", lambda rows: sorted(rows, key=lambda r: r["opened"], reverse=True)[:1], "tickets"),
     refused("the oldest people", "", "people"),
@@ -193,7 +243,10 @@ CASES: list[Case] = [
     done("how many open orders", lambda rows: len(OPEN(rows))),
     done("how many orders are shipped?", lambda rows: sum(r["status"] == "shipped" for r in rows)),
     done("how many orders are not open", lambda rows: sum(r["status"] != "open" for r in rows)),
-    done("count orders with status open and price > 20", lambda rows: sum(r["status"] == "open" and r["price"] > 20 for r in rows)),
+    done(
+        "count orders with status open and price > 20",
+        lambda rows: sum(r["status"] == "open" and r["price"] > 20 for r in rows),
+    ),
     done("count orders from Berlin", lambda rows: sum(r["city"] == "Berlin" for r in rows)),
     done("count orders in New York", lambda rows: sum(r["city"] == "New York" for r in rows)),
     done("count by status", COUNT_BY_STATUS),
@@ -211,7 +264,10 @@ CASES: list[Case] = [
     ),
     done("how many unique customers", lambda rows: len({r["customer"] for r in rows})),
     done("count distinct countries", lambda rows: len({r["country"] for r in rows})),
-    done("number of different cities by country", by("country", lambda rows: len({r["city"] for r in rows}), "distinct_city")),
+    done(
+        "number of different cities by country",
+        by("country", lambda rows: len({r["city"] for r in rows}), "distinct_city"),
+    ),
     refused("how many customers", "unique customer"),
     refused("count by staus", "status"),
     refused("count active orders", "active"),
@@ -225,14 +281,20 @@ CASES: list[Case] = [
     # Figures.
     done("average price by category", MEAN_BY_CATEGORY),
     done("average price by category, highest first", highest("mean_price", MEAN_BY_CATEGORY)),
-    done("mean price per category sorted by category", lambda rows: sorted(MEAN_BY_CATEGORY(rows), key=lambda r: r["category"])),
+    done(
+        "mean price per category sorted by category",
+        lambda rows: sorted(MEAN_BY_CATEGORY(rows), key=lambda r: r["category"]),
+    ),
     done("for each category, the average price", MEAN_BY_CATEGORY),
     done("What is the average price?", lambda rows: statistics.fmean(r["price"] for r in rows)),
     done("total revenue", total("revenue")),
     done("sum of revenue by country", by("country", total("revenue"), "sum_revenue")),
     done("total revenue by country, top 2", highest("sum_revenue", by("country", total("revenue"), "sum_revenue"), 2)),
     done("total revenue of open orders", lambda rows: total("revenue")(OPEN(rows))),
-    done("total revenue where status is shipped", lambda rows: sum(r["revenue"] for r in rows if r["status"] == "shipped")),
+    done(
+        "total revenue where status is shipped",
+        lambda rows: sum(r["revenue"] for r in rows if r["status"] == "shipped"),
+    ),
     done("median price", lambda rows: statistics.median(r["price"] for r in rows)),
     done("min and max price", lambda rows: {"min_price": 9, "max_price": 350}),
     done("highest price by country", by("country", lambda rows: max(r["price"] for r in rows), "max_price")),
@@ -246,21 +308,50 @@ CASES: list[Case] = [
     done(
         "total revenue and average price by country",
         lambda rows: [
-            {"country": c, "sum_revenue": sum(r["revenue"] for r in rows if r["country"] == c), "mean_price": statistics.fmean(r["price"] for r in rows if r["country"] == c)}
+            {
+                "country": c,
+                "sum_revenue": sum(r["revenue"] for r in rows if r["country"] == c),
+                "mean_price": statistics.fmean(r["price"] for r in rows if r["country"] == c),
+            }
             for c in dict.fromkeys(r["country"] for r in rows)
         ],
     ),
-    done("total revenue by customer where country is DE", lambda rows: by("customer", total("revenue"), "sum_revenue")([r for r in rows if r["country"] == "DE"])),
-    done("total revenue by customer, then keep sum_revenue > 200", lambda rows: [r for r in by("customer", total("revenue"), "sum_revenue")(rows) if r["sum_revenue"] > 200]),
-    done("total revenue by customer with total revenue > 200", lambda rows: [r for r in by("customer", total("revenue"), "sum_revenue")(rows) if r["sum_revenue"] > 200]),
+    done(
+        "total revenue by customer where country is DE",
+        lambda rows: by("customer", total("revenue"), "sum_revenue")([r for r in rows if r["country"] == "DE"]),
+    ),
+    done(
+        "total revenue by customer, then keep sum_revenue > 200",
+        lambda rows: [r for r in by("customer", total("revenue"), "sum_revenue")(rows) if r["sum_revenue"] > 200],
+    ),
+    done(
+        "total revenue by customer with total revenue > 200",
+        lambda rows: [r for r in by("customer", total("revenue"), "sum_revenue")(rows) if r["sum_revenue"] > 200],
+    ),
     refused("total revenue by customer where revenue > 200", "may be meant"),
     refused("average status", "status"),
     refused("latest price", ""),
     refused("average salary", "convert salary to numbers", "people"),
-    done("convert salary to numbers, then average salary", lambda rows: statistics.fmean([5200, 3100, 4000, 4100.5]), "people"),
+    done(
+        "convert salary to numbers, then average salary",
+        lambda rows: statistics.fmean([5200, 3100, 4000, 4100.5]),
+        "people",
+    ),
     refused("group by country and city", "What to compute"),
-    done("group by country and city and count", lambda rows: [{"country": c, "city": t, "count": n} for (c, t), n in Counter((r["country"], r["city"]) for r in rows).items()]),
-    done("count by country and city", lambda rows: [{"country": c, "city": t, "count": n} for (c, t), n in Counter((r["country"], r["city"]) for r in rows).items()]),
+    done(
+        "group by country and city and count",
+        lambda rows: [
+            {"country": c, "city": t, "count": n}
+            for (c, t), n in Counter((r["country"], r["city"]) for r in rows).items()
+        ],
+    ),
+    done(
+        "count by country and city",
+        lambda rows: [
+            {"country": c, "city": t, "count": n}
+            for (c, t), n in Counter((r["country"], r["city"]) for r in rows).items()
+        ],
+    ),
     refused("percentage of orders by status", "percentage"),
     refused("what percent of orders are open", "percent"),
     refused("90th percentile of price", "percentile"),
@@ -295,12 +386,21 @@ CASES: list[Case] = [
     refused("status is open and pending", ""),
     refused("status is open or pending and price > 20", "two ways"),
     refused("status is open and price > 20 or in stock", "two ways"),
-    done("status in (open, pending) and price > 20", where(lambda r: r["status"] in ("open", "pending") and r["price"] > 20)),
-    done("status is open and (price > 100 or country is FR)", where(lambda r: r["status"] == "open" and (r["price"] > 100 or r["country"] == "FR"))),
+    done(
+        "status in (open, pending) and price > 20",
+        where(lambda r: r["status"] in ("open", "pending") and r["price"] > 20),
+    ),
+    done(
+        "status is open and (price > 100 or country is FR)",
+        where(lambda r: r["status"] == "open" and (r["price"] > 100 or r["country"] == "FR")),
+    ),
     done("remove orders where status is cancelled", where(lambda r: r["status"] != "cancelled")),
     done("exclude cancelled orders", where(lambda r: r["status"] != "cancelled")),
     done("filter out cancelled orders", where(lambda r: r["status"] != "cancelled")),
-    done("remove rows where price > 100 and status is open", where(lambda r: not (r["price"] > 100 and r["status"] == "open"))),
+    done(
+        "remove rows where price > 100 and status is open",
+        where(lambda r: not (r["price"] > 100 and r["status"] == "open")),
+    ),
     done("rows with missing email", where(lambda r: not r["email"])),
     done("orders without email", where(lambda r: not r["email"])),
     done("rows where email is missing", where(lambda r: not r["email"])),
@@ -319,7 +419,9 @@ CASES: list[Case] = [
     done("orders since 2024-03-31", where(lambda r: r["created_at"] >= "2024-03-31")),
     done("orders before 2024-02-01", where(lambda r: r["created_at"] < "2024-02-01")),
     done("orders in February 2024", where(lambda r: r["created_at"].startswith("2024-02"))),
-    done("created_at between 2024-02-01 and 2024-03-31", where(lambda r: "2024-02-01" <= r["created_at"] < "2024-04-01")),
+    done(
+        "created_at between 2024-02-01 and 2024-03-31", where(lambda r: "2024-02-01" <= r["created_at"] < "2024-04-01")
+    ),
     refused("orders from last month", ""),
     refused("orders from the last 7 days", ""),
     refused("orders created today", "today"),
@@ -345,28 +447,58 @@ CASES: list[Case] = [
     done("only id, customer and status", only("id", "customer", "status")),
     done("select product, price", only("product", "price")),
     done("keep only the columns product and price", only("product", "price")),
-    done("keep only product and price where price > 40", lambda rows: only("product", "price")([r for r in rows if r["price"] > 40])),
+    done(
+        "keep only product and price where price > 40",
+        lambda rows: only("product", "price")([r for r in rows if r["price"] > 40]),
+    ),
     done("drop the email column", lambda rows: [{k: v for k, v in r.items() if k != "email"} for r in rows]),
-    done("remove email and rating", lambda rows: [{k: v for k, v in r.items() if k not in ("email", "rating")} for r in rows]),
-    done("rename customer to buyer", lambda rows: [{("buyer" if k == "customer" else k): v for k, v in r.items()} for r in rows]),
+    done(
+        "remove email and rating",
+        lambda rows: [{k: v for k, v in r.items() if k not in ("email", "rating")} for r in rows],
+    ),
+    done(
+        "rename customer to buyer",
+        lambda rows: [{("buyer" if k == "customer" else k): v for k, v in r.items()} for r in rows],
+    ),
     refused("keep only name and email", "name"),
     refused("keep only emial", "email"),
     done("list products of open orders", lambda rows: each("product")(OPEN(rows))),
     done("get product and price of open orders", lambda rows: only("product", "price")(OPEN(rows))),
-    done("flatten", lambda rows: [
-        {k: v for k, v in r.items() if k != "assignee"} | ({"assignee": None} if r["assignee"] is None else {f"assignee.{k}": v for k, v in r["assignee"].items()})
-        for r in rows
-    ], "tickets"),
-    done("count by assignee.team", lambda rows: [{"assignee.team": t, "count": n} for t, n in Counter((r["assignee"] or {}).get("team") for r in rows).items()], "tickets"),
+    done(
+        "flatten",
+        lambda rows: [
+            {k: v for k, v in r.items() if k != "assignee"}
+            | ({"assignee": None} if r["assignee"] is None else {f"assignee.{k}": v for k, v in r["assignee"].items()})
+            for r in rows
+        ],
+        "tickets",
+    ),
+    done(
+        "count by assignee.team",
+        lambda rows: [
+            {"assignee.team": t, "count": n}
+            for t, n in Counter((r["assignee"] or {}).get("team") for r in rows).items()
+        ],
+        "tickets",
+    ),
     done("tickets where team is web", where(lambda r: (r["assignee"] or {}).get("team") == "web"), "tickets"),
     refused("count by assignee", "", "tickets"),
     # Order and duplicates.
     done("sort by price", top(99, "price", False)),
     done("sort by price descending", top(99, "price")),
     done("order by price from high to low", top(99, "price")),
-    done("sort orders by created_at, newest first", lambda rows: sorted(rows, key=lambda r: r["created_at"], reverse=True)),
-    done("sort by country, then by price descending", lambda rows: sorted(rows, key=lambda r: (r["country"], -r["price"]))),
-    done("sort by country ascending and price descending", lambda rows: sorted(rows, key=lambda r: (r["country"], -r["price"]))),
+    done(
+        "sort orders by created_at, newest first",
+        lambda rows: sorted(rows, key=lambda r: r["created_at"], reverse=True),
+    ),
+    done(
+        "sort by country, then by price descending",
+        lambda rows: sorted(rows, key=lambda r: (r["country"], -r["price"])),
+    ),
+    done(
+        "sort by country ascending and price descending",
+        lambda rows: sorted(rows, key=lambda r: (r["country"], -r["price"])),
+    ),
     refused("sort by country and price descending", "one column or for all"),
     done("sort by rating", lambda rows: sorted(rows, key=lambda r: (r["rating"] is None, r["rating"] or 0))),
     done("open orders sorted by price", lambda rows: top(99, "price", False)(OPEN(rows))),
@@ -376,17 +508,40 @@ CASES: list[Case] = [
     done("unique emails", lambda rows: list(dict.fromkeys(r["email"] for r in rows if r["email"] is not None))),
     done("distinct countries", lambda rows: list(dict.fromkeys(each("country")(rows)))),
     done("list all unique cities", lambda rows: list(dict.fromkeys(each("city")(rows)))),
-    done("unique customers in DE", lambda rows: list(dict.fromkeys(r["customer"] for r in rows if r["country"] == "DE"))),
-    done("unique combinations of country and city", lambda rows: [{"country": c, "city": t} for c, t in dict.fromkeys((r["country"], r["city"]) for r in rows)]),
+    done(
+        "unique customers in DE", lambda rows: list(dict.fromkeys(r["customer"] for r in rows if r["country"] == "DE"))
+    ),
+    done(
+        "unique combinations of country and city",
+        lambda rows: [{"country": c, "city": t} for c, t in dict.fromkeys((r["country"], r["city"]) for r in rows)],
+    ),
     done("remove duplicates", lambda rows: rows),
-    done("remove duplicates by customer", lambda rows: list({r["customer"]: r for r in reversed(rows)}.values())[::-1] and [next(r for r in rows if r["customer"] == c) for c in dict.fromkeys(each("customer")(rows))]),
-    done("deduplicate by country and city", lambda rows: [next(r for r in rows if (r["country"], r["city"]) == k) for k in dict.fromkeys((r["country"], r["city"]) for r in rows)]),
+    done(
+        "remove duplicates by customer",
+        lambda rows: (
+            list({r["customer"]: r for r in reversed(rows)}.values())[::-1]
+            and [next(r for r in rows if r["customer"] == c) for c in dict.fromkeys(each("customer")(rows))]
+        ),
+    ),
+    done(
+        "deduplicate by country and city",
+        lambda rows: [
+            next(r for r in rows if (r["country"], r["city"]) == k)
+            for k in dict.fromkeys((r["country"], r["city"]) for r in rows)
+        ],
+    ),
     refused("remove duplicates by customer where status is open", "before or after"),
     refused("remove duplicates keeping the latest", "keeping"),
     # Several sentences.
     done("only open orders, then count by country", lambda rows: by("country", len, "count")(OPEN(rows))),
-    done("filter price > 40, sort by price descending, take the first 2", lambda rows: top(2, "price")([r for r in rows if r["price"] > 40])),
-    done("Keep only open orders. Then sort by price. Then keep only product.", lambda rows: only("product")(top(99, "price", False)(OPEN(rows)))),
+    done(
+        "filter price > 40, sort by price descending, take the first 2",
+        lambda rows: top(2, "price")([r for r in rows if r["price"] > 40]),
+    ),
+    done(
+        "Keep only open orders. Then sort by price. Then keep only product.",
+        lambda rows: only("product")(top(99, "price", False)(OPEN(rows))),
+    ),
     done("first 5 rows, then count by status", lambda rows: COUNT_BY_STATUS(rows[:5])),
     done("count by country, then top 1 by count", highest("count", by("country", len, "count"), 1)),
     done("unique customers, then count", lambda rows: len({r["customer"] for r in rows})),
@@ -437,7 +592,7 @@ CASES: list[Case] = [
     refused("price times quantity", "times"),
     refused("add a column profit", "profit"),
     refused("fill missing rating with 0", "fill"),
-    refused("do not count by status", "") ,
+    refused("do not count by status", ""),
     refused("don't show open orders", "don't"),
     refused("count by status except open", "except"),
     refused("orders over 100 euros", "euros"),
