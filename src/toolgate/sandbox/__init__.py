@@ -1,6 +1,6 @@
 """The sandbox: code that calls tools, run by engines in processes that may do nothing else.
 
-May import `upstreams.process` (its Supervisor starts the processes) and the rooms below `upstreams`.
+May import `upstreams` (its Supervisor starts the processes) and the rooms below it.
 
     limits      what a run may use, as one table
     bridge      the protocol between the host and a worker: lines ↔ events, without I/O
@@ -13,6 +13,7 @@ May import `upstreams.process` (its Supervisor starts the processes) and the roo
     python      the engine for Python: processes forked from a zygote, and locked
     zygote      what forks them, a program of its own: standard library only
     script      what runs in them: the code, `servers`, what it prints
+    dataset     operations on whole data, described in English, as steps or as SQL; run by the Python engine
     services    all of it as one service of a running gateway
 
 The rules of this room: code of strangers runs in a process of its own, for one run; what it writes is hostile; what it
