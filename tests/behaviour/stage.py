@@ -17,6 +17,11 @@ from toolgate.app import App
 from toolgate.config import Config, Server
 from toolgate.config.settings import Codex
 from toolgate.policy.approvals import Approvals
+from toolgate.sandbox.bridge import Broken
+from toolgate.sandbox.dataset import runner
+from toolgate.sandbox.pool import Engine
+from toolgate.sandbox.services import MakeEngine
+from toolgate.sandbox.worker import Worker
 from toolgate.state.memory import MemoryStore
 from toolgate.workspace.codex import NAME
 
@@ -44,6 +49,9 @@ CALLS: dict[str, Json] = {
     "add_mcp_server": {"name": "more", "transport": "stdio", "command": "more"},
     "remove_mcp_server": {"name": "more"},
     "call_hook": {"hook_type": "SessionStart", "params": {"session_id": "codex-abc123"}, "source": "Codex"},
+    "mcp_execute": {"code": "return [1, 2]"},
+    "execute_code": {"code": "[1, 2]"},
+    "process_large_dataset": {"data": [{"price": 1}, {"price": 2}], "operation": "top 1 by price"},
     "codex": {"prompt": "say There are no tests for the parser."},
     "codex_list_threads": {"limit": 1},
     "codex_archive_thread": {"thread_id": THREAD},
@@ -57,6 +65,24 @@ def codex() -> dict[str, Any]:
     double = CodexDouble()
     double.remember(THREAD, "/home/ann/parser", "say Hello.")
     return {NAME: double}
+
+
+def engine(language: str) -> MakeEngine:
+    """What stands for an engine: all code returns [1, 2], but for that of `process_large_dataset`, which is run here."""
+
+    async def start(worker: Worker) -> None:
+        def write(line: bytes) -> None:
+            order = json.loads(line)["run"]
+            value = runner.process(order["data"]) if "data" in order else [1, 2]
+            worker.wrote(json.dumps({"done": {"value": value}}).encode() + b"\n")
+
+        worker.started(0, write, lambda: worker.exited(Broken("was stopped")), None)
+        worker.wrote(json.dumps({"ready": f"{language} in memory"}).encode() + b"\n")
+
+    return lambda *_: Engine(language, start)
+
+
+CODE = {"engines": {language: engine(language) for language in ("javascript", "python")}}
 
 
 @asynccontextmanager
@@ -86,7 +112,7 @@ async def confirming(config: Config = Config(), **more: Any) -> AsyncGenerator[A
 async def allowing(**more: Any) -> AsyncGenerator[App]:
     """A gateway that lets tool calls add and remove servers, and run Codex."""
     links = codex() | more.pop("links_of", {})
-    async with gateway(config=Config(add_servers="allow", codex=WITH_CODEX), links_of=links, **more) as app:
+    async with gateway(config=Config(add_servers="allow", codex=WITH_CODEX), links_of=links, **CODE, **more) as app:
         yield app
 
 
@@ -213,12 +239,14 @@ def cast() -> dict[str, Script]:
 
 
 @asynccontextmanager
-async def playing(*names: str, config: Config | None = None, servers: tuple[Server, ...] = ()) -> AsyncGenerator[App]:
+async def playing(
+    *names: str, config: Config | None = None, servers: tuple[Server, ...] = (), **more: Any
+) -> AsyncGenerator[App]:
     """A gateway in front of these of the cast, or of all."""
     whole = cast()
     scripts = {name: whole[name] for name in names or whole}
     config = config or Config(codex=WITH_CODEX)
-    async with gateway(*servers, config=config, scripts=scripts, links_of=codex()) as app:
+    async with gateway(*servers, config=config, scripts=scripts, links_of=codex(), **CODE | more) as app:
         app.port = 8765
         yield app
 

@@ -26,17 +26,19 @@ SIGNED = {id: example for id, example in EXAMPLES.items() if example.kind in ("s
 # By the beginning of the id.
 LATER = {
     "002 mcp_provision": "provisioning",
-    "002 mcp_execute": "sandbox",
     "004 import_mcp_server": "provisioning",
-    "004 execute_code": "sandbox",
-    "004 process_large_dataset": "sandbox",
     "004 recommend_tools": "discovery",
 }
-# Those of real HTTP, by the file that runs them.
-ELSEWHERE = {"003 Tool Component Requirements": "processes/test_a_component_of_the_text.py"}
+# Those of real HTTP, or real processes, by the file that runs them.
+ELSEWHERE = {
+    "002 mcp_execute": "processes/test_code_that_calls_tools.py",
+    "003 Tool Component Requirements": "processes/test_a_component_of_the_text.py",
+    "004 execute_code": "processes/test_code_that_calls_tools.py",
+    "004 process_large_dataset": "processes/test_code_that_calls_tools.py",
+}
 # What the behaviour page rules otherwise than the table of a text.
 MAY_BE_LEFT_OUT = {("get_child_status", "server_id")}
-SPOKEN = {"number": "integer"}  # lines are counted
+SPOKEN = {"number": "integer", "array/object": ["array", "object"]}  # lines are counted
 
 Run = Callable[[str], Awaitable[None]]  # of an era
 RUNS: dict[str, Run] = {}

@@ -37,7 +37,7 @@ class Sandbox(msgspec.Struct, frozen=True):
         Key(duration, "how long code may run, not counting the time in which its calls wait for people"),
         allowing.PACE,
     ] = 120.0
-    output_limit: Annotated[int, Key(size, "the maximum size of what code prints and returns"), allowing.MEMORY] = (
+    output_limit: Annotated[int, Key(size, "the maximum size of the console and the result of code, together"), allowing.MEMORY] = (
         10 * 1024 * 1024
     )
     memory: Annotated[int, Key(size, "the maximum memory of a process that runs code"), allowing.MEMORY] = (

@@ -19,6 +19,7 @@ May import `policy`, `surfaces` and the rooms below them.
     subscriptions  the story of what clients watch, and asking for it anew when its server has changed
     audience       which events concern which client
     route_view     what one client may see and steer on its route; `toolgate` itself as a server of tools
+    scripts        what code calls that a client has run
     notices        who is told that a call waits for an operator
 
 A call keeps the route that it began with. Whatever holds a `Route` across an `await` must be ready for a server that is

@@ -24,7 +24,7 @@ from toolgate.gateway.scripts import ScriptCalls
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.overflow import not_kept
-from toolgate.sandbox.run import Ran
+from toolgate.sandbox.run import Host, Ran
 from toolgate.sandbox.services import Sandbox
 from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import own
@@ -252,7 +252,15 @@ class RouteView:
         return await hooks.call(given["hook_type"], given.get("params"), given.get("source", ""), context, sees_tasks)
 
     async def run(
-        self, language: str, code: str, context: ToolContext, /, *, timeout: float | None = None, data: bytes = b""
+        self,
+        language: str,
+        code: str,
+        context: ToolContext,
+        /,
+        *,
+        timeout: float | None = None,
+        data: bytes = b"",
+        is_own: bool = False,
     ) -> Ran:
         views, route = self._views, self._route
         calls = ScriptCalls(
@@ -261,8 +269,13 @@ class RouteView:
             lambda call: views.handle(call, route),
             lambda resume, asked: views.current().scrubber(resume.asker.name).asks(asked),
         )
-        whose = self.client.principal.counted_as
-        return await views.sandbox.run(language, code, calls.host(), whose=whose, data=data or None, wall=timeout)
+        return await views.sandbox.run(
+            *(language, code, Host({}, calls.call) if is_own else calls.host()),
+            whose=self.client.principal.counted_as,
+            data=data or None,
+            wall=timeout,
+            is_own=is_own,
+        )
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):

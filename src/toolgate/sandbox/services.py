@@ -74,7 +74,8 @@ class Sandbox:
         """Why code in this language cannot run, with how to change that; empty where it can."""
         if not self._settings.enabled:
             return "code cannot be run here: sandbox.enabled = false"
-        return self._pools[language].engine.problem()
+        pool = self._pools.get(language)
+        return pool.engine.problem() if pool else f"code in {language} cannot be run here: there is no engine for it"
 
     async def run(
         self,
@@ -85,13 +86,15 @@ class Sandbox:
         whose: str,
         data: bytes | None = None,
         wall: float | None = None,
+        is_own: bool = False,
     ) -> Ran:
         """What comes of code. `whose` it is: see `Principal.counted_as`; `data` is JSON that it finds as `data`; `wall`
-        are seconds, where they are to be fewer. Raises `Fault` where it does not run, `SandboxError` where it fails."""
+        are seconds, where they are to be fewer; `is_own`: the code is the gateway's, of any length. Raises `Fault`
+        where it does not run, `SandboxError` where it fails."""
         if why := self.missing(language):
             raise Fault("SERVER_FAILED", why, reach="not_sent")
         pool, strict = self._pools[language], self._settings.strict_globals
-        return await pool.run(code, host, whose=whose, data=data, strict=strict, wall=wall)
+        return await pool.run(code, host, whose=whose, data=data, strict=strict, wall=wall, is_own=is_own)
 
     def layers(self) -> Mapping[str, str]:
         """By language, what runs code and what keeps it in, or why it does not run: for people."""
@@ -117,7 +120,7 @@ def limits_of(config: Config) -> Limits:
     return msgspec.structs.replace(
         DEFAULTS,
         wall=wanted.timeout,
-        cpu=int(wanted.timeout) + 5,
+        cpu=max(DEFAULTS.cpu, int(wanted.timeout) + 5),
         output=wanted.output_limit,
         resident=wanted.memory,
         address_space=wanted.memory,

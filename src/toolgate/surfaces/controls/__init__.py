@@ -7,6 +7,7 @@
     searching  seed 001: `search_tools`
     meta       seed 002: discovery across servers, and calls to them
     daemon     seed 004: the daemon's status, its tool proxy, its servers, its sessions, Codex
+    code       the tools that run code, of seeds 002 and 004
     states     how a server is, in the words of each seed
     scripts    calls that a script makes, which a control tool runs
     own        what the gateway answers as the server `toolgate`

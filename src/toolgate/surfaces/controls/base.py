@@ -97,7 +97,19 @@ _TYPES: Mapping[str, tuple[str, Callable[[Raw], Any]]] = {
     "boolean": ("true or false", lambda raw: jsonrpc.read(raw, type=bool)),
     "array": ("a list", lambda raw: jsonrpc.read(raw, type=list[Any])),
     "object": ("an object", lambda raw: _object(raw)),
+    "array or object": ("a list or an object", lambda raw: _list_or_object(raw)),
 }
+
+
+def _kind(parameter: Object) -> str:
+    return parameter["type"] if isinstance(parameter["type"], str) else " or ".join(parameter["type"])
+
+
+def _list_or_object(raw: Raw) -> Raw:
+    """As it is written."""
+    if bytes(memoryview(raw)[:1]) not in (b"[", b"{"):
+        raise ValueError
+    return raw
 
 
 def read(control: Control, call: Call) -> Given:
@@ -128,7 +140,7 @@ def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
     for spelling, raw in written.items():
         name = control.aliases.get(spelling, spelling)
         if name in control.parameters and bytes(memoryview(raw)[:5]) != b"null":  # as many write what they leave out
-            what, decode = _TYPES[control.parameters[name]["type"]]
+            what, decode = _TYPES[_kind(control.parameters[name])]
             size = len(memoryview(raw))
             if size > _LONGEST_WRITTEN and memoryview(raw)[0] == _QUOTE:  # it is read several times in a call
                 wrong.append(f"`{spelling}` has {size:,} bytes as text; the limit is {_LONGEST_WRITTEN:,}")

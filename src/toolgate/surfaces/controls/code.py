@@ -1,12 +1,15 @@
-"""The control tools that run code against tools: `mcp_execute` of seed 002; `execute_code` of seed 004."""
+"""The control tools that run code: `mcp_execute` of seed 002; `execute_code`, `process_large_dataset` of seed 004."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
+
+from msgspec import Raw
 
 from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
+from toolgate.sandbox.dataset import program, runner
 from toolgate.sandbox.run import Ran, SandboxError
 from toolgate.surfaces.controls.base import Given, Object
 from toolgate.surfaces.controls.context import ControlContext
@@ -39,11 +42,7 @@ async def execute_code(given: Given, context: ControlContext) -> Object:
             f"Invalid arguments: `language` must be python or javascript, not {given['language'][:100]}",
             reach="not_sent",
         )
-    try:
-        ran = await context.gateway.run(language, given["code"], context, timeout=float(given.get("timeout", USUAL)))
-    except SandboxError as error:
-        kept = {"stdout": error.logs} if error.logs else {}
-        raise Fault("UPSTREAM_ERROR", str(error), reach="executed", extra=kept) from None
+    ran = await _ran(language, given["code"], given, context)
     said: dict[str, Any] = {
         "success": True,
         "result": _as_text(ran),
@@ -55,6 +54,67 @@ async def execute_code(given: Given, context: ControlContext) -> Object:
     if "context" in given:
         said["note"] = "context was not used: no model is configured to read it"
     return said
+
+
+async def _ran(language: str, code: str, given: Given, context: ControlContext, **more: Any) -> Ran:
+    """Raises `Fault`."""
+    try:
+        return await context.gateway.run(language, code, context, timeout=float(given.get("timeout", USUAL)), **more)
+    except SandboxError as error:
+        kept = {"stdout": error.logs} if error.logs else {}
+        raise Fault("UPSTREAM_ERROR", str(error), reach="executed", extra=kept) from None
+
+
+async def process_large_dataset(given: Given, context: ControlContext) -> Object:
+    """The whole data, by SQL, steps or code in `parameters`, else by what the operation says in English (seed 004).
+    What is not understood as a whole is refused."""
+    parameters = jsonrpc.members(given.get("parameters", jsonrpc.EMPTY_OBJECT))
+    if "code" in parameters:
+        return await _by_code(given, parameters, context)
+    request = {
+        "data": given["data"],
+        "operation": given["operation"],
+        "parameters": parameters,
+        "seconds": float(given.get("timeout", USUAL)),
+    }
+    ran = await _ran("python", program.text(), given, context, data=jsonrpc.encode(request), is_own=True)
+    assert ran.value
+    reply = jsonrpc.read(ran.value, dict[str, Raw])
+    if bytes(reply["success"]) != b"true":
+        hints = jsonrpc.read(reply["hints"], list[str])
+        refusal = jsonrpc.read(reply["error"], str)
+        raise Fault("INVALID_ARGS", refusal, hint="; ".join(hints), reach="not_sent")
+    return {**reply, "execution_time": round(ran.seconds, 3)}
+
+
+async def _by_code(given: Given, parameters: Mapping[str, Raw], context: ControlContext) -> Object:
+    """By Python code of the caller, which finds the data as `data`."""
+    others = [name for name in parameters if name != "code"]
+    if others:
+        message = f"Invalid arguments: parameters.code does all itself: leave out {', '.join(others)[:200]}"
+        raise Fault("INVALID_ARGS", message, reach="not_sent")
+    try:
+        code = jsonrpc.read(parameters["code"], str)
+    except jsonrpc.UNREADABLE:
+        raise Fault("INVALID_ARGS", "Invalid arguments: parameters.code must be a text", reach="not_sent") from None
+    ran = await _ran("python", code, given, context, data=bytes(given["data"]))
+    value = ran.value if ran.value is not None else jsonrpc.encode(ran.logs)
+    return {
+        "success": True,
+        "result": Raw(value),
+        **runner.sizes(_length(given["data"]), _length(Raw(value))),
+        "interpretation": "Ran the code in parameters.code on the whole data.",
+        "method": "code",
+        "execution_time": round(ran.seconds, 3),
+    }
+
+
+def _length(raw: Raw) -> int:
+    """How many items a list or an object has; 1 of anything else."""
+    try:
+        return len(jsonrpc.read(raw, list[Raw] | dict[str, Raw]))
+    except jsonrpc.UNREADABLE:
+        return 1
 
 
 def _as_text(ran: Ran) -> str:

@@ -114,10 +114,18 @@ class GatewayView(Protocol):
         ...
 
     async def run(
-        self, language: str, code: str, context: ToolContext, /, *, timeout: float | None = None, data: bytes = b""
+        self,
+        language: str,
+        code: str,
+        context: ToolContext,
+        /,
+        *,
+        timeout: float | None = None,
+        data: bytes = b"",
+        is_own: bool = False,
     ) -> Ran:
-        """What comes of code that may call the client's tools; `data` is JSON that it finds as `data`. Raises `Fault`
-        where it does not run, `SandboxError` where it fails."""
+        """What comes of code that may call the client's tools; `data` is JSON that it finds as `data`; `is_own`: the
+        code is the gateway's. Raises `Fault` where it does not run, `SandboxError` where it fails."""
         ...
 
     async def stop(self, server: str, /) -> None:

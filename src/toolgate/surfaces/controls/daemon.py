@@ -314,6 +314,28 @@ CONTROLS = (
         engine="python",
     ),
     Control(
+        "process_large_dataset",
+        FAMILY,
+        "Filter, sort, group, count and cut a large list of records without reading it: say in English what to do, or "
+        "give parameters.sql (one SELECT from the table `data`), .steps or .code (Python, with `data`). For example "
+        '"top 5 by price", "count by status", "average price by category". What is not understood is refused.',
+        {
+            "data": {"type": ["array", "object"], "description": "Dataset to process"},
+            "operation": {"type": "string", "description": "What to do, in English"},
+            "parameters": {"type": "object", "description": "sql, steps or code; path to the records within the data"},
+            "timeout": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": int(code.LONGEST),
+                "default": int(code.USUAL),
+                "description": "Max execution time in seconds",
+            },
+        },
+        ("data", "operation"),
+        work=code.process_large_dataset,
+        engine="python",
+    ),
+    Control(
         "codex",
         FAMILY,
         "Run a prompt with Codex, an agent that reads and changes files and runs commands, and wait for its answer. A "
