@@ -24,7 +24,11 @@ import examples
 from stage import PIXEL, ROWS, Asker, at_least, playing
 
 EXAMPLES = {example.id: example.body for example in examples.kept()}
-REAL_CODE = {"clock": SystemClock(), "engines": ENGINES}  # for a gateway that runs code
+
+
+def real_code() -> Json:
+    """For a gateway that runs code: time is real there, and a clock is of one event loop."""
+    return {"clock": SystemClock(), "engines": ENGINES}
 
 
 @pytest.fixture(params=["legacy", "modern"])
@@ -41,7 +45,7 @@ async def run(asker: Asker, code: str) -> tuple[str, bool]:
 @real
 @pytest.mark.promise("002.execute.console")
 async def test_what_code_prints_stands_before_its_value_and_failures_have_a_prefix(era: str) -> None:
-    async with playing("sqlite", **REAL_CODE) as app:
+    async with playing("sqlite", **real_code()) as app:
         asker = Asker(app, era)
         assert await run(asker, "console.log('one'); console.log({two: 2}); return 'three'") == (
             'one\n{"two":2}\nthree',
@@ -90,7 +94,7 @@ async def test_the_globals_of_the_text_are_there(era: str) -> None:
     listed = ", ".join(f"[{json.dumps(name)}, typeof {name}]" for name in names)
     for strict in (False, True):
         config = Config(sandbox=Sandbox(strict_globals=strict))
-        async with playing("sqlite", config=config, **REAL_CODE) as app:
+        async with playing("sqlite", config=config, **real_code()) as app:
             text, failed = await run(
                 Asker(app, era), f"await sleep(1); return [{listed}].filter(e => e[1] === 'undefined')"
             )
@@ -102,7 +106,7 @@ async def test_the_globals_of_the_text_are_there(era: str) -> None:
 async def test_what_reaches_out_of_the_sandbox_is_not_there(era: str) -> None:
     names = "process require module exports Buffer __dirname __filename SharedArrayBuffer WebAssembly fetch globalThis"
     listed = ", ".join(f"typeof {name}" for name in names.split())
-    async with playing("sqlite", **REAL_CODE) as app:
+    async with playing("sqlite", **real_code()) as app:
         asker = Asker(app, era)
         assert await run(asker, f"return [{listed}].filter(type => type !== 'undefined')") == ("[]", False)
         assert await run(asker, "try { eval('1') } catch (e) { return e.name }") == ("EvalError", False)
@@ -123,7 +127,7 @@ async def test_code_reaches_the_tools_of_several_servers_by_any_spelling(era: st
         return [whole.structuredContent, await servers.sqlite.query({ sql: 'SELECT 3' }), one, two,
                 await navigate({ url: 'https://example.org' })];
     """
-    async with playing("sqlite", "playwright", **REAL_CODE) as app:
+    async with playing("sqlite", "playwright", **real_code()) as app:
         text, failed = await run(Asker(app, era), code)
         assert not failed, text
         whole, rows, one, two, there = json.loads(text)
@@ -136,7 +140,7 @@ async def test_code_reaches_the_tools_of_several_servers_by_any_spelling(era: st
 @pytest.mark.promise("002.execute.limits")
 async def test_code_that_does_not_end_is_ended_and_what_it_printed_is_kept(era: str) -> None:
     config = Config(sandbox=Sandbox(timeout=0.5))
-    async with playing("sqlite", config=config, **REAL_CODE) as app:
+    async with playing("sqlite", config=config, **real_code()) as app:
         text, failed = await run(Asker(app, era), "console.log('before'); await sleep(1); for (;;) {}")
         assert (text, failed) == ("before\nSandbox error: execution timed out after 500ms", True)
 
@@ -144,7 +148,7 @@ async def test_code_that_does_not_end_is_ended_and_what_it_printed_is_kept(era: 
 @real
 @pytest.mark.promise("004.code.execute")
 async def test_code_in_python_and_javascript_gives_a_text_and_how_long_it_took(era: str) -> None:
-    async with playing("sqlite", **REAL_CODE) as app:
+    async with playing("sqlite", **real_code()) as app:
         asker = Asker(app, era)
         told = await asker.told("execute_code", code="print('seen')\nrows = servers.sqlite.query(sql='SELECT 1')\nrows")
         assert (told["success"], told["language"], told["stdout"]) == (True, "python", "seen")
@@ -164,7 +168,7 @@ async def test_a_dataset_is_worked_down_as_a_whole_or_refused(era: str) -> None:
     data = [
         {"name": f"n{number}", "status": ("open", "closed")[number % 3 == 0], "price": number} for number in range(90)
     ]
-    async with playing("sqlite", **REAL_CODE) as app:
+    async with playing("sqlite", **real_code()) as app:
         asker = Asker(app, era)
         told = await asker.told("process_large_dataset", data=data, operation="count by status")
         assert told["result"] == [{"status": "closed", "count": 30}, {"status": "open", "count": 60}]
@@ -195,7 +199,7 @@ async def test_without_an_engine_the_tools_are_not_listed_and_say_what_to_instal
 @real
 @pytest.mark.promise("b.rulings.10")
 async def test_the_examples_of_mcp_execute_run_as_they_stand(era: str) -> None:
-    async with playing("sqlite", "playwright", **REAL_CODE) as app:
+    async with playing("sqlite", "playwright", **real_code()) as app:
         asker = Asker(app, era)
         first = await asker.call("mcp_execute", EXAMPLES["002 mcp_execute 2"])
         assert json.loads(first["content"][0]["text"]) == {"rows": ROWS}
@@ -210,7 +214,7 @@ async def test_the_examples_of_mcp_execute_run_as_they_stand(era: str) -> None:
 @real
 @pytest.mark.promise("b.rulings.10")
 async def test_the_example_of_execute_code_runs_as_it_stands(era: str) -> None:
-    async with playing("sqlite", **REAL_CODE) as app:
+    async with playing("sqlite", **real_code()) as app:
         told = await Asker(app, era).told("execute_code", code="sum(i * i for i in range(10000))")
         at_least(EXAMPLES["004 execute_code 3"], told)
         assert (told["result"], told["language"]) == ("333283335000", "python")
@@ -220,7 +224,7 @@ async def test_the_example_of_execute_code_runs_as_it_stands(era: str) -> None:
 @pytest.mark.promise("b.rulings.10")
 async def test_the_example_of_process_large_dataset_runs_as_it_stands(era: str) -> None:
     data = [{"id": number, "price": number % 977} for number in range(10_000)]
-    async with playing("sqlite", **REAL_CODE) as app:
+    async with playing("sqlite", **real_code()) as app:
         told = await Asker(app, era).told("process_large_dataset", data=data, operation="top 100 by price")
         at_least(EXAMPLES["004 process_large_dataset 3"], told | {"result": []})
         assert len(told["result"]) == 100
@@ -261,7 +265,7 @@ async def test_code_does_not_reach_what_its_caller_may_not_use_however_it_names_
         return [names, refused, await servers.sqlite.open({})];
     """
     script = opened()
-    async with gateway(config=config, scripts={"sqlite": script}, identify=as_ann, **REAL_CODE) as app:
+    async with gateway(config=config, scripts={"sqlite": script}, identify=as_ann, **real_code()) as app:
         asker = Asker(app, era)
         assert await asker.listed() == ["sqlite__open"]
         text, failed = await run(asker, code)
