@@ -269,6 +269,8 @@ class RouteView:
             lambda call: views.handle(call, route),
             lambda resume, asked: views.current().scrubber(resume.asker.name).asks(asked),
         )
+        for tell in context.call.reached.rests if context.call.reached else ():
+            tell(True)  # the run holds no place that limits calls: those that it makes take their own
         return await views.sandbox.run(
             *(language, code, Host({}, calls.call) if is_own else calls.host()),
             whose=self.client.principal.counted_as,
