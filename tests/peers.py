@@ -33,6 +33,7 @@ from toolgate.core import surrogates
 from toolgate.core.model import Principal
 from toolgate.frontends.streams import QUICK
 from toolgate.policy.base import Policy
+from toolgate.sandbox.services import MakeEngine
 from toolgate.state.audit import Trail
 from toolgate.state.base import Store
 from toolgate.state.settings import Settings
@@ -1403,6 +1404,7 @@ async def gateway(
     config: Config | None = None,
     edited: Callable[[Config], Config] | None = None,
     audit: Trail | None = None,
+    engines: Mapping[str, MakeEngine] = {},
     **servers: _Server,
 ) -> AsyncGenerator[Rig]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left, but what was put
@@ -1423,7 +1425,7 @@ async def gateway(
     alarm = _Alarm(logging.ERROR)
     logging.getLogger("toolgate").addHandler(alarm)
     try:
-        injected: Json = {"clock": clock, "environ": {}, "store": store, "audit": audit}
+        injected: Json = {"clock": clock, "environ": {}, "store": store, "audit": audit, "engines": engines}
         injected["identify"] = _by_client if config.clients else _by_header
         if edited:
             injected["settings"] = Settings(lambda: edited(config), {})
