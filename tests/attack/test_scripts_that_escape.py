@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from attack.sandbox.javascript import ATTEMPTS, FORGED, SECRET, Attempt
-from attack.sandbox.stage import staged
+from processes.sandbox_stage import staged
 from processes.ground import real
 
 QUICK = 15  # one of so many is tried by `make test`

@@ -26,7 +26,7 @@ from toolgate.sandbox.worker import Worker, ignored, nobody
 log = logging.getLogger(__name__)
 
 LOOK = 0.05  # seconds between two looks at how much memory a worker has
-MOST_ARGUMENTS = 16 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
+MOST_ARGUMENTS = 8 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
 MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
 
 MEMORY = "memory limit exceeded"
@@ -194,8 +194,11 @@ class _Run:
     # Its calls.
 
     def serve_more(self) -> None:
-        """Begin the calls that may be under way: no more of them than that, and none while nobody reads the answers."""
-        while self._waiting and len(self._serving) < self._limits.in_flight and not self._worker.is_full:
+        """Begin the calls that may be under way: no more than so many, and none while the answers are not read; but
+        where nothing more is read from the worker, since it may wait for that before it reads."""
+        while self._waiting and len(self._serving) < self._limits.in_flight:
+            if self._worker.is_full and self._arguments <= MOST_ARGUMENTS:
+                break
             task = self._group.create_task(self._serve(self._waiting.popleft()))
             self._serving.add(task)
             task.add_done_callback(self._served)

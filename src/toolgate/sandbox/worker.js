@@ -17,6 +17,7 @@ const IDLE = 5; // milliseconds without anything that could happen, and then the
 function prelude(write, arm, disarm, file) {
   "use strict";
   const MOST_TIMERS = 10_000;
+  const AT_ONCE = 100; // console lines of one job
   const ROOM = 400; // frames of a small function
   const LONGEST_OUTBOX = 65_536; // characters that wait for the end of a job
   const LONGEST_STACK = 4_000; // characters
@@ -37,7 +38,7 @@ function prelude(write, arm, disarm, file) {
   const { isArray } = Array;
   const { ownKeys } = Reflect;
   const { parse, stringify } = JSON;
-  const { min } = Math;
+  const { now } = Date;
   const { prototype: MAP } = Map;
   const { prototype: SET } = Set;
   const { prototype: REGEXP } = RegExp;
@@ -68,6 +69,9 @@ function prelude(write, arm, disarm, file) {
   let limits = { __proto__: null };
   let names = { __proto__: null }; // of each server's tools; null where they are not known
   let outbox = "";
+  let isFlushing = false; // at the end of the job
+  let lines = 0; // of the console, in this job
+  let flushed = 0; // when the last of them was
   let isOver = true; // nothing that is sent counts any more
   let calls = 0;
   let callsLeft = 0; // of those that this run may make
@@ -85,20 +89,29 @@ function prelude(write, arm, disarm, file) {
   }
 
   function flush() {
-    const lines = outbox;
+    const written = outbox;
     outbox = "";
-    let isWritten = lines === "";
+    let isWritten = written === "";
     try {
-      isWritten ||= write(lines);
+      isWritten ||= write(written);
     } catch {
       // the stack was full in the outer realm: its error ends here
     }
     if (!isWritten) throw new rangeError("Maximum call stack size exceeded");
   }
 
+  function flushAtTheEnd() {
+    isFlushing = false;
+    lines = 0;
+    flush();
+  }
+
   function send(line) {
     if (isOver) return;
-    if (outbox === "") then(resolved, flush);
+    if (!isFlushing) {
+      then(resolved, flushAtTheEnd);
+      isFlushing = true;
+    }
     outbox += line + "\n";
     if (outbox.length > LONGEST_OUTBOX) flush();
   }
@@ -107,7 +120,11 @@ function prelude(write, arm, disarm, file) {
     room(ROOM);
     const most = limits.output + 1; // one more than it may be: then the host ends the run
     send('{"log":' + stringify(wellFormed(message.length > most ? slice(message, 0, most) : message)) + "}");
-    flush(); // or it would be lost where the script never ends
+    // At once, or it would be lost where the script never ends; of many lines in one job, those of some milliseconds.
+    lines += 1;
+    if (lines > AT_ONCE && now() < flushed + 5) return;
+    flush();
+    flushed = now();
   }
 
   function finish(line) {
@@ -635,6 +652,7 @@ function compiled(code) {
   try {
     return new vm.Script(wrapped, options);
   } catch (refusal) {
+    if (!(refusal instanceof SyntaxError)) throw refusal; // it is nested too deep
     try {
       return new vm.Script(stripTypeScriptTypes(wrapped), options);
     } catch {
@@ -649,9 +667,7 @@ function run(line) {
   try {
     script = compiled(code);
   } catch (refusal) {
-    const place = /script\.js:(\d+)/.exec(refusal.stack)?.[1];
-    const message = place ? `${refusal.message} (line ${place})` : refusal.message;
-    finish(JSON.stringify({ failed: { name: "SyntaxError", message } }));
+    finish(JSON.stringify({ failed: { name: refusal.name, message: refusal.message } }));
     return;
   }
   let main;

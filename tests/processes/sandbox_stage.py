@@ -1,8 +1,7 @@
-"""A pool of real Deno processes for scripts that attack, and what they may reach."""
+"""A pool of real Deno processes, and what their scripts may reach."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from toolgate.upstreams.process.supervisor import Supervisor
 QUICK = Limits(warm=0, wall=30.0)
 
 SERVERS = {"shop": ["echo", "fail", "much", "echo"], "batch": ["echo"], "__proto__": None, 'a"b\n\u2028': ["x\ny"]}
+MUCH = b'"%b"' % (b"x" * 1_000_000)
 
 
 class Stage:
@@ -40,7 +40,7 @@ class Stage:
         if tool == "echo":
             return arguments
         if tool == "much":
-            return json.dumps("x" * 1_000_000).encode()
+            return MUCH
         raise Fault("TOOL_NOT_FOUND", f"no tool {tool} on {server}: did you mean echo?")
 
     async def told(self, code: str) -> str:
