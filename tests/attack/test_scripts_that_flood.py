@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 from attack.sandbox.floods import FLOODS, QUICK, Flood
-from processes.sandbox_stage import staged
 from processes.ground import real
+from processes.sandbox_stage import staged
 
 
 def test_there_are_enough_floods() -> None:

@@ -221,7 +221,7 @@ LINES = {
         "Uncaught TypeError: late\n    at script.js:1:26"
     ),
     "Promise.reject(new Error('unseen')); servers.shop.fail({}); await sleep(20); console.log('on')": "on",
-    "setTimeout((a) => console.log(a), 1, 'x'); clearTimeout(setTimeout(() => console.log('y'), 5)); await sleep(20)": "x",
+    "setTimeout(console.log, 1, 'x'); clearTimeout(setTimeout(console.log, 5, 'y')); await sleep(20)": "x",
     "for (let n = 0; n < 300; n++) console.log(n)": "\n".join(map(str, range(300))),
 }
 

@@ -89,6 +89,7 @@ def engine(supervisor: Supervisor, limits: Limits) -> Engine:
         )
         child.on_full, child.on_room = worker.full, worker.room
         worker.started(child.pid, child.write, _killing(child), child.output)
+        worker.write(b"\n")  # it is ready when it has read a line
 
     return Engine("javascript", start)
 

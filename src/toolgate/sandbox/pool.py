@@ -79,6 +79,16 @@ class Pool:
             turn.leave()
             self._keep_ready()
 
+    @property
+    def ready(self) -> int:
+        """How many workers are."""
+        return sum(not worker.gone for worker in self._ready)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the workers that are ready."""
+        return [worker.pid for worker in self._ready]
+
     def prepare(self) -> None:
         """Have workers ready, so that the first run does not wait for one."""
         self._keep_ready()
