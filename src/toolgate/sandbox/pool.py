@@ -25,6 +25,8 @@ from toolgate.sandbox.worker import Worker
 
 log = logging.getLogger(__name__)
 
+LET_BE = 0.05  # seconds for which a run has the machine before the next worker is made
+
 
 class Engine(msgspec.Struct, frozen=True):
     """What runs code of one language. `start` has a process started for a worker, and tells it what comes of it. Raises
@@ -48,6 +50,7 @@ class Pool:
         self._tasks = BackgroundTasks()
         self._live: set[Worker] = set()
         self._timer: Timer | None = None
+        self._soon: Timer | None = None  # more are made
         self._is_closed = False
 
     async def run(
@@ -94,14 +97,12 @@ class Pool:
         self._keep_ready()
 
     async def _worker(self) -> Worker:
+        self._soon = self._soon or self._clock.call_later(LET_BE, self._refill)
         while self._ready:
             worker = self._ready.popleft()
             if not worker.gone:
-                self._refill()
                 return worker
-        worker = await self._made()
-        self._refill()
-        return worker
+        return await self._made()
 
     async def _made(self) -> Worker:
         """A worker that is ready. Raises `Fault`."""
@@ -134,6 +135,9 @@ class Pool:
             self._refill()
 
     def _refill(self) -> None:
+        if self._soon:
+            self._soon.cancel()
+            self._soon = None
         while not self._is_closed and self._making + len(self._ready) < self._limits.warm:
             self._making += 1
             self._tasks.start(self._one_more(), "have a worker ready")
@@ -155,8 +159,9 @@ class Pool:
     async def close(self) -> None:
         """End what runs, and what is ready. Runs under way fail."""
         self._is_closed = True
-        if self._timer:
-            self._timer.cancel()
+        for timer in (self._timer, self._soon):
+            if timer:
+                timer.cancel()
         await self._tasks.close()
         for worker in list(self._live):
             worker.kill()
