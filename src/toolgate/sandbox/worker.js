@@ -673,7 +673,7 @@ function run(line) {
   }
   let main;
   try {
-    main = script.runInContext(context);
+    main = script.runInContext(context, { displayErrors: false }); // else Deno would write into what is thrown
   } catch (reason) {
     fail(reason); // of code that has closed the function around it
     return;
