@@ -20,7 +20,7 @@ from toolgate.sandbox import javascript
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Rests
-from toolgate.sandbox.turns import Turns
+from toolgate.sandbox.slots import Slots
 from toolgate.upstreams.process.supervisor import Child, Supervisor
 
 CALLS = 1000
@@ -121,7 +121,7 @@ async def measured(rounds: int) -> dict[str, tuple[float, float, str]]:
     supervisor.prepare()
 
     def pool_of(limits: Limits) -> Pool:
-        return Pool(javascript.engine(supervisor, limits), Turns(limits, clock), limits, clock, intake)
+        return Pool(javascript.engine(supervisor, limits), Slots(limits, clock), limits, clock, intake)
 
     warm, cold, echo = pool_of(limits), pool_of(msgspec.structs.replace(limits, warm=0)), Echo()
     await echo.start(supervisor)

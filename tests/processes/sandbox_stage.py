@@ -15,7 +15,7 @@ from toolgate.sandbox import javascript
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Rests, SandboxError
-from toolgate.sandbox.turns import Turns
+from toolgate.sandbox.slots import Slots
 from toolgate.upstreams.process.supervisor import Supervisor
 
 QUICK = Limits(warm=0, wall=30.0)
@@ -59,7 +59,7 @@ async def staged(limits: Limits = QUICK, **more: object) -> AsyncIterator[Stage]
     clock = SystemClock()
     supervisor = Supervisor(clock, os.environ)
     limits = msgspec.structs.replace(limits, **more)
-    pool = Pool(javascript.engine(supervisor, limits), Turns(limits, clock), limits, clock, IntakeQueue())
+    pool = Pool(javascript.engine(supervisor, limits), Slots(limits, clock), limits, clock, IntakeQueue())
     try:
         yield Stage(pool)
     finally:

@@ -20,7 +20,7 @@ from toolgate.core.inflow import IntakeQueue
 from toolgate.sandbox import bridge
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.run import Host, Ran, execute
-from toolgate.sandbox.turns import Turns
+from toolgate.sandbox.slots import Slots
 from toolgate.sandbox.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -39,9 +39,9 @@ class Engine(msgspec.Struct, frozen=True):
 class Pool:
     """The runs of one engine, and its workers that are ready."""
 
-    def __init__(self, engine: Engine, turns: Turns, limits: Limits, clock: Clock, intake: IntakeQueue) -> None:
+    def __init__(self, engine: Engine, slots: Slots, limits: Limits, clock: Clock, intake: IntakeQueue) -> None:
         self.engine = engine
-        self._turns = turns
+        self._slots = slots
         self._limits = limits
         self._clock = clock
         self._intake = intake
@@ -73,13 +73,13 @@ class Pool:
         if wall is not None:
             limits = msgspec.structs.replace(limits, wall=min(wall, limits.wall))
         order = bridge.order(bridge.unfenced(code), host.servers, limits, data, strict)
-        turn = await self._turns.take(whose)
+        slot = await self._slots.take(whose)
         try:
             worker = await self._worker()
             worker.whose = whose
-            return await execute(worker, order, host, limits, self._clock, turn)
+            return await execute(worker, order, host, limits, self._clock, slot)
         finally:
-            turn.leave()
+            slot.leave()
             self._keep_ready()
 
     @property
