@@ -15,7 +15,7 @@ from toolgate.sandbox.bridge import Broken
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.pool import Engine, Pool
 from toolgate.sandbox.run import Host, Rests
-from toolgate.sandbox.turns import Turns
+from toolgate.sandbox.slots import Slots
 from toolgate.sandbox.worker import Worker
 
 Json = dict[str, Any]
@@ -74,7 +74,7 @@ class Scripted:
 
     def pool(self, limits: Limits | None = None) -> Pool:
         limits, clock = limits or Limits(), FakeClock()
-        return Pool(Engine("scripted", self.start), Turns(limits, clock), limits, clock, IntakeQueue())
+        return Pool(Engine("scripted", self.start), Slots(limits, clock), limits, clock, IntakeQueue())
 
 
 class Shop:

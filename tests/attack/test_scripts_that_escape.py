@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 from attack.sandbox.javascript import ATTEMPTS, FORGED, SECRET, Attempt
-from attack.sandbox.stage import staged
 from processes.ground import real
+from processes.sandbox_stage import staged
 
 QUICK = 15  # one of so many is tried by `make test`
 PIECE = 20  # attempts of one test

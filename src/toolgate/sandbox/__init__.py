@@ -1,12 +1,12 @@
 """The sandbox: code that calls tools, run by engines in processes that may do nothing else.
 
-May import `upstreams` (its Supervisor starts the processes) and the rooms below it.
+May import `upstreams` (whose Supervisor starts the processes) and the rooms below it.
 
     limits      what a run may use, as one table
     bridge      the protocol between the host and a worker: lines ↔ events, without I/O
     worker      `Worker`: the host's end of a process that can take one run
     run         `execute`: one run, its calls of tools, its clock, its end; `Host`: what it may reach
-    turns       `Turns`: the runs at once, of all engines
+    slots       `Slots`: the runs at once, of all engines
     pool        `Pool`: the runs of one engine, and workers that are ready
     javascript  the engine for JavaScript and TypeScript: Deno
     worker.js   what Deno runs: the script's realm, `servers`, `console`, timers

@@ -108,6 +108,7 @@ def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> 
         )
         child.on_full, child.on_room = worker.full, worker.room
         worker.started(child.pid, child.write, _killing(child), child.output)
+        worker.write(b"\n")  # it is ready when it has read a line
 
     def layers() -> str:
         return f"deno {version('deno')}, no permissions, {confinement.layers().words}"

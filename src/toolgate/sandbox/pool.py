@@ -20,10 +20,12 @@ from toolgate.core.inflow import IntakeQueue
 from toolgate.sandbox import bridge
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.run import Host, Ran, execute
-from toolgate.sandbox.turns import Turns
+from toolgate.sandbox.slots import Slots
 from toolgate.sandbox.worker import Worker
 
 log = logging.getLogger(__name__)
+
+LET_BE = 0.05  # seconds for which a run has the machine before the next worker is made
 
 
 async def _no_more() -> None:
@@ -44,9 +46,9 @@ class Engine(msgspec.Struct, frozen=True):
 class Pool:
     """The runs of one engine, and its workers that are ready."""
 
-    def __init__(self, engine: Engine, turns: Turns, limits: Limits, clock: Clock, intake: IntakeQueue) -> None:
+    def __init__(self, engine: Engine, slots: Slots, limits: Limits, clock: Clock, intake: IntakeQueue) -> None:
         self.engine = engine
-        self._turns = turns
+        self._slots = slots
         self._limits = limits
         self._clock = clock
         self._intake = intake
@@ -55,6 +57,7 @@ class Pool:
         self._tasks = BackgroundTasks()
         self._live: set[Worker] = set()
         self._timer: Timer | None = None
+        self._soon: Timer | None = None  # more are made
         self._is_closed = False
 
     async def run(
@@ -78,13 +81,13 @@ class Pool:
         if wall is not None:
             limits = msgspec.structs.replace(limits, wall=min(wall, limits.wall))
         order = bridge.order(bridge.unfenced(code), host.servers, limits, data, strict)
-        turn = await self._turns.take(whose)
+        slot = await self._slots.take(whose)
         try:
             worker = await self._worker()
             worker.whose = whose
-            return await execute(worker, order, host, limits, self._clock, turn)
+            return await execute(worker, order, host, limits, self._clock, slot)
         finally:
-            turn.leave()
+            slot.leave()
             self._keep_ready()
 
     def use(self, engine: Engine, limits: Limits) -> None:
@@ -99,19 +102,27 @@ class Pool:
             await worker.ended.wait()
         await engine.close()
 
+    @property
+    def ready(self) -> int:
+        """How many workers are."""
+        return sum(not worker.gone for worker in self._ready)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the workers that are ready."""
+        return [worker.pid for worker in self._ready]
+
     def prepare(self) -> None:
         """Have workers ready, so that the first run does not wait for one."""
         self._keep_ready()
 
     async def _worker(self) -> Worker:
+        self._soon = self._soon or self._clock.call_later(LET_BE, self._refill)
         while self._ready:
             worker = self._ready.popleft()
             if not worker.gone:
-                self._refill()
                 return worker
-        worker = await self._made()
-        self._refill()
-        return worker
+        return await self._made()
 
     async def _made(self) -> Worker:
         """A worker that is ready. Raises `Fault`."""
@@ -144,6 +155,9 @@ class Pool:
             self._refill()
 
     def _refill(self) -> None:
+        if self._soon:
+            self._soon.cancel()
+            self._soon = None
         while not self._is_closed and self._making + len(self._ready) < self._limits.warm:
             self._making += 1
             self._tasks.start(self._one_more(), "have a worker ready")
@@ -165,8 +179,9 @@ class Pool:
     async def close(self) -> None:
         """End what runs, and what is ready. Runs under way fail."""
         self._is_closed = True
-        if self._timer:
-            self._timer.cancel()
+        for timer in (self._timer, self._soon):
+            if timer:
+                timer.cancel()
         await self._tasks.close()
         for worker in list(self._live):
             worker.kill()

@@ -20,13 +20,13 @@ from toolgate.core.fault import Fault
 from toolgate.sandbox import bridge
 from toolgate.sandbox.bridge import Broken, Call, Deadlock, Done, End, Event, Failed, Log, Ready, Refused
 from toolgate.sandbox.limits import Limits
-from toolgate.sandbox.turns import Turn
+from toolgate.sandbox.slots import Slot
 from toolgate.sandbox.worker import Worker, ignored, nobody
 
 log = logging.getLogger(__name__)
 
 LOOK = 0.05  # seconds between two looks at how much memory a worker has
-MOST_ARGUMENTS = 16 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
+MOST_ARGUMENTS = 8 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
 MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
 
 MEMORY = "memory limit exceeded"
@@ -95,10 +95,10 @@ class Stopwatch:
         return self._all - self._left + running
 
 
-async def execute(worker: Worker, order: bytes, host: Host, limits: Limits, clock: Clock, turn: Turn) -> Ran:
+async def execute(worker: Worker, order: bytes, host: Host, limits: Limits, clock: Clock, slot: Slot) -> Ran:
     """Run what the order says. The worker is ready, and is killed here. Raises `SandboxError`; a cancellation ends the
     calls and the worker too."""
-    run = _Run(worker, host, limits, clock, turn)
+    run = _Run(worker, host, limits, clock, slot)
     worker.on_event, worker.on_room = run.heard, run.serve_more
     try:
         end = await run.whole(order)
@@ -118,14 +118,14 @@ def _words(end: Failed | Deadlock | Broken) -> str:
 
 
 class _Run:
-    def __init__(self, worker: Worker, host: Host, limits: Limits, clock: Clock, turn: Turn) -> None:
+    def __init__(self, worker: Worker, host: Host, limits: Limits, clock: Clock, slot: Slot) -> None:
         self.logs = bytearray()  # a list would take many times the room of short lines
         self.stopwatch = Stopwatch(clock, limits.wall, self._too_long)
         self._worker = worker
         self._host = host
         self._limits = limits
         self._clock = clock
-        self._turn = turn
+        self._slot = slot
         self._group = asyncio.TaskGroup()
         self._end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._look: Timer | None = None
@@ -194,8 +194,11 @@ class _Run:
     # Its calls.
 
     def serve_more(self) -> None:
-        """Begin the calls that may be under way: no more of them than that, and none while nobody reads the answers."""
-        while self._waiting and len(self._serving) < self._limits.in_flight and not self._worker.is_full:
+        """Begin the calls that may be under way: no more than so many, and none while the answers are not read; but
+        where nothing more is read from the worker, since it may wait for that before it reads."""
+        while self._waiting and len(self._serving) < self._limits.in_flight:
+            if self._worker.is_full and self._arguments <= MOST_ARGUMENTS:
+                break
             task = self._group.create_task(self._serve(self._waiting.popleft()))
             self._serving.add(task)
             task.add_done_callback(self._served)
@@ -245,7 +248,7 @@ class _Run:
     def _rest(self, does: bool) -> None:
         """Raises `Fault` where it may not."""
         if does and not self._resting and self._awake.is_set():
-            self._turn.rest()
+            self._slot.rest()
             self._awake.clear()
             self.stopwatch.stop()
         self._resting += 1 if does else -1
@@ -257,9 +260,9 @@ class _Run:
     async def _go_on(self) -> None:
         if self._awake.is_set():
             return
-        await self._turn.go_on()
+        await self._slot.go_on()
         if self._resting:
-            self._turn.rest()
+            self._slot.rest()
         else:
             self._awake.set()
             self.stopwatch.go()

@@ -19,7 +19,7 @@ from toolgate.sandbox import javascript, python
 from toolgate.sandbox.limits import DEFAULTS, Limits
 from toolgate.sandbox.pool import Engine, Pool
 from toolgate.sandbox.run import Host, Ran
-from toolgate.sandbox.turns import Turns
+from toolgate.sandbox.slots import Slots
 from toolgate.upstreams.process.supervisor import Supervisor
 
 MakeEngine = Callable[[Supervisor, Limits, bool], Engine]
@@ -42,9 +42,9 @@ class Sandbox:
         self._supervisor = supervisor
         self._engines = engines
         limits = limits_of(config)
-        self._settings, self._turns = config.sandbox, Turns(limits, clock)
+        self._settings, self._slots = config.sandbox, Slots(limits, clock)
         self._pools = {
-            language: Pool(engine, self._turns, limits, clock, intake)
+            language: Pool(engine, self._slots, limits, clock, intake)
             for language, engine in self._made(config, limits).items()
         }
 
@@ -59,7 +59,7 @@ class Sandbox:
 
         def swap() -> None:
             self._settings = config.sandbox
-            self._turns.use(limits)
+            self._slots.use(limits)
             for language, pool in self._pools.items():
                 pool.use(engines[language], limits)
 

@@ -10,6 +10,7 @@
 
 import vm from "node:vm";
 import { stripTypeScriptTypes } from "node:module";
+import { Socket } from "node:net";
 
 const FILE = "script.js";
 const IDLE = 5; // milliseconds without anything that could happen, and then the script waits in vain
@@ -17,6 +18,7 @@ const IDLE = 5; // milliseconds without anything that could happen, and then the
 function prelude(write, arm, disarm, file) {
   "use strict";
   const MOST_TIMERS = 10_000;
+  const AT_ONCE = 100; // console lines of one job
   const ROOM = 400; // frames of a small function
   const LONGEST_OUTBOX = 65_536; // characters that wait for the end of a job
   const LONGEST_STACK = 4_000; // characters
@@ -37,7 +39,7 @@ function prelude(write, arm, disarm, file) {
   const { isArray } = Array;
   const { ownKeys } = Reflect;
   const { parse, stringify } = JSON;
-  const { min } = Math;
+  const { now } = Date;
   const { prototype: MAP } = Map;
   const { prototype: SET } = Set;
   const { prototype: REGEXP } = RegExp;
@@ -68,6 +70,9 @@ function prelude(write, arm, disarm, file) {
   let limits = { __proto__: null };
   let names = { __proto__: null }; // of each server's tools; null where they are not known
   let outbox = "";
+  let isFlushing = false; // at the end of the job
+  let lines = 0; // of the console, in this job
+  let flushed = 0; // when the last of them was
   let isOver = true; // nothing that is sent counts any more
   let calls = 0;
   let callsLeft = 0; // of those that this run may make
@@ -85,20 +90,29 @@ function prelude(write, arm, disarm, file) {
   }
 
   function flush() {
-    const lines = outbox;
+    const written = outbox;
     outbox = "";
-    let isWritten = lines === "";
+    let isWritten = written === "";
     try {
-      isWritten ||= write(lines);
+      isWritten ||= write(written);
     } catch {
       // the stack was full in the outer realm: its error ends here
     }
     if (!isWritten) throw new rangeError("Maximum call stack size exceeded");
   }
 
+  function flushAtTheEnd() {
+    isFlushing = false;
+    lines = 0;
+    flush();
+  }
+
   function send(line) {
     if (isOver) return;
-    if (outbox === "") then(resolved, flush);
+    if (!isFlushing) {
+      then(resolved, flushAtTheEnd);
+      isFlushing = true;
+    }
     outbox += line + "\n";
     if (outbox.length > LONGEST_OUTBOX) flush();
   }
@@ -107,7 +121,11 @@ function prelude(write, arm, disarm, file) {
     room(ROOM);
     const most = limits.output + 1; // one more than it may be: then the host ends the run
     send('{"log":' + stringify(wellFormed(message.length > most ? slice(message, 0, most) : message)) + "}");
-    flush(); // or it would be lost where the script never ends
+    // At once, or it would be lost where the script never ends; of many lines in one job, those of some milliseconds.
+    lines += 1;
+    if (lines > AT_ONCE && now() < flushed + 5) return;
+    flush();
+    flushed = now();
   }
 
   function finish(line) {
@@ -560,7 +578,7 @@ function prelude(write, arm, disarm, file) {
   return [begin, start, receive, fire, closed, () => !isOver && waiting + armed === 0, failWith, finish];
 }
 
-const { stdin, stdout, exit } = Deno;
+const { stdout, exit } = Deno;
 const version = Deno.version.deno;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -635,6 +653,7 @@ function compiled(code) {
   try {
     return new vm.Script(wrapped, options);
   } catch (refusal) {
+    if (!(refusal instanceof SyntaxError)) throw refusal; // it is nested too deep
     try {
       return new vm.Script(stripTypeScriptTypes(wrapped), options);
     } catch {
@@ -649,14 +668,12 @@ function run(line) {
   try {
     script = compiled(code);
   } catch (refusal) {
-    const place = /script\.js:(\d+)/.exec(refusal.stack)?.[1];
-    const message = place ? `${refusal.message} (line ${place})` : refusal.message;
-    finish(JSON.stringify({ failed: { name: "SyntaxError", message } }));
+    finish(JSON.stringify({ failed: { name: refusal.name, message: refusal.message } }));
     return;
   }
   let main;
   try {
-    main = script.runInContext(context);
+    main = script.runInContext(context, { displayErrors: false }); // else Deno would write into what is thrown
   } catch (reason) {
     fail(reason); // of code that has closed the function around it
     return;
@@ -666,6 +683,10 @@ function run(line) {
 }
 
 function take(line) {
+  if (line === "") {
+    write(`{"ready":"deno ${version}"}\n`); // the way is warm: the first line on it takes 10 ms
+    return;
+  }
   const answer = /^\{"answer":(\d+),"(value|error)":/.exec(line);
   if (answer) {
     receive(+answer[1], answer[2] === "value", line.slice(answer[0].length, -1));
@@ -675,13 +696,12 @@ function take(line) {
   }
 }
 
-write(`{"ready":"deno ${version}"}\n`);
-const buffer = new Uint8Array(65_536);
+// A socket, since it wakes this thread alone: Deno.stdin reads in a thread of its own, which takes twice as long.
+new Socket({ fd: 0 }).on("data", hear).on("close", () => exit());
 let parts = [];
-for (;;) {
-  const size = await stdin.read(buffer);
-  if (size === null) exit();
-  let rest = decoder.decode(buffer.subarray(0, size), { stream: true });
+
+function hear(chunk) {
+  let rest = decoder.decode(chunk, { stream: true });
   for (let end = rest.indexOf("\n"); end >= 0; end = rest.indexOf("\n")) {
     parts.push(rest.slice(0, end));
     const line = parts.join("");

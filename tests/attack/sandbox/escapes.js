@@ -420,3 +420,93 @@ await sleep(20)
 //// secret
 look([servers, console, sleep, (function () { return this })()], 'all');
 return JSON.stringify([servers, Object.keys(servers)])
+
+//// custom inspection of a rejection
+//// realm
+const hooks = {};
+for (const name of ['nodejs.util.inspect.custom', 'Deno.customInspect', 'Deno.privateCustomInspect'])
+  hooks[Symbol.for(name)] = function (...all) { look(this, 'this'); look(all, 'all'); return 'x' };
+Promise.reject(hooks);
+Promise.reject(Object.assign(new Error('x'), hooks));
+console.log(hooks);
+setTimeout(() => { throw hooks }, 1);
+await sleep(20);
+throw hooks
+
+//// custom inspection of all objects
+//// realm
+for (const name of ['nodejs.util.inspect.custom', 'Deno.customInspect', 'Deno.privateCustomInspect'])
+  Object.prototype[Symbol.for(name)] = Error.prototype[Symbol.for(name)] =
+    function (...all) { look(this, 'this'); look(all, 'all'); return 'x' };
+Promise.reject(new Error('x'));
+await sleep(10);
+throw new Error('y')
+
+//// custom inspection before the function
+//// realm
+}); throw { [Symbol.for('Deno.customInspect')](...all) { look(all, 'all') } }; (async () => {
+
+//// an error with a hostile cause
+//// realm
+const e = new Error('x', { cause: { get message() { look(arguments); throw 1 } } });
+Object.defineProperty(e, 'errors', { get() { return look(arguments) } });
+Promise.reject(e);
+await sleep(10);
+throw e
+
+//// a deferred import
+//// file
+return import.defer('node:fs')
+
+//// an import of a source
+//// file
+return import.source('file:///etc/passwd')
+
+//// a global function and a global variable
+//// bridge
+var Error = { prepareStackTrace(e, sites) { look(sites, 'sites') } };
+function setTimeout() { return 1 }
+x = { prepareStackTrace: (e, sites) => look(sites, 'sites') };
+try { null.x } catch (e) { look(e.stack, 'stack') }
+
+//// a function that is called with new
+//// realm
+for (const f of [sleep, setTimeout, servers.shop.call, servers.shop.echo, servers.batch, console.log])
+  { try { look(new f('x', {}), 'new') } catch (e) { look(e) } try { look(f.prototype, 'prototype') } catch (e) { look(e) } }
+
+//// classes above what is given
+//// realm
+for (const base of [sleep, setTimeout, console.log, servers.shop.echo, Promise, Error, Map])
+  try { class A extends base { constructor() { look(new.target, 't'); super(look) } } look(new A(), 'a') } catch (e) { look(e) }
+
+//// labels of async iteration
+//// realm
+for await (const x of { [Symbol.asyncIterator]() { return { next(...all) { look(all); return { done: true, get value() { return look(this) } } } } } });
+for await (const [n, s] of servers) look([n, s], 'entry')
+
+//// a timer that clears itself and others
+//// bridge
+const all = [];
+for (let n = 0; n < 50; n++) all.push(setTimeout(() => all.forEach((t) => clearTimeout(t)), 1));
+for (const t of [-1, 0, 1.5, NaN, 1e99, '1', {}, null, all]) clearTimeout(t);
+await sleep(10)
+
+//// a call whose arguments change while they are written
+//// host
+const a = { get x() { delete a.y; a.z = 1; servers.shop.echo({ n: 2 }); return 1 }, y: 2 };
+const got = await servers.shop.echo(a);
+if (got.y !== undefined && got.y !== 2) escaped('arguments')
+
+//// a throw before the function whose stack is set
+//// realm
+}); throw { set stack(value) { look(value, 'value'); look(this, 'this'); look(arguments, 'arguments') }, get stack() {
+  look(new Error('x').stack); look(arguments, 'arguments'); return this } }; (async () => {
+
+//// an error before the function whose members are hooks
+//// realm
+}); const e = new Error('x'); for (const k of ['stack', 'message', 'name', 'cause', 'code', 'constructor', 'toString'])
+Object.defineProperty(e, k, { get() { look(this, 'this'); look(arguments, 'a'); return look }, set(v) { look(v, 'v') } }); throw e; (async () => {
+
+//// a full stack before the function
+//// realm
+}); (function down() { try { down() } catch (e) { look(e, 'e'); throw e } })(); (async () => {

@@ -131,6 +131,7 @@ NAMES = (
         "window",
         "self",
     ),
+    *("ShadowRealm", "escape", "unescape", "DisposableStack", "Float16Array", "DataView", "navigator", "location"),
     *("global", "structuredClone", "performance", "setInterval", "setImmediate", "WebSocket"),
 )
 SPECIFIERS = (
@@ -165,8 +166,11 @@ class Attempt(NamedTuple):
 
     @property
     def whole(self) -> str:
-        """With what it has at hand, where the code does not close the function around it."""
-        return self.code if self.code.startswith(("return 1\n}", "})", "#!")) else HELPERS + self.code
+        """With what it has at hand, also outside of the function that it closes."""
+        before, closing, behind = self.code.partition("});")
+        if closing and before in ("", "return 1\n"):
+            return before + closing + HELPERS + behind
+        return self.code if self.code.startswith("#!") else HELPERS + self.code
 
 
 def _written() -> Iterator[Attempt]:

@@ -199,7 +199,7 @@ async def test_a_principal_waits_for_people_with_so_many_runs_only() -> None:
     runs = [begin(pool, shop, "ann") for _ in range(4)] + [begin(pool, shop, "bob")]
     await asyncio.gather(*runs)
     assert [fault.message for fault in refused] == ["3 runs wait for a person already"]
-    assert not pool._turns.resting
+    assert not pool._slots.resting
     await pool.close()
 
 
@@ -232,7 +232,7 @@ async def test_a_cancelled_run_that_waited_for_a_person_is_forgotten() -> None:
         await settle()
         run.cancel()
         await asyncio.wait([run])
-    assert not pool._turns.resting
+    assert not pool._slots.resting
     assert shop.at_once == 0
     await pool.close()
 

@@ -1,8 +1,7 @@
-"""A pool of real Deno processes for scripts that attack, and what they may reach."""
+"""A pool of real Deno processes, and what their scripts may reach."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,12 +15,13 @@ from toolgate.sandbox import javascript
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Rests, SandboxError
-from toolgate.sandbox.turns import Turns
+from toolgate.sandbox.slots import Slots
 from toolgate.upstreams.process.supervisor import Supervisor
 
 QUICK = Limits(warm=0, wall=30.0)
 
 SERVERS = {"shop": ["echo", "fail", "much", "echo"], "batch": ["echo"], "__proto__": None, 'a"b\n\u2028': ["x\ny"]}
+MUCH = b'"%b"' % (b"x" * 1_000_000)
 
 
 class Stage:
@@ -40,7 +40,7 @@ class Stage:
         if tool == "echo":
             return arguments
         if tool == "much":
-            return json.dumps("x" * 1_000_000).encode()
+            return MUCH
         raise Fault("TOOL_NOT_FOUND", f"no tool {tool} on {server}: did you mean echo?")
 
     async def told(self, code: str) -> str:
@@ -59,7 +59,7 @@ async def staged(limits: Limits = QUICK, **more: object) -> AsyncIterator[Stage]
     clock = SystemClock()
     supervisor = Supervisor(clock, os.environ)
     limits = msgspec.structs.replace(limits, **more)
-    pool = Pool(javascript.engine(supervisor, limits), Turns(limits, clock), limits, clock, IntakeQueue())
+    pool = Pool(javascript.engine(supervisor, limits), Slots(limits, clock), limits, clock, IntakeQueue())
     try:
         yield Stage(pool)
     finally:

@@ -1,4 +1,4 @@
-"""Whose turn it is to run code.
+"""Who may run code, and when.
 
 The rules this file keeps: there is a bound to the runs at once, and to those of one principal that wait; principals
 take turns; a run that waits for a person gives its turn back, and takes another one before it goes on.
@@ -14,7 +14,7 @@ from toolgate.core.fault import Fault
 from toolgate.sandbox.limits import Limits
 
 
-class Turns:
+class Slots:
     """The runs at once, of all engines."""
 
     def __init__(self, limits: Limits, clock: Clock) -> None:
@@ -27,7 +27,7 @@ class Turns:
         self.limits = limits
         self._running.limit = limits.runs
 
-    async def take(self, whose: str) -> Turn:
+    async def take(self, whose: str) -> Slot:
         """Raises `Fault` RATE_LIMITED where there is none in time."""
         if self._running.waiting_of(whose) >= self.limits.queued:
             raise _busy()
@@ -36,7 +36,7 @@ class Turns:
                 await self._running.turn(whose)
         except TimeoutError:
             raise _busy() from None
-        return Turn(self, self._running, whose)
+        return Slot(self, self._running, whose)
 
 
 def _busy() -> Fault:
@@ -44,22 +44,22 @@ def _busy() -> Fault:
     return Fault("RATE_LIMITED", "busy", reach="not_sent", hint=hint)
 
 
-class Turn:
+class Slot:
     """That of one run, until it leaves."""
 
-    def __init__(self, turns: Turns, running: FairLimit, whose: str) -> None:
-        self._turns = turns
+    def __init__(self, slots: Slots, running: FairLimit, whose: str) -> None:
+        self._slots = slots
         self._running = running
         self._whose = whose
         self._rests = False
 
     def rest(self) -> None:
         """Let others have it. Raises `Fault` RATE_LIMITED where enough runs of this principal rest."""
-        most = self._turns.limits.waiting
-        if self._turns.resting[self._whose] >= most:
+        most = self._slots.limits.waiting
+        if self._slots.resting[self._whose] >= most:
             hint = "answer what is asked, or cancel a run that waits"
             raise Fault("RATE_LIMITED", f"{most} runs wait for a person already", reach="not_sent", hint=hint)
-        self._turns.resting[self._whose] += 1
+        self._slots.resting[self._whose] += 1
         self._rests = True
         self._running.give_back(self._whose)
 
@@ -76,6 +76,6 @@ class Turn:
 
     def _woken(self) -> None:
         self._rests = False
-        self._turns.resting[self._whose] -= 1
-        if self._turns.resting[self._whose] <= 0:
-            del self._turns.resting[self._whose]
+        self._slots.resting[self._whose] -= 1
+        if self._slots.resting[self._whose] <= 0:
+            del self._slots.resting[self._whose]

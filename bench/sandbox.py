@@ -1,0 +1,184 @@
+"""What a run of JavaScript costs, beside an echo through the same kind of pipe. See README.md."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import uvloop
+
+from toolgate.core.clock import SystemClock
+from toolgate.core.inflow import IntakeQueue
+from toolgate.sandbox import javascript
+from toolgate.sandbox.limits import Limits
+from toolgate.sandbox.pool import Pool
+from toolgate.sandbox.run import Host, Rests
+from toolgate.sandbox.slots import Slots
+from toolgate.upstreams.process.supervisor import Child, Supervisor
+
+CALLS = 1000
+LINE = b'{"call":1,"server":"shop","tool":"echo","arguments":{"n":1}}\n'
+
+
+class Echo:
+    """`cat`, started and spoken to as a worker is."""
+
+    def __init__(self) -> None:
+        self._child: Child | None = None
+        self._lines = 0
+        self._wanted = 0
+        self._heard = asyncio.Event()
+
+    async def start(self, supervisor: Supervisor) -> None:
+        self._child = await supervisor.start("echo", "cat", [], {}, None, self._output, lambda _: None, lambda: None)
+
+    def _output(self, data: bytes) -> None:
+        self._lines += data.count(b"\n")
+        if self._lines >= self._wanted:
+            self._heard.set()
+
+    async def back(self, lines: int) -> None:
+        assert self._child
+        self._lines, self._wanted = 0, lines
+        self._heard.clear()
+        for _ in range(lines):
+            self._child.write(LINE)
+        await self._heard.wait()
+
+    async def in_sequence(self) -> float:
+        """Seconds of one line."""
+        began = time.perf_counter()
+        for _ in range(CALLS):
+            await self.back(1)
+        return (time.perf_counter() - began) / CALLS
+
+    async def at_once(self) -> float:
+        began = time.perf_counter()
+        await self.back(CALLS)
+        return (time.perf_counter() - began) / CALLS
+
+
+class Shop:
+    """A host that answers, and knows when the first call came and the last one."""
+
+    def __init__(self, pause: float = 0.0) -> None:
+        self.host = Host({"shop": ["echo"]}, self.call)
+        self.first = self.last = 0.0
+        self._pause = pause
+
+    async def call(self, server: str, tool: str, arguments: bytes, raw: bool, rests: Rests) -> bytes:
+        self.last = time.perf_counter()
+        self.first = self.first or self.last
+        if self._pause:
+            await asyncio.sleep(self._pause)
+        return arguments
+
+
+# The first call and the last one say how long it took.
+IN_SEQUENCE = f"for (let n = 0; n < {CALLS}; n++) await servers.shop.echo({{ n }})"
+AT_ONCE = f"""
+await servers.shop.echo();
+await Promise.all(Array.from({{ length: {CALLS - 2} }}, (_, n) => servers.shop.echo({{ n }})));
+await servers.shop.echo();
+"""
+FIFTIES = "await Promise.all(Array.from({ length: 64 }, () => servers.shop.echo()))"
+
+
+async def ready(pool: Pool, workers: int) -> None:
+    pool.prepare()
+    while pool.ready < workers:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)  # they have settled
+
+
+async def timed(pool: Pool, code: str, shop: Shop) -> float:
+    began = time.perf_counter()
+    await pool.run(code, shop.host)
+    return time.perf_counter() - began
+
+
+def unique(pid: int) -> float:
+    """MB of a process that no other shares."""
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        return sum(int(line.split()[1]) for line in file if line.startswith("Private_")) / 1024
+
+
+async def sampled(rounds: int, one: Callable[[], Awaitable[float]]) -> list[float]:
+    return [await one() for _ in range(rounds)]
+
+
+async def measured(rounds: int) -> dict[str, tuple[float, float, str]]:
+    """By figure: what it is, its goal, and its unit."""
+    clock = SystemClock()
+    supervisor, limits, intake = Supervisor(clock, os.environ), Limits(), IntakeQueue()
+    supervisor.prepare()
+
+    def pool_of(limits: Limits) -> Pool:
+        return Pool(javascript.engine(supervisor, limits), Slots(limits, clock), limits, clock, intake)
+
+    warm, cold, echo = pool_of(limits), pool_of(msgspec.structs.replace(limits, warm=0)), Echo()
+    await echo.start(supervisor)
+    starts: list[float] = []
+    echoes: tuple[list[float], list[float]] = ([], [])
+    calls: tuple[list[float], list[float]] = ([], [])
+    fifties: list[float] = []
+    for _ in range(rounds):
+        await ready(warm, 2)
+        starts.append(await timed(warm, "return 1", Shop()))
+        for which, code, echoed in ((0, IN_SEQUENCE, echo.in_sequence), (1, AT_ONCE, echo.at_once)):
+            echoes[which].append(await echoed())
+            await timed(cold, code, shop := Shop())  # by one that nothing is made beside
+            calls[which].append((shop.last - shop.first) / CALLS)
+        await ready(warm, 2)
+        fifties.append(await timed(warm, FIFTIES, Shop(0.05)))
+    colds = await sampled(rounds, lambda: timed(cold, "return 1", Shop()))
+    await ready(warm, 2)
+    memory = [unique(pid) for pid in warm.pids]
+    code = "await sleep(5); return %d + (await servers.shop.echo({ n: 1 })).n"
+    runs = [warm.run(code % n, Shop().host) for n in range(32)]
+    right = sum(json.loads(ran.value or b"") == n + 1 for n, ran in enumerate(await asyncio.gather(*runs)))
+    for pool in (warm, cold):
+        await pool.close()
+    await supervisor.close()
+    ratio = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in zip(calls, echoes, strict=True)]
+    return {
+        "warm start, p50": (statistics.median(starts) * 1e3, 12, "ms"),
+        "warm start, least": (min(starts) * 1e3, 12, "ms"),
+        "cold start, p50": (statistics.median(colds) * 1e3, 150, "ms"),
+        "cold start, least": (min(colds) * 1e3, 150, "ms"),
+        "echo in sequence": (statistics.median(echoes[0]) * 1e6, 0, "µs"),
+        "call in sequence": (statistics.median(calls[0]) * 1e6, 0, "µs"),
+        "call in sequence, beside the echo": (ratio[0], 6, "times"),
+        "the least of both": (min(calls[0]) / min(echoes[0]), 6, "times"),
+        "echo of 1000 at once": (statistics.median(echoes[1]) * 1e6, 0, "µs"),
+        "call, 1000 at once": (statistics.median(calls[1]) * 1e6, 0, "µs"),
+        "call, 1000 at once, beside an echo in sequence": (
+            statistics.median(calls[1]) / statistics.median(echoes[0]),
+            2,
+            "times",
+        ),
+        "64 calls of 50 ms, p50": (statistics.median(fifties) * 1e3, 100, "ms"),
+        "32 runs at once that are right": (right, 32, "runs"),
+        "memory of an idle worker": (max(memory), 30, "MB"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=15)
+    found = uvloop.run(measured(parser.parse_args().rounds))
+    for name, (figure, goal, unit) in found.items():
+        print(f"{name:50} {figure:9.2f} {unit:6}" + (f" goal {goal:g}" if goal else ""))
+    if found["32 runs at once that are right"][0] != 32:
+        sys.exit("runs at once were mixed up")
+
+
+if __name__ == "__main__":
+    main()
