@@ -65,8 +65,8 @@ def test_no_server_escapes_from_its_box(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.attack
 @as_another
 @pytest.mark.parametrize("kind", ["python", "server"])
-def test_nobody_escapes_as_an_ordinary_user(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    came = trying.as_nobody(kind, tmp_path)
+def test_nobody_escapes_as_an_ordinary_user(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    came = trying.as_nobody(kind)
     with capsys.disabled():
         print(f"\n{kind}, as an ordinary user: {len(came['found'])} escapes of {came['tried']} attempts")
     assert came["found"] == {}

@@ -4,6 +4,8 @@ It runs a whole Python in a box of the profile `server`, with ctypes and sockets
 `E` when the kernel let it do what it may not; whatever it raises is a refusal. What it does to the world shows besides.
 """
 
+# ruff: noqa: E501  a row of the table is a line
+
 from __future__ import annotations
 
 import json
