@@ -73,7 +73,7 @@ class Worker:
         self._on_output = on_output
         self._on_exit = on_exit
         self._stdin: asyncio.WriteTransport | None = None
-        self._control: asyncio.BaseTransport | None = None
+        self._control: asyncio.Transport | None = None
         self._asked = ""
         self._said = b""
         self._open = {"control", "stdout"}
@@ -96,12 +96,13 @@ class Worker:
         """Have it killed, unless it has ended; `why` is what `on_exit` is then told."""
         if "control" in self._open:
             self._asked = self._asked or why
-        for end in (self._control, self._stdin):
-            if end:
-                end.close()
+        if self._control and not self._control.is_closing():
+            self._control.write_eof()  # the zygote kills it, and says when it is gone
+        if self._stdin:
+            self._stdin.close()
 
     async def ended(self) -> None:
-        """Until it is gone."""
+        """Until it is gone and reaped."""
         await self._gone.wait()
 
     # What its descriptors say.
@@ -119,7 +120,8 @@ class Worker:
         if self._open or self._gone.is_set():
             return
         self._gone.set()
-        self.end()
+        if self._stdin:
+            self._stdin.close()
         self._on_exit(f"the sandbox {self._asked or _end_of(self._said)}")
 
 

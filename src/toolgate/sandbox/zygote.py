@@ -3,7 +3,7 @@
 `main` runs in a box of its own, standard library only, with a socket for stdin; `script` and `locks` are to be found
 without toolgate (`python.COMMAND`). Each byte that comes on the socket brings three descriptors: one to speak about the
 run (`control`), its stdin and its stdout. On `control` the zygote says `exited STATUS`, or `failed ERRNO` where it
-cannot fork; a run whose `control` is closed is killed.
+cannot fork; a run whose `control` is closed at the other end is killed.
 
 The rules this file keeps: no code of others runs in the zygote itself; a run has its stdin and stdout and no other
 descriptor; and one that cannot be locked ends before it has read anything.
@@ -86,6 +86,7 @@ class Run:
     def __init__(self, pid: int, control: socket.socket) -> None:
         self.pid = pid
         self.control = control
+        self.is_killed = False
 
     def say(self, word: bytes, number: int) -> None:
         try:
@@ -107,7 +108,9 @@ def serve(gateway: socket.socket, box: dict[str, Any], locks: Any, script: Any) 
     gc.disable()
     gc.freeze()  # so that no run copies what it only looks at
     while True:
-        ready, _, _ = select.select([gateway, reading, *runs], [], [])
+        ready, _, _ = select.select(
+            [gateway, reading, *(run.control for run in runs.values() if not run.is_killed)], [], []
+        )
         if reading in ready:
             os.read(reading, 4096)
             for pid, status in reap().items():
@@ -116,9 +119,8 @@ def serve(gateway: socket.socket, box: dict[str, Any], locks: Any, script: Any) 
                     run.say(b"exited", status)
         for control in ready:
             if control in runs:  # it is closed, as nothing else is ever said there
-                run = runs.pop(control)
-                os.kill(run.pid, signal.SIGKILL)
-                control.close()
+                os.kill(runs[control].pid, signal.SIGKILL)
+                runs[control].is_killed = True
         if gateway in ready:
             data, told, _, _ = gateway.recvmsg(1, socket.CMSG_LEN(3 * _SIZE_OF_FD))
             if not data:
