@@ -1,4 +1,4 @@
-"""What the tests of sandboxes share: a supervisor, a Python engine, one run or one boxed program, with every wait bounded."""
+"""What the tests of sandboxes share: a Python engine, one run, one program in its box; every wait is bounded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Python code that tries to get out of its run, and servers that try to get out of their box.
 
-Each attempt is made with all that the language layer hides given back (`broken`), so that the kernel alone stands in its
-way. In the short form one attempt of each family is made; `make attack` makes all, as root and as an ordinary user.
+Each attempt is made with all that the language layer hides given back (`broken`), so that the kernel alone stands in
+its way. In the short form one attempt of each family is made; `make attack` makes all, as root and as an ordinary user.
 """
 
 from __future__ import annotations

@@ -173,7 +173,8 @@ async def test_a_batch_is_in_flight_at_once_and_its_results_stand_in_order() -> 
     def answer(call: dict[str, Any]) -> dict[str, Any]:
         return {"error": {"message": "odd"}} if call["arguments"]["n"] % 2 else {"value": call["arguments"]["n"]}
 
-    code = "servers.batch([{'server': 'db', 'tool': 'x', 'arguments': {'n': n}} if n % 3 else ('db', 'x', {'n': n}) for n in range(200)])"
+    each = "{'server': 'db', 'tool': 'x', 'arguments': {'n': n}} if n % 3 else ('db', 'x', {'n': n})"
+    code = f"servers.batch([{each} for n in range(200)])"
     async with python_engine() as engine:
         ran = await run(engine, code, answer, servers=SERVERS)
         assert ran.value == [

@@ -2,8 +2,8 @@
 
 `main` runs in a box of its own, standard library only, with a socket for stdin; `script` and `locks` are to be found
 without toolgate (`python.COMMAND`). Each byte that comes on the socket brings three descriptors: one to speak about the
-run (`control`), its stdin and its stdout. On `control` the zygote says `exited STATUS`, or `failed ERRNO` where it
-cannot fork; a run whose `control` is closed at the other end is killed.
+run (`control`), its stdin and its stdout. On `control` the zygote says `started PID`, or `failed ERRNO` where it cannot
+fork, and then `exited STATUS`; a run whose `control` is closed at the other end is killed.
 
 The rules this file keeps: no code of others runs in the zygote itself; a run has its stdin and stdout and no other
 descriptor; and one that cannot be locked ends before it has read anything.
@@ -93,7 +93,6 @@ class Run:
             self.control.sendall(b"%b %d\n" % (word, number))
         except OSError:
             pass  # nobody listens any more
-        self.control.close()
 
 
 def serve(gateway: socket.socket, box: dict[str, Any], locks: Any, script: Any) -> None:
@@ -117,6 +116,7 @@ def serve(gateway: socket.socket, box: dict[str, Any], locks: Any, script: Any) 
                 for run in [each for each in runs.values() if each.pid == pid]:
                     del runs[run.control]
                     run.say(b"exited", status)
+                    run.control.close()
         for control in ready:
             if control in runs:  # it is closed, as nothing else is ever said there
                 os.kill(runs[control].pid, signal.SIGKILL)
@@ -142,9 +142,11 @@ def begin(
         pid = os.fork()
     except OSError as error:
         Run(0, control).say(b"failed", error.errno or 0)
+        control.close()
         return
     if pid:
         runs[control] = Run(pid, control)
+        runs[control].say(b"started", pid)
         return
     try:
         os._exit(be(fds[1], fds[2], nothing, box, locks, script))
