@@ -148,7 +148,16 @@ async def boxed(
 
     command = command or os.path.realpath(sys.executable)
     child = await supervisor.start(
-        "it", command, args, env or {}, "/", output.extend, ended, lambda: None, False, box=box
+        "it",
+        command,
+        args,
+        env or {},
+        "/",
+        output.extend,
+        ended,
+        lambda: None,
+        False,
+        box=box.packed() if box else None,
     )
     if stdin:
         child.write(stdin)

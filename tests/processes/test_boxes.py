@@ -206,7 +206,8 @@ async def test_deno_runs_in_the_box_that_is_meant_for_it(tmp_path: Path) -> None
         attempts = (
             "Deno.readTextFileSync('/etc/passwd')", "Deno.writeTextFileSync('/tmp/x', 'x')",
             "await Deno.connect({port: 80})",
-            "new Deno.Command('/bin/true').outputSync()", "Deno.kill(1, 'SIGTERM')", "Deno.dlopen('/lib/libc.so.6', {})",
+            "new Deno.Command('/bin/true').outputSync()", "Deno.kill(1, 'SIGTERM')",
+            "Deno.dlopen('/lib/libc.so.6', {})",
         )  # fmt: skip
         entry.write_text(
             "".join(f"try {{ {each}; console.log('out') }} catch {{ console.log('no') }}\n" for each in attempts)

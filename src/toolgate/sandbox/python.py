@@ -19,7 +19,7 @@ from typing import Any
 
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import Readable
-from toolgate.upstreams.process import confinement, locks
+from toolgate.upstreams.process import confinement, guard, locks
 from toolgate.upstreams.process.confinement import MIB, Box
 from toolgate.upstreams.process.supervisor import Child, Supervisor
 
@@ -51,7 +51,7 @@ def box_of_zygote(lenient: bool = False) -> Box:
         profile="zygote",
         read=(*read, _HERE, _LOCKS, *zoneinfo.TZPATH),
         execute=execute,
-        inherits=confinement.OF_THE_LOADER,
+        inherits=guard.OF_THE_LOADER,
         open_files=1024,
         file_size=0,
         lenient=lenient,
@@ -249,7 +249,7 @@ class PythonEngine:
             try:
                 zygote = await self._supervisor.start(
                     "the Python sandbox", read, args, ENVIRONMENT, "/", _unheard, lost, _nobody,
-                    talks=False, box=self._of_zygote, stdin=theirs,
+                    talks=False, box=self._of_zygote.packed(), stdin=theirs,
                 )  # fmt: skip
             except BaseException:
                 ours.close()

@@ -25,21 +25,20 @@ from typing import Any
 
 # What code is likely to import. A run reads no files, so what is not here is not there.
 MODULES = """
-abc argparse array ast asyncio atexit base64 bdb binascii bisect calendar cmath cmd code codecs collections
-collections.abc colorsys concurrent.futures concurrent.futures.thread configparser contextlib contextvars copy copyreg
-csv ctypes dataclasses datetime decimal difflib dis doctest email email.message email.mime.multipart email.mime.text
-email.utils enum errno fileinput filecmp fnmatch fractions functools gc genericpath getopt gettext glob graphlib gzip
-hashlib heapq hmac html html.entities html.parser http imaplib inspect io ipaddress itertools json json.decoder
-json.encoder keyword linecache locale logging lzma bz2 marshal math mimetypes numbers opcode operator optparse os
-os.path pathlib pickle pickletools pkgutil platform plistlib posixpath pprint profile pyclbr queue quopri random re
-reprlib rlcompleter sched secrets select selectors shelve shlex shutil signal sqlite3 stat statistics string
-stringprep struct symtable sys sysconfig tabnanny tarfile tempfile textwrap this threading time timeit token tokenize
-tomllib trace traceback tracemalloc types typing unicodedata unittest unittest.mock urllib urllib.parse urllib.error
-uuid warnings weakref xml xml.dom.minidom xml.etree.ElementTree xml.sax xml.sax.saxutils zipfile zlib zoneinfo
-encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.punycode encodings.utf_16
-encodings.utf_16_le encodings.utf_16_be encodings.utf_32 encodings.utf_8_sig encodings.unicode_escape
-encodings.raw_unicode_escape encodings.hex_codec encodings.base64_codec encodings.rot_13 encodings.iso8859_15
-_strptime _pydecimal _pydatetime _pylong _colorize annotationlib
+_colorize _pydatetime _pydecimal _pylong _strptime abc annotationlib argparse array ast asyncio atexit base64 bdb
+binascii bisect bz2 calendar cmath cmd code codecs colorsys configparser contextlib contextvars copy copyreg csv
+ctypes dataclasses datetime decimal difflib dis doctest enum errno filecmp fileinput fnmatch fractions functools gc
+genericpath getopt gettext glob graphlib gzip hashlib heapq hmac http imaplib inspect io ipaddress itertools keyword
+linecache locale logging lzma marshal math mimetypes numbers opcode operator optparse pathlib pickle pickletools
+pkgutil platform plistlib posixpath pprint profile pyclbr queue quopri random re reprlib rlcompleter sched secrets
+select selectors shelve shlex shutil signal sqlite3 stat statistics string stringprep struct symtable sys sysconfig
+tabnanny tarfile tempfile textwrap this threading time timeit token tokenize tomllib trace traceback tracemalloc types
+typing unicodedata uuid warnings weakref zipfile zlib zoneinfo collections.abc concurrent.futures.thread email.message
+email.mime.multipart email.mime.text email.utils encodings.ascii encodings.base64_codec encodings.cp1252
+encodings.hex_codec encodings.idna encodings.iso8859_15 encodings.latin_1 encodings.punycode
+encodings.raw_unicode_escape encodings.rot_13 encodings.unicode_escape encodings.utf_16 encodings.utf_16_be
+encodings.utf_16_le encodings.utf_32 encodings.utf_8_sig html.entities html.parser json.decoder json.encoder os.path
+unittest.mock urllib.error urllib.parse xml.dom.minidom xml.etree.ElementTree xml.sax.saxutils
 """
 UNWANTED = ("this",)  # it speaks when it is imported
 

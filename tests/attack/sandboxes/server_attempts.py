@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from toolgate.upstreams.process import confinement
+from toolgate.upstreams.process import confinement, guard
 from toolgate.upstreams.process.confinement import MIB, Box
 
 _PRELUDE = """
@@ -48,7 +48,7 @@ def box_of(name: str, told: dict[str, Any]) -> Box:
         execute=(*execute, "/bin/true", "/usr/bin/true", "/bin/su", "/usr/bin/su"),
         write=(told["own"],),
         network=network,
-        inherits=confinement.OF_THE_LOADER,
+        inherits=guard.OF_THE_LOADER,
         ports=(1,),
         memory=256 * MIB,
         cpu=2,

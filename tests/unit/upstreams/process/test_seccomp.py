@@ -109,6 +109,8 @@ CASES: list[tuple[seccomp.Profile, str, tuple[int, ...], set[str], int]] = [
     ("server", "personality", (0x0400000,), set(), REFUSED),
     ("server", "prlimit64", (0,), set(), ALLOW),
     ("server", "prlimit64", (77,), set(), REFUSED),
+    ("server", "mknodat", (0, 0, 0o010600), set(), ALLOW),
+    ("server", "mknodat", (0, 0, 0o060600), set(), REFUSED),
     ("server", "setpriority", (0, 0), set(), ALLOW),
     ("server", "setpriority", (0, 77), set(), REFUSED),
     ("server", "socket", (2, 1), set(), DENIED),
