@@ -100,9 +100,9 @@ def how(ran: Ran) -> str:
     return "ended" if "took too long" in ran.end or "wrote too much" in ran.end else "silent"
 
 
-async def take(engine: PythonEngine, name: str) -> None:
+async def take(engine: PythonEngine, name: str, seconds: float) -> None:
     code, ends = TAKE[name]
-    ran = await run(engine, code, seconds=4, most=1 << 23, servers={"a": ["b"]})
+    ran = await run(engine, code, seconds=seconds, most=1 << 23, servers={"a": ["b"]})
     assert how(ran) in (*ends, "ended"), (name, ran.last, ran.end, ran.logs[:200])
     assert engine._zygote
     assert not offspring(engine._zygote.pid), name
@@ -113,7 +113,7 @@ async def take(engine: PythonEngine, name: str) -> None:
 async def test_what_takes_too_much_ends_and_the_next_run_is_fine() -> None:
     async with python_engine() as engine:
         for name in SHORT:
-            await take(engine, name)
+            await take(engine, name, 1)
 
 
 @pytest.mark.attack
@@ -122,7 +122,7 @@ def test_each_way_to_take_too_much_ends(capsys: pytest.CaptureFixture[str]) -> N
     async def all() -> None:
         async with python_engine() as engine:
             for name in TAKE:
-                await take(engine, name)
+                await take(engine, name, 4)
 
     asyncio.run(all())
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
@@ -142,7 +142,7 @@ async def test_a_run_that_computes_for_longer_than_it_may_is_killed_by_the_kerne
 async def test_many_hostile_runs_at_once_do_not_disturb_a_harmless_one() -> None:
     async with python_engine() as engine:
         hostile = [
-            asyncio.create_task(run(engine, TAKE[name][0], seconds=8))
+            asyncio.create_task(run(engine, TAKE[name][0], seconds=2))
             for name in ("a loop", "forks", "much output", "a list")
         ]
         for n in range(5):
