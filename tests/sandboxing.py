@@ -1,4 +1,4 @@
-"""What the tests of sandboxes share: a supervisor, a Python engine, one run or one boxed program, with every wait bounded."""
+"""What the tests of sandboxes share: a Python engine, one run, one program in its box; every wait is bounded."""
 
 from __future__ import annotations
 
@@ -148,7 +148,16 @@ async def boxed(
 
     command = command or os.path.realpath(sys.executable)
     child = await supervisor.start(
-        "it", command, args, env or {}, "/", output.extend, ended, lambda: None, False, box=box
+        "it",
+        command,
+        args,
+        env or {},
+        "/",
+        output.extend,
+        ended,
+        lambda: None,
+        False,
+        box=box.packed() if box else None,
     )
     if stdin:
         child.write(stdin)

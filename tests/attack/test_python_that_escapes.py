@@ -1,7 +1,7 @@
 """Python code that tries to get out of its run, and servers that try to get out of their box.
 
-Each attempt is made with all that the language layer hides given back (`broken`), so that the kernel alone stands in its
-way. In the short form one attempt of each family is made; `make attack` makes all, as root and as an ordinary user.
+Each attempt is made with all that the language layer hides given back (`broken`), so that the kernel alone stands in
+its way. In the short form one attempt of each family is made; `make attack` makes all, as root and as an ordinary user.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def test_no_server_escapes_from_its_box(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.attack
 @as_another
 @pytest.mark.parametrize("kind", ["python", "server"])
-def test_nobody_escapes_as_an_ordinary_user(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    came = trying.as_nobody(kind, tmp_path)
+def test_nobody_escapes_as_an_ordinary_user(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    came = trying.as_nobody(kind)
     with capsys.disabled():
         print(f"\n{kind}, as an ordinary user: {len(came['found'])} escapes of {came['tried']} attempts")
     assert came["found"] == {}

@@ -23,7 +23,7 @@ from toolgate.sandbox import worker as bridge_end
 from toolgate.sandbox.bridge import Broken
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.pool import Engine
-from toolgate.upstreams.process import confinement, locks
+from toolgate.upstreams.process import confinement, guard, locks
 from toolgate.upstreams.process.confinement import MIB, Box
 from toolgate.upstreams.process.supervisor import Child, Supervisor
 
@@ -55,7 +55,7 @@ def box_of_zygote(lenient: bool = False) -> Box:
         profile="zygote",
         read=(*read, _HERE, _LOCKS, *zoneinfo.TZPATH),
         execute=execute,
-        inherits=confinement.OF_THE_LOADER,
+        inherits=guard.OF_THE_LOADER,
         open_files=1024,
         file_size=0,
         lenient=lenient,
@@ -71,15 +71,17 @@ class Worker:
     `ended`, and what it tells of its pipes, are as a `Child` has them."""
 
     def __init__(self, on_output: Callable[[bytes], None], on_exit: Callable[[str], None]) -> None:
+        self.pid = 0  # until it is started
         self.output: Readable | None = None
         self.on_full: Callable[[], None] = _nobody  # its stdin is
         self.on_room: Callable[[], None] = _nobody
         self._on_output = on_output
         self._on_exit = on_exit
         self._stdin: asyncio.WriteTransport | None = None
-        self._control: asyncio.BaseTransport | None = None
+        self._control: asyncio.Transport | None = None
         self._asked = ""
-        self._said = b""
+        self._said = b""  # by the zygote, of the run
+        self._begun = asyncio.Event()
         self._open = {"control", "stdout"}
         self._gone = asyncio.Event()
 
@@ -89,6 +91,13 @@ class Worker:
         self._control, _ = await loop.create_connection(lambda: _Pipe(self, "control"), sock=control)
         self._stdin, _ = await loop.connect_write_pipe(lambda: _Pipe(self, "stdin"), os.fdopen(stdin, "wb", 0))
         self.output, _ = await loop.connect_read_pipe(lambda: _Pipe(self, "stdout"), os.fdopen(stdout, "rb", 0))
+
+    async def begun(self) -> None:
+        """Until it is started. Raises `Fault` where it cannot be."""
+        await self._begun.wait()
+        if not self.pid:
+            why = f"the sandbox {_end_of(self._said)}"
+            raise Fault("SERVER_FAILED", why, reach="not_sent")
 
     def write(self, data: bytes) -> None:
         """Raises `Fault` not_sent where it is gone. Once `on_full` is told, the next waits for `on_room`."""
@@ -100,12 +109,13 @@ class Worker:
         """Have it killed, unless it has ended; `why` is what `on_exit` is then told."""
         if "control" in self._open:
             self._asked = self._asked or why
-        for end in (self._control, self._stdin):
-            if end:
-                end.close()
+        if self._control and not self._control.is_closing():
+            self._control.write_eof()  # the zygote kills it, and says when it is gone
+        if self._stdin:
+            self._stdin.close()
 
     async def ended(self) -> None:
-        """Until it is gone."""
+        """Until it is gone and reaped."""
         await self._gone.wait()
 
     # What its descriptors say.
@@ -113,17 +123,25 @@ class Worker:
     def came(self, which: str, data: bytes) -> None:
         if which == "control":
             self._said += data
+            first, is_whole, rest = self._said.partition(b"\n")
+            if is_whole and first.startswith(b"started"):
+                self.pid, self._said = int(first.split()[1]), rest
+            if is_whole:
+                self._begun.set()
         else:
             self._on_output(data)
 
     def closed(self, which: str) -> None:
         self._open.discard(which)
-        if which == "control" and self.output and not self._said:
+        if which == "control":
+            self._begun.set()
+        if which == "control" and self.output and self._asked:
             self.output.resume_reading()  # to its end, which comes once it is killed
         if self._open or self._gone.is_set():
             return
         self._gone.set()
-        self.end()
+        if self._stdin:
+            self._stdin.close()
         self._on_exit(f"the sandbox {self._asked or _end_of(self._said)}")
 
 
@@ -196,7 +214,8 @@ class PythonEngine:
         return "the Python sandbox cannot be locked on this machine: it lacks " + "; ".join(lacking) if lacking else ""
 
     async def start(self, on_output: Callable[[bytes], None], on_exit: Callable[[str], None]) -> Worker:
-        """A worker, which says that it is ready and takes one run. Raises `Fault` SERVER_FAILED, RATE_LIMITED."""
+        """A worker, which says that it is ready and takes one run; the caller bounds how long that may take. Raises
+        `Fault` SERVER_FAILED, RATE_LIMITED."""
         if why := self.problem():
             hint = 'use Linux 5.13 or newer with landlock and seccomp, or set sandbox.require_os_confinement = "never"'
             raise Fault("SERVER_FAILED", why, reach="not_sent", hint=hint)
@@ -224,6 +243,7 @@ class PythonEngine:
         connecting = asyncio.ensure_future(worker.connect(control, ours_in, ours_out))
         try:
             await asyncio.shield(connecting)
+            await worker.begun()
         except BaseException:
             connecting.add_done_callback(lambda _: worker.end())
             raise
@@ -246,7 +266,7 @@ class PythonEngine:
             try:
                 zygote = await self._supervisor.start(
                     "the Python sandbox", read, args, ENVIRONMENT, "/", _unheard, lost, _nobody,
-                    talks=False, box=self._of_zygote, stdin=theirs,
+                    talks=False, box=self._of_zygote.packed(), stdin=theirs,
                 )  # fmt: skip
             except BaseException:
                 ours.close()

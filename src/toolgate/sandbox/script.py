@@ -231,7 +231,7 @@ class Servers(Named):
 
 
 def _understood(call: Any) -> tuple[str, str, Mapping[str, Any], bool]:
-    by_name: Any = call if isinstance(call, Mapping) else dict(zip(("server", "tool", "arguments"), call, strict=False))
+    by_name: Any = call if isinstance(call, Mapping) else dict(zip(("server", "tool", "arguments"), call, strict=False))  # pyright: ignore
     server, tool, arguments = by_name.get("server"), by_name.get("tool"), by_name.get("arguments", by_name.get("args"))
     if not (isinstance(server, str) and isinstance(tool, str) and isinstance(arguments or {}, Mapping)):
         raise TypeError('servers.batch takes a list of {"server": "name", "tool": "tool", "arguments": {}}')

@@ -2,8 +2,8 @@
 
 `main` runs in a box of its own, standard library only, with a socket for stdin; `script` and `locks` are to be found
 without toolgate (`python.COMMAND`). Each byte that comes on the socket brings three descriptors: one to speak about the
-run (`control`), its stdin and its stdout. On `control` the zygote says `exited STATUS`, or `failed ERRNO` where it
-cannot fork; a run whose `control` is closed is killed.
+run (`control`), its stdin and its stdout. On `control` the zygote says `started PID`, or `failed ERRNO` where it cannot
+fork, and then `exited STATUS`; a run whose `control` is closed at the other end is killed.
 
 The rules this file keeps: no code of others runs in the zygote itself; a run has its stdin and stdout and no other
 descriptor; and one that cannot be locked ends before it has read anything.
@@ -25,21 +25,20 @@ from typing import Any
 
 # What code is likely to import. A run reads no files, so what is not here is not there.
 MODULES = """
-abc argparse array ast asyncio atexit base64 bdb binascii bisect calendar cmath cmd code codecs collections
-collections.abc colorsys concurrent.futures concurrent.futures.thread configparser contextlib contextvars copy copyreg
-csv ctypes dataclasses datetime decimal difflib dis doctest email email.message email.mime.multipart email.mime.text
-email.utils enum errno fileinput filecmp fnmatch fractions functools gc genericpath getopt gettext glob graphlib gzip
-hashlib heapq hmac html html.entities html.parser http imaplib inspect io ipaddress itertools json json.decoder
-json.encoder keyword linecache locale logging lzma bz2 marshal math mimetypes numbers opcode operator optparse os
-os.path pathlib pickle pickletools pkgutil platform plistlib posixpath pprint profile pyclbr queue quopri random re
-reprlib rlcompleter sched secrets select selectors shelve shlex shutil signal sqlite3 stat statistics string
-stringprep struct symtable sys sysconfig tabnanny tarfile tempfile textwrap this threading time timeit token tokenize
-tomllib trace traceback tracemalloc types typing unicodedata unittest unittest.mock urllib urllib.parse urllib.error
-uuid warnings weakref xml xml.dom.minidom xml.etree.ElementTree xml.sax xml.sax.saxutils zipfile zlib zoneinfo
-encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.punycode encodings.utf_16
-encodings.utf_16_le encodings.utf_16_be encodings.utf_32 encodings.utf_8_sig encodings.unicode_escape
-encodings.raw_unicode_escape encodings.hex_codec encodings.base64_codec encodings.rot_13 encodings.iso8859_15
-_strptime _pydecimal _pydatetime _pylong _colorize annotationlib
+_colorize _pydatetime _pydecimal _pylong _strptime abc annotationlib argparse array ast asyncio atexit base64 bdb
+binascii bisect bz2 calendar cmath cmd code codecs colorsys configparser contextlib contextvars copy copyreg csv
+ctypes dataclasses datetime decimal difflib dis doctest enum errno filecmp fileinput fnmatch fractions functools gc
+genericpath getopt gettext glob graphlib gzip hashlib heapq hmac http imaplib inspect io ipaddress itertools keyword
+linecache locale logging lzma marshal math mimetypes numbers opcode operator optparse pathlib pickle pickletools
+pkgutil platform plistlib posixpath pprint profile pyclbr queue quopri random re reprlib rlcompleter sched secrets
+select selectors shelve shlex shutil signal sqlite3 stat statistics string stringprep struct symtable sys sysconfig
+tabnanny tarfile tempfile textwrap this threading time timeit token tokenize tomllib trace traceback tracemalloc types
+typing unicodedata uuid warnings weakref zipfile zlib zoneinfo collections.abc concurrent.futures.thread email.message
+email.mime.multipart email.mime.text email.utils encodings.ascii encodings.base64_codec encodings.cp1252
+encodings.hex_codec encodings.idna encodings.iso8859_15 encodings.latin_1 encodings.punycode
+encodings.raw_unicode_escape encodings.rot_13 encodings.unicode_escape encodings.utf_16 encodings.utf_16_be
+encodings.utf_16_le encodings.utf_32 encodings.utf_8_sig html.entities html.parser json.decoder json.encoder os.path
+unittest.mock urllib.error urllib.parse xml.dom.minidom xml.etree.ElementTree xml.sax.saxutils
 """
 UNWANTED = ("this",)  # it speaks when it is imported
 
@@ -86,13 +85,13 @@ class Run:
     def __init__(self, pid: int, control: socket.socket) -> None:
         self.pid = pid
         self.control = control
+        self.is_killed = False
 
     def say(self, word: bytes, number: int) -> None:
         try:
             self.control.sendall(b"%b %d\n" % (word, number))
         except OSError:
             pass  # nobody listens any more
-        self.control.close()
 
 
 def serve(gateway: socket.socket, box: dict[str, Any], locks: Any, script: Any) -> None:
@@ -107,18 +106,20 @@ def serve(gateway: socket.socket, box: dict[str, Any], locks: Any, script: Any) 
     gc.disable()
     gc.freeze()  # so that no run copies what it only looks at
     while True:
-        ready, _, _ = select.select([gateway, reading, *runs], [], [])
+        ready, _, _ = select.select(
+            [gateway, reading, *(run.control for run in runs.values() if not run.is_killed)], [], []
+        )
         if reading in ready:
             os.read(reading, 4096)
             for pid, status in reap().items():
                 for run in [each for each in runs.values() if each.pid == pid]:
                     del runs[run.control]
                     run.say(b"exited", status)
+                    run.control.close()
         for control in ready:
             if control in runs:  # it is closed, as nothing else is ever said there
-                run = runs.pop(control)
-                os.kill(run.pid, signal.SIGKILL)
-                control.close()
+                os.kill(runs[control].pid, signal.SIGKILL)
+                runs[control].is_killed = True
         if gateway in ready:
             data, told, _, _ = gateway.recvmsg(1, socket.CMSG_LEN(3 * _SIZE_OF_FD))
             if not data:
@@ -140,9 +141,11 @@ def begin(
         pid = os.fork()
     except OSError as error:
         Run(0, control).say(b"failed", error.errno or 0)
+        control.close()
         return
     if pid:
         runs[control] = Run(pid, control)
+        runs[control].say(b"started", pid)
         return
     try:
         os._exit(be(fds[1], fds[2], nothing, box, locks, script))

@@ -5,6 +5,8 @@ With `broken`, the prelude gives back to the code all that the language layer hi
 and `subprocess` out of the frames and modules around it, as an attacker would.
 """
 
+# ruff: noqa: E501  a row of the table is a line
+
 PRELUDE = '''
 import sys, os, asyncio, json
 W = data

@@ -4,12 +4,14 @@ It runs a whole Python in a box of the profile `server`, with ctypes and sockets
 `E` when the kernel let it do what it may not; whatever it raises is a refusal. What it does to the world shows besides.
 """
 
+# ruff: noqa: E501  a row of the table is a line
+
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from toolgate.upstreams.process import confinement
+from toolgate.upstreams.process import confinement, guard
 from toolgate.upstreams.process.confinement import MIB, Box
 
 _PRELUDE = """
@@ -46,7 +48,7 @@ def box_of(name: str, told: dict[str, Any]) -> Box:
         execute=(*execute, "/bin/true", "/usr/bin/true", "/bin/su", "/usr/bin/su"),
         write=(told["own"],),
         network=network,
-        inherits=confinement.OF_THE_LOADER,
+        inherits=guard.OF_THE_LOADER,
         ports=(1,),
         memory=256 * MIB,
         cpu=2,

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -69,28 +70,26 @@ async def try_all(kind: str, folder: Path) -> dict[str, Any]:
     return {"tried": len(of_python()), "found": await try_python(folder, of_python(), broken=True)}
 
 
-def as_nobody(kind: str, folder: Path) -> dict[str, Any]:
+def as_nobody(kind: str) -> dict[str, Any]:
     """The same as an ordinary user, who needs a Python and these files where they can be read: both are mounted again,
     in a namespace that this process alone is in."""
-    python, repository = folder / "python", folder / "repository"
-    for each in (python, repository):
-        each.mkdir()
-    (folder / "place").mkdir()
-    for each in (*folder.parents, folder):
-        if (
-            each.owner() == "root"
-            and each.stat().st_mode & 0o005 != 0o005
-            and os.path.commonpath([each, "/tmp"]) == "/tmp"
-        ):
-            each.chmod(each.stat().st_mode | 0o055)
-    os.chown(folder / "place", NOBODY, NOBODY)
-    where = {"python": str(python), "repository": str(repository), "folder": str(folder / "place"), "kind": kind}
-    ended = subprocess.run(
-        [sys.executable, "-c", _DROP, json.dumps({**where, "prefix": sys.base_prefix, "real": str(REPOSITORY),
-            "binary": os.path.basename(os.path.realpath(sys.executable)), "user": NOBODY,
-            "packages": os.path.relpath(sysconfig.get_path("purelib"), REPOSITORY)})],
-        capture_output=True, text=True, timeout=110,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as name:  # not pytest's, which it closes to others whenever another one begins
+        folder = Path(name)
+        folder.chmod(0o755)
+        for each in ("python", "repository", "place"):
+            (folder / each).mkdir()
+        os.chown(folder / "place", NOBODY, NOBODY)
+        where = {
+            "kind": kind,
+            "folder": name,
+            "prefix": sys.base_prefix,
+            "real": str(REPOSITORY),
+            "binary": os.path.basename(os.path.realpath(sys.executable)),
+            "user": NOBODY,
+            "packages": os.path.relpath(sysconfig.get_path("purelib"), REPOSITORY),
+        }
+        program = [sys.executable, "-c", _DROP, json.dumps(where)]
+        ended = subprocess.run(program, capture_output=True, text=True, timeout=110)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])
 
@@ -100,16 +99,18 @@ import ctypes, json, os, subprocess, sys
 w = json.loads(sys.argv[1])
 assert ctypes.CDLL(None).unshare(0x20000) == 0, "no namespace of mounts"
 subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-subprocess.run(["mount", "--bind", w["prefix"], w["python"]], check=True)
-subprocess.run(["mount", "--bind", w["real"], w["repository"]], check=True)
+subprocess.run(["mount", "--bind", w["prefix"], w["folder"] + "/python"], check=True)
+subprocess.run(["mount", "--bind", w["real"], w["folder"] + "/repository"], check=True)
 os.setgroups([])
 os.setresgid(w["user"], w["user"], w["user"])
 os.setresuid(w["user"], w["user"], w["user"])
-r = w["repository"]
+r, python = w["folder"] + "/repository", w["folder"] + "/python"
 paths = [f"{r}/src", f"{r}/tests", os.path.join(r, w["packages"])]
 os.chdir("/")
-os.execve(f"{w['python']}/bin/{w['binary']}", [f"{w['python']}/bin/{w['binary']}", "-B", "-m", "attack.sandboxes.trying", w["kind"], w["folder"]],
-    {"PYTHONPATH": os.pathsep.join(paths), "PATH": os.environ["PATH"], "LD_LIBRARY_PATH": w["python"] + "/lib", "TOKEN": "canary-7f3a91"})
+program = f"{python}/bin/{w['binary']}"
+os.execve(program, [program, "-B", "-m", "attack.sandboxes.trying", w["kind"], w["folder"] + "/place"], {
+    "PYTHONPATH": os.pathsep.join(paths), "PATH": os.environ["PATH"], "LD_LIBRARY_PATH": f"{python}/lib",
+    "TOKEN": "canary-7f3a91"})
 """
 
 

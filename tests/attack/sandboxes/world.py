@@ -1,8 +1,8 @@
 """What hostile code aims at, and whether it was hit: a secret in a file, in a neighbour's variables and in a message
 queue; sockets that nobody may reach; a neighbour that nobody may touch.
 
-The rule this file keeps: an attempt has succeeded where the world shows it, or where what it printed shows the secret or
-the word that it prints when the kernel let it do what it may not.
+The rule this file keeps: an attempt has succeeded where the world shows it, or where what it printed shows the secret
+or the word that it prints when the kernel let it do what it may not.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from toolgate.core.fault import Fault
 from toolgate.upstreams.process import locks, seccomp
 
 MIB = 1024 * 1024
@@ -27,9 +28,6 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 # Where a program finds the libraries that it is linked with, and what names them.
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/ld.so.preload")
-
-# Variables without which some Pythons do not find their own library.
-OF_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 # What is left to a server that runs as root: files of its own folders, ports below 1024, another user to become.
 _CAPABILITIES = {"server": sum(1 << each for each in (0, 1, 3, 4, 6, 7, 10))}
@@ -68,8 +66,14 @@ class Box:
     lenient: bool = False  # put on what this machine has, and go on without the rest
 
     def packed(self) -> dict[str, Any]:
-        """As `locks.put_on` takes it, for this machine; `marshal` can write it."""
+        """As the Supervisor and `locks.put_on` take it, for this machine; `marshal` can write it. Raises `Fault`
+        SERVER_FAILED where this machine lacks something for it, and it is not `lenient`."""
+        if (lacking := missing(self)) and not self.lenient:
+            message = f"Boxes cannot be put on here: this machine lacks {'; '.join(lacking)}"
+            hint = "use Linux 6.12 or newer with landlock and seccomp; `toolgate doctor` says what this machine has"
+            raise Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
         return {
+            "inherits": tuple(self.inherits),
             "files": [(rights, os.fsencode(path)) for rights, paths in self._files() for path in paths],
             "ports": None if self.network == "all" else tuple(self.ports) if self.network == "tcp" else (),
             "limits": {number: most for number, most in self._limits() if most is not None},

@@ -36,6 +36,9 @@ STARTED, FAILED, REFUSED, EXITED = b"started", b"failed", b"refused", b"exited"
 # What the gateway's byte says: whether the order has a box, so that what puts it on is loaded once, and not by each.
 BARE, BOXED = b"+", b"#"
 
+# Variables without which some Pythons do not find their own library; no secret goes by these names.
+OF_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
 LENGTH = 8  # bytes that say how long an order is
 LONGEST_END = 10.0  # seconds for which processes are killed that do not end: of another user, or in the kernel's hands
 POLL = 0.002
@@ -226,7 +229,7 @@ def launch_boxed(
     pipes: "list[int]", argv: "list[bytes]", environment: "dict[bytes, bytes]", box: "dict[str, Any]"
 ) -> int:
     """The same of a program with a box, which is put on between fork and exec. Raises `OSError`, `Refused`."""
-    hearing, saying = os.pipe()  # exec closes it; so what is said there is why it did not come to that
+    reading, saying = os.pipe()  # exec closes it; so what is said there is why it did not come to that
     pid = os.fork()
     if not pid:
         try:
@@ -234,8 +237,8 @@ def launch_boxed(
         finally:
             os._exit(1)
     os.close(saying)
-    number, _, why = read_all(hearing).partition(b" ")
-    os.close(hearing)
+    number, _, why = read_all(reading).partition(b" ")
+    os.close(reading)
     if not number:
         return pid
     os.waitpid(pid, 0)

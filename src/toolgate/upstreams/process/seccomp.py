@@ -107,6 +107,7 @@ _CONNECTED_PAIR = (  # one of datagrams can be turned to any other program's soc
 )
 _OF_THE_TERMINAL = (0x5412, 0x541C)  # which put words into the mouth of who sits there
 
+_NO_DEVICES = (0, 0o010000, 0o100000, 0o140000)  # pipes, files, sockets
 _HARMLESS_FCNTL = (0, 1, 2, 3, 4, 1030)  # copies and flags; not who gets signals
 _HARMLESS_IOCTL = (0x5401, 0x5421, 0x541B, 0x5450, 0x5451)  # whether it is a terminal, blocks, has something to read
 _ONE_SELF = Condition(0, "in", (0,))
@@ -172,7 +173,7 @@ perf_event_open add_key request_key keyctl mount umount2 pivot_root chroot move_
 fspick mount_setattr unshare setns init_module finit_module delete_module kexec_load kexec_file_load reboot swapon
 swapoff open_by_handle_at name_to_handle_at quotactl quotactl_fd acct syslog settimeofday clock_settime clock_adjtime
 adjtimex vhangup iopl ioperm modify_ldt lookup_dcookie fanotify_init fanotify_mark move_pages migrate_pages sethostname
-setdomainname nfsservctl mknod mknodat shmget shmat shmctl shmdt msgget msgsnd msgrcv msgctl semget semop semtimedop
+setdomainname nfsservctl shmget shmat shmctl shmdt msgget msgsnd msgrcv msgctl semget semop semtimedop
 semctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr ioprio_set sched_setattr
 """
 _OWN_RINGS = "io_uring_setup io_uring_enter io_uring_register"  # calls that no filter sees
@@ -193,6 +194,11 @@ _SERVER = (
         rule
         for call in ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam")
         for rule in (Rule(call, _ALLOW, (_ONE_SELF,)), Rule(call, _REFUSED))
+    ),
+    *(
+        rule
+        for call, mode in (("mknod", 1), ("mknodat", 2))
+        for rule in (Rule(call, _ALLOW, (Condition(mode, "in", _NO_DEVICES, 0o170000),)), Rule(call, _REFUSED))
     ),
     Rule("setpriority", _ALLOW, (_ONE_SELF, Condition(1, "in", (0,)))),
     Rule("setpriority", _REFUSED),

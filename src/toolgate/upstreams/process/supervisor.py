@@ -23,8 +23,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Code, Fault
 from toolgate.core.inflow import Readable
 from toolgate.upstreams import diagnosis
-from toolgate.upstreams.process import confinement, guard
-from toolgate.upstreams.process.confinement import Box
+from toolgate.upstreams.process import guard
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +115,7 @@ class Guard:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                env={name: os.environ[name] for name in confinement.OF_THE_LOADER if name in os.environ},
+                env={name: os.environ[name] for name in guard.OF_THE_LOADER if name in os.environ},
             )
         ours.setblocking(False)
         self._socket = ours
@@ -475,18 +474,17 @@ class Supervisor:
         on_stderr: Callable[[], None],
         talks: bool = True,
         may_gain_privileges: bool = False,
-        box: Box | None = None,
+        box: Mapping[str, Any] | None = None,
         stdin: socket.socket | None = None,
     ) -> Child:
-        """`box` says what it may do, and which of the gateway's variables it gets; without one, it may do what we may.
+        """`box` says what it may do, and which of the gateway's variables it gets (`confinement.Box.packed`); without
+        one, it may do what we may.
         `stdin` is what it has for one instead of a pipe; the caller keeps and closes it.
 
         Raises `Fault` SERVER_FAILED that says how to fix it where the command cannot be run, or not in its box."""
         environment = child_environment(env, self._environ)
         if box:
-            environment = {name: self._environ[name] for name in box.inherits if name in self._environ} | dict(env)
-            if (lacking := confinement.missing(box)) and not box.lenient:
-                raise _unboxed(name, "this machine lacks " + ", ".join(lacking))
+            environment = {name: self._environ[name] for name in box["inherits"] if name in self._environ} | dict(env)
         if cwd and not os.path.isdir(cwd):
             hint = f"create the folder, or correct cwd in the configuration of {name}"
             raise Fault("SERVER_FAILED", f"No such folder: {cwd}", reach="not_sent", hint=hint)
@@ -502,7 +500,7 @@ class Supervisor:
             {os.fsencode(key): os.fsencode(value) for key, value in environment.items()},
             os.fsencode(cwd) if cwd else None,
             may_gain_privileges and not box,
-            box.packed() if box else None,
+            dict(box) if box else None,
         )
 
         def exited(reason: str) -> None:
