@@ -8,7 +8,7 @@ null. Values compare within their kind: the number 5 is not the text "5". Only n
 form throughout their column, are more or less than another; all else is refused.
 """
 
-# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # (the functions of a table get values of JSON)
 
 from __future__ import annotations

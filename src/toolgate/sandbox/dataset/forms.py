@@ -4,7 +4,7 @@ A sentence is stages with what follows them; each stage is a tuple of steps, nea
 name a measure, or `it`, the one measure of the sentence. `compose` puts them in their order.
 """
 
-# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # (the functions of a table of forms get whatever their parts mean)
 
 from __future__ import annotations
@@ -53,19 +53,20 @@ def _by_date(scope: Scope, column: str | None, descending: bool) -> Mapping[str,
     return {"column": column, "descending": descending}
 
 
-def _values_of(scope: Scope, columns: tuple[str, ...], rows: Rows | None) -> Stage | None:
+def _values_of(scope: Scope, columns: Sequence[str], rows: Rows | None) -> Stage | None:
     """Columns of rows: the values of one, or objects of several."""
-    shown = {"values": columns[0]} if len(columns) == 1 else {"select": list(columns)}
+    shown: Mapping[str, Any] = {"values": columns[0]} if len(columns) == 1 else {"select": list(columns)}
     return (*(rows.steps() if rows else ()), shown)
 
 
-def _unique(scope: Scope, columns: tuple[str, ...], rows: Rows | None) -> Stage:
+def _unique(scope: Scope, columns: Sequence[str], rows: Rows | None) -> Stage:
     """The different values; null is none of them."""
     start = rows.steps() if rows else ()
     if len(columns) > 1:
         return (*start, {"select": list(columns)}, {"distinct": list(columns)})
-    present: Stage = ({"filter": {"column": columns[0], "null": False}},) if scope.table.nulls(columns[0]) else ()
-    return (*start, *present, {"distinct": list(columns)}, {"values": columns[0]})
+    column = columns[0]
+    no_null: Stage = ({"filter": {"column": column, "null": False}},) if scope.table.nulls(column) else ()
+    return (*start, *no_null, {"distinct": [column]}, {"values": column})
 
 
 _COLUMNS: list[Form] = [

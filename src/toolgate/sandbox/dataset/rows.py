@@ -4,7 +4,7 @@ Conditions are those of `conditions`. One that is a list with or carries the mar
 joined to it by and, which could be read in two ways.
 """
 
-# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # (the functions of a table of forms get whatever their parts mean)
 
 from __future__ import annotations

@@ -67,19 +67,30 @@ class Table:
         self.notes = tuple(notes)
         self.name = name  # of the array inside its wrapper
         self._held: dict[str, list[Any]] = {}
+        self._like: Table | None = None  # has the same columns
 
-    def made(self, rows: list[Row], form: str | None = None, *notes: str) -> Table:
-        """The table that a step makes of this one."""
-        return Table(rows, form or self.form, (*self.notes, *notes), self.name)
+    def kept(self, rows: list[Row], *notes: str) -> Table:
+        """Some of its rows, with all of its columns: there may be no row left that has them."""
+        table = Table(rows, self.form, (*self.notes, *notes), self.name)
+        table._like = self
+        return table
+
+    def made(self, rows: list[Row], columns: Iterable[str], form: str, *notes: str) -> Table:
+        """Rows with other columns, made of its own."""
+        table = Table(rows, form, (*self.notes, *notes), self.name)
+        table.columns = dict.fromkeys(columns)
+        return table
 
     @cached_property
     def columns(self) -> dict[str, None]:
         """The names of the columns, in the order in which they are first seen."""
-        return dict.fromkeys(chain.from_iterable(self.rows))
+        return self._like.columns if self._like else dict.fromkeys(chain.from_iterable(self.rows))
 
     @cached_property
     def paths(self) -> dict[str, None]:
         """Fields of nested objects as `outer.inner`, to a depth and a number."""
+        if self._like:
+            return self._like.paths
         found: dict[str, None] = {}
         level = [(name, [value for row in self.rows if is_object(value := row.get(name))]) for name in self.columns]
         for _ in range(_DEEPEST):
@@ -135,7 +146,7 @@ class Table:
 
     def unknown(self, column: str) -> Refused:
         near = nearest(column, [*self.columns, *self.paths])
-        if not self.rows:
+        if not self.rows and not self.columns:
             return Refused(f"The data is empty: it has no column {quoted(column)}")
         known = f"The columns are {listed(self.columns)}"
         return Refused(f"There is no column {quoted(column)}. {known}", *(f"Did you mean {each}?" for each in near))

@@ -6,7 +6,6 @@ its hints.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Callable

@@ -3,9 +3,9 @@
 import math
 
 import pytest
+from unit.sandbox.dataset.operations import CASES, DATA, Case
 
 from toolgate.sandbox.dataset.runner import process
-from unit.sandbox.dataset.operations import CASES, DATA, Case
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.data}: {case.text}" for case in CASES])
