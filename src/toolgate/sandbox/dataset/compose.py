@@ -1,6 +1,7 @@
 """The parts of a sentence as steps, or None where they do not fit together in one way.
 
-A filter belongs before what sorts, cuts, groups or shows, wherever the sentence has it; where that would matter (after "first
+A filter belongs before what sorts, cuts, groups or shows, wherever the sentence has it; where that would matter
+(after "first
 10", after duplicates are removed, on a column that is also summed up) the sentence can be read in two ways, which is a
 problem and no steps. Only "then" makes an order that is always the order of the steps.
 """

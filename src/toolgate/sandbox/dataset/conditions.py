@@ -4,8 +4,8 @@
     {"all": [...]}  {"any": [...]}  {"not": {...}}
 
 A condition is true or false, never unknown: a test of null is false, but for `is_not`, `not_in` and those that ask for
-null. Values compare within their kind: the number 5 is not the text "5". Only numbers, and dates that are ISO text of one
-form throughout their column, are more or less than another; all else is refused.
+null. Values compare within their kind: the number 5 is not the text "5". Only numbers, and dates that are ISO text of
+one form throughout their column, are more or less than another; all else is refused.
 """
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false

@@ -1,7 +1,7 @@
 """The closed grammar: how operations are said, as a table of forms (see `parser` for the notation).
 
-A sentence is stages with what follows them; each stage is a tuple of steps, nearly as `steps` has them: what sorts may still
-name a measure, or `it`, the one measure of the sentence. `compose` puts them in their order.
+A sentence is stages with what follows them; each stage is a tuple of steps, nearly as `steps` has them: what sorts
+may still name a measure, or `it`, the one measure of the sentence. `compose` puts them in their order.
 """
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false

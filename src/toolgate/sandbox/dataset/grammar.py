@@ -1,6 +1,7 @@
 """An English operation and a table → steps, or a refusal. Nothing between: what is not understood in full is refused.
 
-"then" cuts a text into sentences, each read with the columns that the one before leaves. A sentence has to have one reading.
+"then" cuts a text into sentences, each read with the columns that the one before leaves. A sentence has to have one
+reading.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _one_reading(tokens: list[Token], table: Table) -> tuple[list[Step], list[st
 
 
 def _not_understood(scope: Scope, furthest: int) -> Refused:
-    """Why there is no reading: what is nearly right, else a word that means nothing here, else where reading stopped."""
+    """Why there is no reading: what is nearly right, else a word that means nothing here, else where it stopped."""
     table = scope.table
     if not table.columns:
         return Refused("The data is empty: it has no rows and no columns, so only rows can be counted")

@@ -1,7 +1,7 @@
 """The closed grammar of which rows are meant, as a table of forms (see `parser` for the notation).
 
-Conditions are those of `conditions`. One that is a list with or carries the mark `loose` until it is known that nothing is
-joined to it by and, which could be read in two ways.
+Conditions are those of `conditions`. One that is a list with or carries the mark `loose` until it is known that
+nothing is joined to it by and, which could be read in two ways.
 """
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -69,7 +69,7 @@ def _between(scope: Scope, column: str, low: Any, high: Any) -> Condition | None
 
 
 def _dated(scope: Scope, column: str | None, word: str, when: str) -> Condition | None:
-    """A comparison with a date, a month or a year, whose end is that of the whole period; as text, which ISO dates allow."""
+    """A comparison with a date, a month or a year, whose end is that of the whole period."""
     column = column or scope.date_column()
     if column is None or not scope.table.is_dates(column):
         return None

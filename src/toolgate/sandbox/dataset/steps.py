@@ -2,8 +2,8 @@
 
     [{"filter": {"column": "price", "above": 100}}, {"sort": [{"column": "price", "descending": true}]}, {"limit": 5}]
 
-A step is an object with one key of OPERATIONS. The whole list is checked against the data: a column that is not there, or
-whose values the operation is not defined for, is refused. Order that nothing asks for is that of the data.
+A step is an object with one key of OPERATIONS. The whole list is checked against the data: a column that is not
+there, or whose values the operation is not defined for, is refused. Order that nothing asks for is that of the data.
 """
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -160,10 +160,11 @@ def _keys(operand: Any) -> list[Mapping[str, Any]]:
 
 
 def _distinct(table: Table, operand: Any) -> Table:
-    gets = [table.getter(column) for column in _names(operand, "distinct", least=0)]
+    names = _names(operand, "distinct", least=0) or list(table.columns)
+    gets = [table.getter(column) for column in names]
     kept: dict[Any, Row] = {}
     for row in table.rows:
-        kept.setdefault(_identity([get(row) for get in gets] if gets else [row]), row)
+        kept.setdefault(_identity([get(row) for get in gets]), row)
     return table.kept(list(kept.values()))
 
 

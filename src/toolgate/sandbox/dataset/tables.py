@@ -1,6 +1,7 @@
 """Data of any accepted shape as rows with columns, and what a column holds.
 
-An array of objects is its rows. An array of scalars is rows with one column, `value`. An array of arrays has the columns
+An array of objects is its rows. An array of scalars is rows with one column, `value`. An array of arrays has the
+columns
 that its first row names, or `column_1`, `column_2`, … An object is a table of columns (arrays of the same length), a
 mapping of records or of scalars (its keys are the column `key`), or a wrapper around one array. Anything else is
 refused, and so is what can be read in two ways. A value that is absent counts as null.
@@ -174,9 +175,8 @@ def _of_array(items: list[Any], header: bool | None, name: str = "") -> Table:
     if kinds == {list}:
         return _of_arrays(items, header, name)
     if kinds & {list, dict}:
-        raise Refused(
-            f"The data mixes {' and '.join(sorted({KINDS.get(each, 'null') for each in kinds}))} in one array, which is no table"
-        )
+        mixed = " and ".join(sorted({KINDS.get(each, "null") for each in kinds}))
+        raise Refused(f"The data mixes {mixed} in one array, which is no table")
     return Table([{"value": item} for item in items], "values", name=name)
 
 

@@ -1,7 +1,7 @@
 """English operations as agents write them, on data made here, each with its result or its refusal.
 
-A result is computed from the rows by plain Python that knows nothing of toolgate. A refusal is a part of its message or of
-its hints.
+A result is computed from the rows by plain Python that knows nothing of toolgate. A refusal is a part of its message
+or of its hints.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from unit.sandbox.dataset.in_sql import evaluated
 from unit.sandbox.dataset.operations import CASES, ORDERS
@@ -214,6 +214,7 @@ def test_steps_are_refused_or_make_what_they_say_in_sql(given_steps: list[dict[s
         made = steps.run(given_steps, Table(rows))
     except Refused:
         return
+    assume(Table(rows).columns)
     columns, theirs = evaluated(given_steps, rows)
     assert list(made.columns) == columns
     assert same(as_rows(made), theirs)
