@@ -92,7 +92,7 @@ def _ordered(table: Table, column: str, operand: Any) -> Any:
     if kind == "text" and not isinstance(operand, str):
         raise Refused(
             f"Column {quoted(column)} holds text, which is not more or less than a number",
-            f"convert {column} to numbers, then …",
+            f"convert {column} to numbers, then sort by {column}",
         )
     raise Refused(f"Column {quoted(column)} ({kind}) cannot be compared with {quoted(operand)}")
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from toolgate.sandbox.dataset import steps
 from toolgate.sandbox.dataset.compose import compose
-from toolgate.sandbox.dataset.forms import FORMS
 from toolgate.sandbox.dataset.parser import Parser, compiled
 from toolgate.sandbox.dataset.scope import Scope
+from toolgate.sandbox.dataset.sentences import FORMS
 from toolgate.sandbox.dataset.tables import Refused, Step, Table, listed, nearest, quoted
 from toolgate.sandbox.dataset.words import KNOWN, NUMBERS, PHRASES, Token, tokens_of
 

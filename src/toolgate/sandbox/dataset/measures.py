@@ -105,7 +105,7 @@ def check_measure(name: Any, column: Any, table: Table) -> None:
     kind = table.kind(column, wanted)
     if kind in ("number", "nothing") or (measure.needs == "order" and table.is_dates(column)):
         return
-    hints = [f"convert {column} to numbers, then …"] if kind == "text" else []
+    hints = [f"convert {column} to numbers, then sort by {column}"] if kind == "text" else []
     raise Refused(f"Column {quoted(column)} holds {kind}, so {wanted} is not defined", *hints)
 
 

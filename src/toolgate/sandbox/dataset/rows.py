@@ -53,7 +53,7 @@ def _compare(scope: Scope, column: str, test: str, number: Any) -> Condition | N
     kinds = scope.table.kinds(column)
     if kinds - {"number"}:
         kind = " and ".join(sorted(kinds))
-        hint = (f"convert {column} to numbers, then …",) if kinds == {"text"} else ()
+        hint = (f"convert {column} to numbers, then sort by {column}",) if kinds == {"text"} else ()
         scope.problem(99, f"Column {quoted(column)} holds {kind}, which is not more or less than a number", *hint)
         return None
     return {"column": column, test: number}
@@ -142,7 +142,7 @@ def _negated(condition: Condition | None) -> Condition | None:
     return {"not": condition} if condition else None
 
 
-MIXED = ("and with or can be read in two ways", "put one part in ( )", "status in (open, closed) and …")
+MIXED = ("and with or can be read in two ways", "put one part in ( )", "status in (open, closed) and price > 5")
 
 
 def _joined(scope: Scope, first: Condition, others: tuple[Condition, ...], word: str) -> Condition | None:

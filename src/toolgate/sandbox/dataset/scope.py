@@ -224,7 +224,7 @@ class Scope:
         found: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
         for column in [*self.table.columns, *self.table.paths]:
             parts = parts_of(column.rpartition(".")[2])
-            if parts and len(parts) <= 2:
+            if len(parts) in (1, 2):
                 found.setdefault(singular(parts[0]), []).append((column, parts))
         return found
 

@@ -331,11 +331,7 @@ def _measures(operand: Any, table: Table, taken: Sequence[str]) -> list[tuple[st
 def _left_out(table: Table, measures: Sequence[tuple[str, str, str | None]]) -> list[str]:
     columns = dict.fromkeys(column for _, _, column in measures if column is not None)
     counts = {column: table.nulls(column) for column in columns}
-    return [
-        f"{counted(count)} without {column} left out of what is computed of it"
-        for column, count in counts.items()
-        if count
-    ]
+    return [f"{counted(count)} without {column} left out of its figures" for column, count in counts.items() if count]
 
 
 def _group(table: Table, operand: Any) -> Table:

@@ -222,11 +222,15 @@ def _of_object(data: dict[str, Any], header: bool | None) -> Table:
             f"The data has several arrays: {listed(arrays)}",
             *(f"Add parameters.path: {quoted(key)}" for key in arrays[:5]),
         )
-    kinds = {KINDS.get(type(value)) for value in values}
+    kinds = set(map(_kind, values))
     if len(kinds) == 1 and not kinds & {None, "object"}:
         rows = [{"key": key, "value": value} for key, value in data.items()]
         return Table(rows, notes=("The keys of the object were taken as column key, its values as column value",))
     raise Refused("The data is one object, and neither an array, nor arrays by column, nor records by key")
+
+
+def _kind(value: Any) -> str | None:
+    return KINDS.get(type(value))
 
 
 def _are_columns(values: list[Any]) -> bool:

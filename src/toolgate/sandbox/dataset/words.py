@@ -40,12 +40,13 @@ def tokens_of(text: str) -> list[Token]:
     return found
 
 
+_PARTS = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def parts_of(name: str) -> tuple[str, ...]:
     """The words of a column's name or of a token, in lower case: createdAt, created_at and created-at are the same."""
-    return tuple(part.casefold() for part in re.split(r"[\W_]+", _CAMEL.sub(" ", name)) if part)
+    return tuple(_PARTS.findall(_CAMEL.sub(" ", name).casefold()))
 
 
 def singular(word: str) -> str:

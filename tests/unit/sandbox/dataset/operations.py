@@ -210,7 +210,7 @@ CASES: list[Case] = [
     done("which category has the highest average price", highest("mean_price", MEAN_BY_CATEGORY, 1)),
     done("most common country", highest("count", by("country", len, "count"), 1)),
     done("the 2 most frequent categories", highest("count", by("category", len, "count"), 2)),
-    refused("top 5", "Top of what is not said"),
+    refused("top 5", "by what to take"),
     refused("top customers by revenue", ""),
     refused("top 10% by revenue", ""),
     refused("top 0 by price", ""),
@@ -336,7 +336,7 @@ CASES: list[Case] = [
         lambda rows: statistics.fmean([5200, 3100, 4000, 4100.5]),
         "people",
     ),
-    refused("group by country and city", "What to compute"),
+    refused("group by country and city", "what to compute"),
     done(
         "group by country and city and count",
         lambda rows: [
@@ -502,7 +502,7 @@ CASES: list[Case] = [
     done("sort by rating", lambda rows: sorted(rows, key=lambda r: (r["rating"] is None, r["rating"] or 0))),
     done("open orders sorted by price", lambda rows: top(99, "price", False)(OPEN(rows))),
     refused("sort by popularity", "popularity"),
-    refused("highest first", "not said"),
+    refused("highest first", "what to sort by"),
     refused("shuffle the rows", "shuffle"),
     done("unique emails", lambda rows: list(dict.fromkeys(r["email"] for r in rows if r["email"] is not None))),
     done("distinct countries", lambda rows: list(dict.fromkeys(each("country")(rows)))),

@@ -11,8 +11,8 @@ from unit.sandbox.dataset.in_sql import evaluated
 from unit.sandbox.dataset.operations import CASES, ORDERS
 
 from toolgate.sandbox.dataset import grammar, steps
-from toolgate.sandbox.dataset.forms import FORMS
 from toolgate.sandbox.dataset.runner import process
+from toolgate.sandbox.dataset.sentences import FORMS
 from toolgate.sandbox.dataset.tables import Refused, Table, table_of
 from toolgate.sandbox.dataset.words import PHRASES
 

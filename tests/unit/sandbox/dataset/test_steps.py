@@ -49,9 +49,7 @@ def test_what_is_not_a_value_has_no_value_too_and_that_is_noted():
 
 def test_figures_leave_nulls_out_and_say_so():
     assert made({"aggregate": [{"measure": "mean", "column": "n"}]}) == 1.5
-    assert noted({"aggregate": [{"measure": "mean", "column": "n"}]}) == (
-        "1 row without n left out of what is computed of it",
-    )
+    assert noted({"aggregate": [{"measure": "mean", "column": "n"}]}) == ("1 row without n left out of its figures",)
     assert made({"aggregate": [{"measure": "sum", "column": "n"}]}, rows=[{"n": None}]) is None
     assert made({"aggregate": [{"measure": "count"}]}, rows=[]) == 0
 

@@ -40,7 +40,9 @@ def _keys(
     """ "by a and b descending" may mean both or the last."""
     if ("descending" in first) != ("descending" in others[0]):
         scope.problem(
-            99, "The direction may be meant for one column or for all", "sort by … ascending, then by … descending"
+            99,
+            "The direction may be meant for one column or for all",
+            "sort by status ascending, then by price descending",
         )
         return None
     return (first, *others)
@@ -98,7 +100,7 @@ def _measure(scope: Scope, measure: str, column: str) -> Measured | None:
     kinds, dates = scope.table.kinds(column), scope.table.is_dates(column)
     fits = not kinds - {"number"} or (dates and measure in ("min", "max"))
     if not fits:
-        hint = (f"convert {column} to numbers, then …",) if kinds == {"text"} and not dates else ()
+        hint = (f"convert {column} to numbers, then sort by {column}",) if kinds == {"text"} and not dates else ()
         scope.problem(
             99, f"Column {quoted(column)} holds {' and '.join(sorted(kinds))}, of which there is no {measure}", *hint
         )
@@ -460,7 +462,9 @@ _SENTENCES: list[Form] = [
 
 
 def _say_what(scope: Scope) -> None:
-    scope.problem(100, "What to compute for each group is not said", "group by … and count", "average … by …")
+    scope.problem(
+        100, "It is not clear what to compute for each group", "group by status and count", "average price by status"
+    )
 
 
 def _date_first(scope: Scope, descending: bool) -> Stage | None:
