@@ -2,5 +2,5 @@
 
 May import `upstreams` and the rooms below it.
 
-    dataset/   operations on data, described in English, as steps or as SQL
+    dataset   operations on data, described in English, as steps or as SQL
 """

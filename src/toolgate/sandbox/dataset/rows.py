@@ -223,7 +223,7 @@ _CONDITIONS: list[Form] = [
     ("condition", "either? <atom> EITHER <ors>", lambda s, first, others: _joined(s, first, others, "any")),
     # What is had: "with status open", "with an email", "with no email".
     ("had", "<atom>", lambda s, atom: atom),
-    ("had", "THE? <column> <value:0>", lambda s, column, value: {"column": column, "is": value}),
+    ("had", "THE? <column> <values:0>", _equal),
     ("had", "a|an <column>", lambda s, column: present(column)),
     ("all_had", "<had> BOTHAND <all_had>", lambda s, first, others: (first, *others)),
     ("all_had", "<had>", lambda s, had: (had,)),

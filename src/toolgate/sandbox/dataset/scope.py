@@ -183,11 +183,7 @@ class Scope:
         group = next((each for each in ENTITIES if noun in each), None)
         if noun == singular(self.table.name.casefold()):
             return [(at + 1, noun)]
-        related = [
-            each
-            for each in self._identities({noun})
-            if group or self.table.kinds(each) == {"text"} or parts_of(each)[1:] == ("id",)
-        ]
+        related = [each for each in self._identities({noun}) if group or parts_of(each)[1:] == ("id",)]
         if not related and group is None:
             return []
         for column in related or self._identities(group or {noun}):

@@ -230,7 +230,7 @@ def _of_object(data: dict[str, Any], header: bool | None) -> Table:
 
 
 def _kind(value: Any) -> str | None:
-    return KINDS.get(type(value))
+    return next((word for kind, word in KINDS.items() if type(value) is kind), None)
 
 
 def _are_columns(values: list[Any]) -> bool:
