@@ -207,7 +207,6 @@ _CONDITIONS: list[Form] = [
     ),
     ("atom", "<named> MISSING", lambda s, column: missing(column)),
     ("atom", "<named> PRESENT", lambda s, column: present(column)),
-    ("atom", "NO <named>", lambda s, column: missing(column)),
     ("atom", "is|are|they're|it's? <flag>", lambda s, column: {"column": column, "is": True}),
     ("atom", "is|are? not <flag>", lambda s, column: not_so(s, {"column": column, "is": True})),
     ("atom", "isn't|aren't <flag>", lambda s, column: not_so(s, {"column": column, "is": True})),
@@ -224,6 +223,7 @@ _CONDITIONS: list[Form] = [
     # What is had: "with status open", "with an email", "with no email".
     ("had", "<atom>", lambda s, atom: atom),
     ("had", "THE? <column> <values:0>", _equal),
+    ("had", "NO <named>", lambda s, column: missing(column)),
     ("had", "a|an <column>", lambda s, column: present(column)),
     ("all_had", "<had> BOTHAND <all_had>", lambda s, first, others: (first, *others)),
     ("all_had", "<had>", lambda s, had: (had,)),
@@ -314,6 +314,9 @@ _ROWS: list[Form] = [
     ("post", "between|from <date> and|to <date>", lambda s, low, high: _dated_between(s, None, low, high)),
     ("posts", "<post> BOTHAND? <posts>", lambda s, first, others: (first, *others)),
     ("posts", "<post>", lambda s, one: (one,)),
+    # Named in some way: "without email" alone may be about the column.
+    ("headed", "ALL? <adjectives>? <head> <posts>?", _rows),
+    ("headed", "ALL? <adjectives> <posts>?", lambda s, adjectives, posts: _rows(s, adjectives, None, posts)),
     ("rows", "ALL? <adjectives>? <head>? <posts>?", _rows),
     ("one", "<adjectives>? <single>", lambda s, adjectives, noun: _rows(s, adjectives, noun, None)),
     ("plainrows", "ALL? <adjectives>? <head>?", lambda s, adjectives, noun: _rows(s, adjectives, noun, None)),

@@ -582,6 +582,11 @@ CASES: list[Case] = [
     ),
     done("not books", where(lambda r: r["category"] != "books")),
     done("price > 100 or status is open", where(lambda r: r["price"] > 100 or r["status"] == "open")),
+    # Found by mutation of the others.
+    refused("sort countries by price descending", ""),
+    refused("without email", ""),
+    refused("show all without email", ""),
+    done("remove where status is open", where(lambda r: r["status"] != "open")),
     # Nothing that is meant for a machine that thinks.
     refused("random sample of 10 rows", "random"),
     refused("summarize the data", "summarize"),
