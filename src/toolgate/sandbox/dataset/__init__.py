@@ -11,7 +11,8 @@ be run inside the Python sandbox, so that the gateway never parses the data.
     words       an English text as tokens; the words that mean the same
     parser      all readings of tokens by a table of forms, in bounded time
     scope       what words can mean in this data: columns, values, the rows themselves
-    forms       the closed grammar: the table of forms
+    rows        the closed grammar of which rows are meant: a table of forms
+    sentences   the closed grammar of whole sentences: a table of forms
     compose     the parts of a sentence as steps, or why they do not fit together
     grammar     a text and a table → steps, or a refusal
     runner      a request → a reply, whatever way the operation is given
@@ -20,5 +21,5 @@ be run inside the Python sandbox, so that the gateway never parses the data.
 The rule of this room: an operation is done on the whole data, as understood, or refused. Every word of a sentence is
 accounted for, and two different readings are a refusal. What was done is told from the steps, not from the text.
 
-Another operation is a row in `steps.OPERATIONS`; another way to say one is a row in `forms.FORMS`.
+Another operation is a row in `steps.OPERATIONS`; another way to say one is a row in `sentences.FORMS`.
 """

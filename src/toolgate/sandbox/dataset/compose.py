@@ -1,6 +1,7 @@
 """The parts of a sentence as steps, or None where they do not fit together in one way.
 
-A filter belongs before what sorts, cuts, groups or shows, wherever the sentence has it; where that would matter (after "first
+A filter belongs before what sorts, cuts, groups or shows, wherever the sentence has it; where that would matter
+(after "first
 10", after duplicates are removed, on a column that is also summed up) the sentence can be read in two ways, which is a
 problem and no steps. Only "then" makes an order that is always the order of the steps.
 """
@@ -86,21 +87,21 @@ class _Draft:
         self._need(
             not is_unclear,
             "A condition after a number of rows may be meant before or after they are taken",
-            "only rows where …, then first 10 rows",
-            "first 10 rows, then only rows where …",
+            "only rows where price > 5, then first 10 rows",
+            "first 10 rows, then only rows where price > 5",
         )
         removes_duplicates = self._has("distinct") and not self._has("select", "values")
         self._need(
             not removes_duplicates,
-            "A condition beside duplicates that are removed may be meant before or after that",
-            "only rows where …, then remove duplicates",
+            "A condition may be meant before or after duplicates are removed",
+            "only rows where price > 5, then remove duplicates",
         )
         sources = {measured.column for measured in self.measured} if self.by else set[Any]()
         self._need(
             not columns & sources,
             f"A condition on {', '.join(sorted(columns))} may be meant for the rows or for the figure of each group",
-            "only rows where …, then total … by …",
-            "total … by …, then only rows where …",
+            "only rows where price > 5, then total price by status",
+            "total price by status, then only rows where price > 5",
         )
         index = next((i for i, step in enumerate(self.steps) if not step.keys() & _PREPARES), len(self.steps))
         self.steps.insert(index, {"filter": condition})
@@ -133,10 +134,12 @@ class _Draft:
             self._need(
                 "descending" in keys[0],
                 "Top after a sort without a direction is not clear",
-                "sort by …, highest first, top 5",
+                "sort by price, highest first, top 5",
             )
             return self._append_row_step({"limit": count})
-        self._need(len(self.measured) == 1 and self.by, "Top of what is not said", "top 5 by …")
+        self._need(
+            len(self.measured) == 1 and self.by, "It is not clear by what to take the top rows", "top 5 by price"
+        )
         key = {"column": next(iter(self.measured.values())), "descending": True}
         self.steps.append({"top": {"count": count, "sort": [key]}})
 
@@ -151,8 +154,8 @@ class _Draft:
         self._need(
             not self._has("limit", "last"),
             "A sort after a number of rows may be meant before or after they are taken",
-            "sort by …, then first 10 rows",
-            "first 10 rows, then sort by …",
+            "sort by price, then first 10 rows",
+            "first 10 rows, then sort by price",
         )
         keys = self._keys(operand)
         columns = {key["column"] for key in keys}
@@ -174,8 +177,8 @@ class _Draft:
             if "it" in key:
                 self._need(
                     len(self.measured) == 1 and self.by and not made,
-                    "Highest first of what is not said",
-                    "sort by …, highest first",
+                    "It is not clear what to sort by",
+                    "sort by price, highest first",
                 )
                 made.append({"column": next(iter(self.measured.values())), **order})
             elif "measured" in key:
@@ -232,7 +235,7 @@ class _Draft:
         self._need(
             not self._has(*_CUTS),
             "A figure after a number of rows may be meant of them or of all",
-            "first 10 rows, then …",
+            "first 10 rows, then count by status",
         )
         self._need(not self._has("group", "aggregate", "values", "sort"))
         named = [self._group_column(each) for each in by]
@@ -256,7 +259,7 @@ class _Draft:
         self._need(
             not self._has(*_CUTS),
             "A figure after a number of rows may be meant of them or of all",
-            "first 10 rows, then …",
+            "first 10 rows, then count by status",
         )
         self._need(not self._has("group", "aggregate", "values", "sort"))
         self._measure(measures, [])

@@ -4,11 +4,11 @@
     {"all": [...]}  {"any": [...]}  {"not": {...}}
 
 A condition is true or false, never unknown: a test of null is false, but for `is_not`, `not_in` and those that ask for
-null. Values compare within their kind: the number 5 is not the text "5". Only numbers, and dates that are ISO text of one
-form throughout their column, are more or less than another; all else is refused.
+null. Values compare within their kind: the number 5 is not the text "5". Only numbers, and dates that are ISO text of
+one form throughout their column, are more or less than another; all else is refused.
 """
 
-# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # (the functions of a table get values of JSON)
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _ordered(table: Table, column: str, operand: Any) -> Any:
     if kind == "text" and not isinstance(operand, str):
         raise Refused(
             f"Column {quoted(column)} holds text, which is not more or less than a number",
-            f"convert {column} to numbers, then …",
+            f"convert {column} to numbers, then sort by {column}",
         )
     raise Refused(f"Column {quoted(column)} ({kind}) cannot be compared with {quoted(operand)}")
 

@@ -1,6 +1,7 @@
 """An English operation and a table → steps, or a refusal. Nothing between: what is not understood in full is refused.
 
-"then" cuts a text into sentences, each read with the columns that the one before leaves. A sentence has to have one reading.
+"then" cuts a text into sentences, each read with the columns that the one before leaves. A sentence has to have one
+reading.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import NamedTuple
 
 from toolgate.sandbox.dataset import steps
 from toolgate.sandbox.dataset.compose import compose
-from toolgate.sandbox.dataset.forms import FORMS
 from toolgate.sandbox.dataset.parser import Parser, compiled
 from toolgate.sandbox.dataset.scope import Scope
+from toolgate.sandbox.dataset.sentences import FORMS
 from toolgate.sandbox.dataset.tables import Refused, Step, Table, listed, nearest, quoted
 from toolgate.sandbox.dataset.words import KNOWN, NUMBERS, PHRASES, Token, tokens_of
 
@@ -21,6 +22,17 @@ _LONGEST = 1_000  # characters
 _MOST_TOKENS = 80
 
 _FORMS = compiled(FORMS)
+_MEANT = (
+    KNOWN
+    | NUMBERS.keys()
+    | {
+        word
+        for forms in _FORMS.values()
+        for form in forms
+        for element in form.elements
+        for word in element.name.split("|")
+    }
+)
 _ENDS_A_SENTENCE = PHRASES["THEN"]
 
 EXAMPLES = (
@@ -52,7 +64,7 @@ def understood(text: str, table: Table) -> Understood:
     notes: dict[str, None] = {}
     for sentence in _sentences(tokens):
         if done and "values" in done[-1]:
-            table = Table(table.rows, "objects", table.notes)
+            table = table.made(table.rows, table.columns, "objects")
             done[-1] = {"select": [done[-1]["values"]]}
         found, assumed = _one_reading(sentence, table)
         table = steps.run(found, table)
@@ -94,9 +106,9 @@ def _one_reading(tokens: list[Token], table: Table) -> tuple[list[Step], list[st
 
 
 def _not_understood(scope: Scope, furthest: int) -> Refused:
-    """Why there is no reading: what is nearly right, else a word that means nothing here, else where reading stopped."""
+    """Why there is no reading: what is nearly right, else a word that means nothing here, else where it stopped."""
     table = scope.table
-    if not table.rows:
+    if not table.columns:
         return Refused("The data is empty: it has no rows and no columns, so only rows can be counted")
     unknown = {at: token.raw for at, token in enumerate(scope.tokens) if _is_unknown(scope, at)}
     problems = sorted(scope.problems.items(), key=lambda each: -each[1][0])
@@ -120,15 +132,7 @@ def _not_understood(scope: Scope, furthest: int) -> Refused:
 
 def _is_unknown(scope: Scope, at: int) -> bool:
     token = scope.tokens[at]
-    if token.kind in ("number", "grouped", "date", "quoted") or token.text in KNOWN or token.text in NUMBERS:
-        return False
-    known = any(
-        token.text in element.name.split("|")
-        for forms in _FORMS.values()
-        for form in forms
-        for element in form.elements
-    )
-    if known:
+    if token.kind in ("number", "grouped", "date", "quoted") or token.text in _MEANT:
         return False
     return not any(
         end > at

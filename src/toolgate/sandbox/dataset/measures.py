@@ -20,6 +20,10 @@ class Measure(NamedTuple):
     words: str  # with {} for the column
 
 
+def _different(values: list[Any]) -> int:
+    return len(set(map(key_of, values)))
+
+
 def _sum(values: list[Any]) -> Any:
     if not values:
         return None
@@ -59,9 +63,7 @@ def _most(values: list[Any]) -> Any:
 
 MEASURES: Mapping[str, Measure] = {
     "count": Measure(len, "nothing", "the number of rows"),
-    "distinct": Measure(
-        lambda values: len(set(map(key_of, values))), "scalars", "the number of different values of {}"
-    ),
+    "distinct": Measure(_different, "scalars", "the number of different values of {}"),
     "sum": Measure(_sum, "numbers", "the sum of {}"),
     "mean": Measure(_mean, "numbers", "the mean of {}"),
     "median": Measure(_median, "numbers", "the median of {}"),
@@ -103,7 +105,7 @@ def check_measure(name: Any, column: Any, table: Table) -> None:
     kind = table.kind(column, wanted)
     if kind in ("number", "nothing") or (measure.needs == "order" and table.is_dates(column)):
         return
-    hints = [f"convert {column} to numbers, then …"] if kind == "text" else []
+    hints = [f"convert {column} to numbers, then sort by {column}"] if kind == "text" else []
     raise Refused(f"Column {quoted(column)} holds {kind}, so {wanted} is not defined", *hints)
 
 

@@ -4,8 +4,10 @@ A form is a name, a pattern and what makes a value of the parts:
 
     ("measure", "<agg> THE? <column>", lambda scope, agg, column: ...)
 
-A pattern's elements stand apart by spaces: a word (or words with | between), a CLASS of phrases, a <form> or a slot of the
-scope; `?` makes one optional. The function is given the scope and the values of the elements in <>, None for one that is
+A pattern's elements stand apart by spaces: a word (or words with | between), a CLASS of phrases, a <form> or a slot
+of the
+scope; `?` makes one optional. The function is given the scope and the values of the elements in <>, None for one that
+is
 absent; where it returns None, that reading is none. All readings are kept: who asks decides whether one is left. Each
 combination of form and place is tried once, and the whole work has a limit.
 """
@@ -52,7 +54,8 @@ def _element(text: str) -> Element:
 
 
 class Parser:
-    """Readings of the tokens of one scope, whose methods `read_…` are the slots. `furthest` is how far any reading came."""
+    """Readings of the tokens of one scope, whose methods `read_…` are the slots. `furthest` is how far any reading
+    came."""
 
     def __init__(self, forms: Mapping[str, list[Compiled]], scope: Any) -> None:
         self._forms, self._scope = forms, scope

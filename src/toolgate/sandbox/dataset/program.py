@@ -19,7 +19,7 @@ _FILES = (
     "scope",
     "parser",
     "rows",
-    "forms",
+    "sentences",
     "compose",
     "grammar",
     "runner",

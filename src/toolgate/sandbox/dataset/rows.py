@@ -1,10 +1,10 @@
 """The closed grammar of which rows are meant, as a table of forms (see `parser` for the notation).
 
-Conditions are those of `conditions`. One that is a list with or carries the mark `loose` until it is known that nothing is
-joined to it by and, which could be read in two ways.
+Conditions are those of `conditions`. One that is a list with or carries the mark `loose` until it is known that
+nothing is joined to it by and, which could be read in two ways.
 """
 
-# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # (the functions of a table of forms get whatever their parts mean)
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _compare(scope: Scope, column: str, test: str, number: Any) -> Condition | N
     kinds = scope.table.kinds(column)
     if kinds - {"number"}:
         kind = " and ".join(sorted(kinds))
-        hint = (f"convert {column} to numbers, then …",) if kinds == {"text"} else ()
+        hint = (f"convert {column} to numbers, then sort by {column}",) if kinds == {"text"} else ()
         scope.problem(99, f"Column {quoted(column)} holds {kind}, which is not more or less than a number", *hint)
         return None
     return {"column": column, test: number}
@@ -69,7 +69,7 @@ def _between(scope: Scope, column: str, low: Any, high: Any) -> Condition | None
 
 
 def _dated(scope: Scope, column: str | None, word: str, when: str) -> Condition | None:
-    """A comparison with a date, a month or a year, whose end is that of the whole period; as text, which ISO dates allow."""
+    """A comparison with a date, a month or a year, whose end is that of the whole period."""
     column = column or scope.date_column()
     if column is None or not scope.table.is_dates(column):
         return None
@@ -142,7 +142,7 @@ def _negated(condition: Condition | None) -> Condition | None:
     return {"not": condition} if condition else None
 
 
-MIXED = ("and with or can be read in two ways", "put one part in ( )", "status in (open, closed) and …")
+MIXED = ("and with or can be read in two ways", "put one part in ( )", "status in (open, closed) and price > 5")
 
 
 def _joined(scope: Scope, first: Condition, others: tuple[Condition, ...], word: str) -> Condition | None:
@@ -207,7 +207,6 @@ _CONDITIONS: list[Form] = [
     ),
     ("atom", "<named> MISSING", lambda s, column: missing(column)),
     ("atom", "<named> PRESENT", lambda s, column: present(column)),
-    ("atom", "NO <named>", lambda s, column: missing(column)),
     ("atom", "is|are|they're|it's? <flag>", lambda s, column: {"column": column, "is": True}),
     ("atom", "is|are? not <flag>", lambda s, column: not_so(s, {"column": column, "is": True})),
     ("atom", "isn't|aren't <flag>", lambda s, column: not_so(s, {"column": column, "is": True})),
@@ -223,7 +222,8 @@ _CONDITIONS: list[Form] = [
     ("condition", "either? <atom> EITHER <ors>", lambda s, first, others: _joined(s, first, others, "any")),
     # What is had: "with status open", "with an email", "with no email".
     ("had", "<atom>", lambda s, atom: atom),
-    ("had", "THE? <column> <value:0>", lambda s, column, value: {"column": column, "is": value}),
+    ("had", "THE? <column> <values:0>", _equal),
+    ("had", "NO <named>", lambda s, column: missing(column)),
     ("had", "a|an <column>", lambda s, column: present(column)),
     ("all_had", "<had> BOTHAND <all_had>", lambda s, first, others: (first, *others)),
     ("all_had", "<had>", lambda s, had: (had,)),
@@ -314,6 +314,9 @@ _ROWS: list[Form] = [
     ("post", "between|from <date> and|to <date>", lambda s, low, high: _dated_between(s, None, low, high)),
     ("posts", "<post> BOTHAND? <posts>", lambda s, first, others: (first, *others)),
     ("posts", "<post>", lambda s, one: (one,)),
+    # Named in some way: "without email" alone may be about the column.
+    ("headed", "ALL? <adjectives>? <head> <posts>?", _rows),
+    ("headed", "ALL? <adjectives> <posts>?", lambda s, adjectives, posts: _rows(s, adjectives, None, posts)),
     ("rows", "ALL? <adjectives>? <head>? <posts>?", _rows),
     ("one", "<adjectives>? <single>", lambda s, adjectives, noun: _rows(s, adjectives, noun, None)),
     ("plainrows", "ALL? <adjectives>? <head>?", lambda s, adjectives, noun: _rows(s, adjectives, noun, None)),

@@ -79,6 +79,6 @@ def _reply(before: Table, after: Table, interpretation: str, method: str, notes:
 
 
 def sizes(original: int, processed: int) -> dict[str, Any]:
-    """How many rows there were, how many there are, and how many per cent fewer that is; negative where they are more."""
+    """How many rows there were, how many there are, and how many per cent fewer that is."""
     fewer = 100.0 * (original - processed) / original if original else 0.0
     return {"original_size": original, "processed_size": processed, "reduction_percent": round(fewer, 2)}

@@ -1,13 +1,14 @@
 """What words can mean in this data: its columns, its values, the rows themselves.
 
-Each `read_…` is a slot of the grammar: given a place among the tokens it says what stands there, as (end, meaning) for each
-meaning. A column must be named as it is, but for case, plural and the signs between its words. A value without quotes must
-occur in its column. What is nearly right is kept in `problems`, for the refusal.
+Each `read_…` is a slot of the grammar: given a place among the tokens it says what stands there, as (end, meaning)
+for each
+meaning. A column must be named as it is, but for case, plural and the signs between its words. A value without quotes
+must occur in its column. What is nearly right is kept in `problems`, for the refusal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -118,7 +119,7 @@ class Scope:
         return found
 
     def read_values(self, at: int, column: str) -> Found:
-        """A list of values and how they are joined: "", "," , "or" or "and". Not all lists, but the longest of each start."""
+        """A list of values and how they are joined: "", "," , "or" or "and"."""
         found: Found = []
         for end, value in self.read_value(at, column):
             found.append((end, ((value,), "")))
@@ -182,18 +183,14 @@ class Scope:
         group = next((each for each in ENTITIES if noun in each), None)
         if noun == singular(self.table.name.casefold()):
             return [(at + 1, noun)]
-        related = [
-            each
-            for each in self._identities({noun})
-            if group or self.table.kinds(each) == {"text"} or parts_of(each)[1:] == ("id",)
-        ]
+        related = [each for each in self._identities({noun}) if group or parts_of(each)[1:] == ("id",)]
         if not related and group is None:
             return []
         for column in related or self._identities(group or {noun}):
             if self.table.kinds(column) & {"list", "object"} or not self._is_unique(column):
                 self.problem(
                     at,
-                    f"{quoted(word)} may mean the rows or the different values of {column}, and these are not the same here",
+                    f"{quoted(word)} may mean the rows or the different values of {column}, and these differ here",
                     f"rows for the rows, unique {column} for its different values, or by {column} for a figure of each",
                 )
                 return []
@@ -217,23 +214,24 @@ class Scope:
             else []
         )
 
-    def _identities(self, nouns: frozenset[str] | set[str]) -> list[str]:
-        found: list[str] = []
+    @cached_property
+    def _named(self) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+        """By the first word of its name, singular, each column with the words of its name."""
+        found: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
         for column in [*self.table.columns, *self.table.paths]:
             parts = parts_of(column.rpartition(".")[2])
-            if (
-                parts
-                and singular(parts[0]) in nouns
-                and len(parts) <= 2
-                and (parts[1] if len(parts) == 2 else "") in _IDENTITIES
-            ):
-                found.append(column)
+            if len(parts) in (1, 2):
+                found.setdefault(singular(parts[0]), []).append((column, parts))
         return found
 
+    def _identities(self, nouns: Iterable[str]) -> list[str]:
+        """The columns that say which one of these things a row is about."""
+        named = [each for noun in nouns for each in self._named.get(noun, ())]
+        return [column for column, parts in named if (parts[1] if len(parts) == 2 else "") in _IDENTITIES]
+
     def _unique_ids(self) -> list[str]:
-        return [
-            name for name in self.table.columns if parts_of(name)[1:] in (("id",), ("uuid",)) and self._is_unique(name)
-        ]
+        ids = [column for each in self._named.values() for column, parts in each if parts[1:] in (("id",), ("uuid",))]
+        return [column for column in ids if column in self.table.columns and self._is_unique(column)]
 
     def _is_unique(self, column: str) -> bool:
         values = self.table.held(column)

@@ -1,8 +1,8 @@
 """The data as the table `data` of SQLite in memory, and one SELECT on it.
 
 Everything but reading that table by the functions of FUNCTIONS is closed by SQLite's authorizer. Nested values are JSON
-text (`json_extract` reads them), true and false are 1 and 0. Names that SQLite takes for one, since it ignores case, get a
-number. The time is bounded by a deadline, a text in the middle by SQLite's limits, the result by its size.
+text (`json_extract` reads them), true and false are 1 and 0. Names that SQLite takes for one, since it ignores case,
+get a number. The time is bounded by a deadline, a text in the middle by SQLite's limits, the result by its size.
 """
 
 from __future__ import annotations

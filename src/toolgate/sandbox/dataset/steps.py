@@ -2,11 +2,11 @@
 
     [{"filter": {"column": "price", "above": 100}}, {"sort": [{"column": "price", "descending": true}]}, {"limit": 5}]
 
-A step is an object with one key of OPERATIONS. The whole list is checked against the data: a column that is not there, or
-whose values the operation is not defined for, is refused. Order that nothing asks for is that of the data.
+A step is an object with one key of OPERATIONS. The whole list is checked against the data: a column that is not
+there, or whose values the operation is not defined for, is refused. Order that nothing asks for is that of the data.
 """
 
-# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # (the functions of a table get values of JSON)
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from toolgate.sandbox.dataset.conditions import check_of, counted, key_of, nulls_that_pass, said
 from toolgate.sandbox.dataset.measures import check_measure, computed, default_name, measured_words
-from toolgate.sandbox.dataset.tables import Refused, Row, Step, Table, is_array, is_object, listed, quoted
+from toolgate.sandbox.dataset.tables import Getter, Refused, Row, Step, Table, is_array, is_object, listed, quoted
 
 MOST_STEPS = 50
 _MOST_KEYS = 1_000  # columns named in one step
@@ -70,7 +71,7 @@ def result(table: Table) -> Any:
 
 def _filter(table: Table, operand: Any) -> Table:
     fits = check_of(operand, table)
-    return table.made([row for row in table.rows if fits(row)], None, *nulls_that_pass(operand, table))
+    return table.kept([row for row in table.rows if fits(row)], *nulls_that_pass(operand, table))
 
 
 def _count(operand: Any, name: str) -> int:
@@ -80,16 +81,16 @@ def _count(operand: Any, name: str) -> int:
 
 
 def _limit(table: Table, operand: Any) -> Table:
-    return table.made(table.rows[: _count(operand, "limit")])
+    return table.kept(table.rows[: _count(operand, "limit")])
 
 
 def _skip(table: Table, operand: Any) -> Table:
-    return table.made(table.rows[_count(operand, "skip") :])
+    return table.kept(table.rows[_count(operand, "skip") :])
 
 
 def _last(table: Table, operand: Any) -> Table:
     count = _count(operand, "last")
-    return table.made(table.rows[-count:] if count else [])
+    return table.kept(table.rows[-count:] if count else [])
 
 
 def _top(table: Table, operand: Any) -> Table:
@@ -106,7 +107,7 @@ def _top(table: Table, operand: Any) -> Table:
         notes = (
             [f"{counted(equal)} left out {'is' if equal == 1 else 'are'} equal to the last one kept"] if equal else []
         )
-    return ordered.made(kept, None, *notes)
+    return ordered.kept(kept, *notes)
 
 
 def _sort(table: Table, operand: Any) -> Table:
@@ -121,14 +122,22 @@ def _sort(table: Table, operand: Any) -> Table:
             raise Refused(f"Column {quoted(column)} holds {kind}s, which have no order")
         if kind == "number":
             _check_finite(table, column)
-        order = (lambda row, get=get: ((text := get(row)).casefold(), text)) if kind == "text" else get
+        order = _alphabetical(get) if kind == "text" else get
         present = [row for row in rows if get(row) is not None]
         absent = [row for row in rows if get(row) is None]
         rows = sorted(present, key=order, reverse=descending) + absent
         notes += (
             [f"{counted(len(absent))} without {column} come{'s' if len(absent) == 1 else ''} last"] if absent else []
         )
-    return table.made(rows, None, *notes)
+    return table.kept(rows, *notes)
+
+
+def _alphabetical(get: Getter) -> Getter:
+    def order(row: Row) -> tuple[str, str]:
+        text: str = get(row)
+        return text.casefold(), text
+
+    return order
 
 
 def _check_finite(table: Table, column: str) -> None:
@@ -151,11 +160,12 @@ def _keys(operand: Any) -> list[Mapping[str, Any]]:
 
 
 def _distinct(table: Table, operand: Any) -> Table:
-    gets = [table.getter(column) for column in _names(operand, "distinct", least=0)]
+    names = _names(operand, "distinct", least=0) or list(table.columns)
+    gets = [table.getter(column) for column in names]
     kept: dict[Any, Row] = {}
     for row in table.rows:
-        kept.setdefault(_identity([get(row) for get in gets] if gets else [row]), row)
-    return table.made(list(kept.values()))
+        kept.setdefault(_identity([get(row) for get in gets]), row)
+    return table.kept(list(kept.values()))
 
 
 def _identity(values: list[Any]) -> Any:
@@ -186,13 +196,13 @@ def _names(operand: Any, step: str, least: int = 1) -> list[str]:
 def _select(table: Table, operand: Any) -> Table:
     names = _names(operand, "select")
     gets = [(name, table.getter(name)) for name in names]
-    return table.made([{name: get(row) for name, get in gets} for row in table.rows], "objects")
+    return table.made([{name: get(row) for name, get in gets} for row in table.rows], names, "objects")
 
 
 def _values(table: Table, operand: Any) -> Table:
     if not isinstance(operand, str):
         raise Refused("values needs one column")
-    return table.made(_select(table, [operand]).rows, "values")
+    return table.made(_select(table, [operand]).rows, [operand], "values")
 
 
 def _drop(table: Table, operand: Any) -> Table:
@@ -201,7 +211,10 @@ def _drop(table: Table, operand: Any) -> Table:
         raise table.unknown(name)
     if not table.columns.keys() - names:
         raise Refused("drop would leave no column")
-    return table.made([{key: value for key, value in row.items() if key not in names} for row in table.rows], "objects")
+    left = [column for column in table.columns if column not in names]
+    return table.made(
+        [{key: value for key, value in row.items() if key not in names} for row in table.rows], left, "objects"
+    )
 
 
 def _rename(table: Table, operand: Any) -> Table:
@@ -212,7 +225,8 @@ def _rename(table: Table, operand: Any) -> Table:
     after = [operand.get(name, name) for name in table.columns]
     if len(set(after)) != len(after):
         raise Refused("rename would give two columns one name")
-    return table.made([{operand.get(key, key): value for key, value in row.items()} for row in table.rows], "objects")
+    rows = [{operand.get(key, key): value for key, value in row.items()} for row in table.rows]
+    return table.made(rows, after, "objects")
 
 
 def _flatten(table: Table, operand: Any) -> Table:
@@ -233,7 +247,8 @@ def _flatten(table: Table, operand: Any) -> Table:
             _spread(key, value, made) if key in chosen else _put(key, value, made)
         return made
 
-    return table.made([flat(row) for row in table.rows], "objects")
+    rows = [flat(row) for row in table.rows]
+    return table.made(rows, chain.from_iterable(rows) if rows else table.columns, "objects")
 
 
 def _spread(name: str, value: Any, into: Row, depth: int = 0) -> None:
@@ -264,9 +279,8 @@ def _number(table: Table, operand: Any) -> Table:
                     f"Column {quoted(name)} holds {quoted(value)}, which is not written as a number, such as -12.5"
                 )
     chosen = set(names)
-    return table.made(
-        [{key: _as_number(value) if key in chosen else value for key, value in row.items()} for row in table.rows]
-    )
+    rows = [{key: _as_number(value) if key in chosen else value for key, value in row.items()} for row in table.rows]
+    return table.kept(rows)
 
 
 def _as_number(value: Any) -> Any:
@@ -288,7 +302,8 @@ def _date(table: Table, operand: Any) -> Table:
     get = table.getter(column)
     if table.present(column) and not table.is_dates(column):
         raise Refused(f"Column {quoted(column)} does not hold ISO dates of one form, such as 2026-11-24")
-    return table.made([{**row, new: value[:length] if (value := get(row)) is not None else None} for row in table.rows])
+    rows = [{**row, new: value[:length] if (value := get(row)) is not None else None} for row in table.rows]
+    return table.made(rows, [*table.columns, new], "objects")
 
 
 # Groups.
@@ -316,11 +331,7 @@ def _measures(operand: Any, table: Table, taken: Sequence[str]) -> list[tuple[st
 def _left_out(table: Table, measures: Sequence[tuple[str, str, str | None]]) -> list[str]:
     columns = dict.fromkeys(column for _, _, column in measures if column is not None)
     counts = {column: table.nulls(column) for column in columns}
-    return [
-        f"{counted(count)} without {column} left out of what is computed of it"
-        for column, count in counts.items()
-        if count
-    ]
+    return [f"{counted(count)} without {column} left out of its figures" for column, count in counts.items() if count]
 
 
 def _group(table: Table, operand: Any) -> Table:
@@ -348,7 +359,7 @@ def _group(table: Table, operand: Any) -> Table:
     notes = [
         f"{counted(count)} without {column} make a group of null" for column in by if (count := table.nulls(column))
     ]
-    return table.made(rows, "objects", *notes, *_left_out(table, measures))
+    return table.made(rows, [*by, *(name for name, *_ in measures)], "objects", *notes, *_left_out(table, measures))
 
 
 def _aggregate(table: Table, operand: Any) -> Table:
@@ -357,7 +368,7 @@ def _aggregate(table: Table, operand: Any) -> Table:
         name: computed(measure, column, table.held(column) if column is not None else table.rows)
         for name, measure, column in measures
     }
-    return table.made([row], "single", *_left_out(table, measures))
+    return table.made([row], row, "single", *_left_out(table, measures))
 
 
 # How each is said.

@@ -1,6 +1,7 @@
 """Data of any accepted shape as rows with columns, and what a column holds.
 
-An array of objects is its rows. An array of scalars is rows with one column, `value`. An array of arrays has the columns
+An array of objects is its rows. An array of scalars is rows with one column, `value`. An array of arrays has the
+columns
 that its first row names, or `column_1`, `column_2`, … An object is a table of columns (arrays of the same length), a
 mapping of records or of scalars (its keys are the column `key`), or a wrapper around one array. Anything else is
 refused, and so is what can be read in two ways. A value that is absent counts as null.
@@ -67,19 +68,30 @@ class Table:
         self.notes = tuple(notes)
         self.name = name  # of the array inside its wrapper
         self._held: dict[str, list[Any]] = {}
+        self._like: Table | None = None  # has the same columns
 
-    def made(self, rows: list[Row], form: str | None = None, *notes: str) -> Table:
-        """The table that a step makes of this one."""
-        return Table(rows, form or self.form, (*self.notes, *notes), self.name)
+    def kept(self, rows: list[Row], *notes: str) -> Table:
+        """Some of its rows, with all of its columns: there may be no row left that has them."""
+        table = Table(rows, self.form, (*self.notes, *notes), self.name)
+        table._like = self
+        return table
+
+    def made(self, rows: list[Row], columns: Iterable[str], form: str, *notes: str) -> Table:
+        """Rows with other columns, made of its own."""
+        table = Table(rows, form, (*self.notes, *notes), self.name)
+        table.columns = dict.fromkeys(columns)
+        return table
 
     @cached_property
     def columns(self) -> dict[str, None]:
         """The names of the columns, in the order in which they are first seen."""
-        return dict.fromkeys(chain.from_iterable(self.rows))
+        return self._like.columns if self._like else dict.fromkeys(chain.from_iterable(self.rows))
 
     @cached_property
     def paths(self) -> dict[str, None]:
         """Fields of nested objects as `outer.inner`, to a depth and a number."""
+        if self._like:
+            return self._like.paths
         found: dict[str, None] = {}
         level = [(name, [value for row in self.rows if is_object(value := row.get(name))]) for name in self.columns]
         for _ in range(_DEEPEST):
@@ -135,7 +147,7 @@ class Table:
 
     def unknown(self, column: str) -> Refused:
         near = nearest(column, [*self.columns, *self.paths])
-        if not self.rows:
+        if not self.rows and not self.columns:
             return Refused(f"The data is empty: it has no column {quoted(column)}")
         known = f"The columns are {listed(self.columns)}"
         return Refused(f"There is no column {quoted(column)}. {known}", *(f"Did you mean {each}?" for each in near))
@@ -163,9 +175,8 @@ def _of_array(items: list[Any], header: bool | None, name: str = "") -> Table:
     if kinds == {list}:
         return _of_arrays(items, header, name)
     if kinds & {list, dict}:
-        raise Refused(
-            f"The data mixes {' and '.join(sorted({KINDS.get(each, 'null') for each in kinds}))} in one array, which is no table"
-        )
+        mixed = " and ".join(sorted({KINDS.get(each, "null") for each in kinds}))
+        raise Refused(f"The data mixes {mixed} in one array, which is no table")
     return Table([{"value": item} for item in items], "values", name=name)
 
 
@@ -211,11 +222,15 @@ def _of_object(data: dict[str, Any], header: bool | None) -> Table:
             f"The data has several arrays: {listed(arrays)}",
             *(f"Add parameters.path: {quoted(key)}" for key in arrays[:5]),
         )
-    kinds = {KINDS.get(type(value)) for value in values}
+    kinds = set(map(_kind, values))
     if len(kinds) == 1 and not kinds & {None, "object"}:
         rows = [{"key": key, "value": value} for key, value in data.items()]
         return Table(rows, notes=("The keys of the object were taken as column key, its values as column value",))
     raise Refused("The data is one object, and neither an array, nor arrays by column, nor records by key")
+
+
+def _kind(value: Any) -> str | None:
+    return next((word for kind, word in KINDS.items() if type(value) is kind), None)
 
 
 def _are_columns(values: list[Any]) -> bool:

@@ -1,7 +1,7 @@
 """English operations as agents write them, on data made here, each with its result or its refusal.
 
-A result is computed from the rows by plain Python that knows nothing of toolgate. A refusal is a part of its message or of
-its hints.
+A result is computed from the rows by plain Python that knows nothing of toolgate. A refusal is a part of its message
+or of its hints.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ CASES: list[Case] = [
     done("which category has the highest average price", highest("mean_price", MEAN_BY_CATEGORY, 1)),
     done("most common country", highest("count", by("country", len, "count"), 1)),
     done("the 2 most frequent categories", highest("count", by("category", len, "count"), 2)),
-    refused("top 5", "Top of what is not said"),
+    refused("top 5", "by what to take"),
     refused("top customers by revenue", ""),
     refused("top 10% by revenue", ""),
     refused("top 0 by price", ""),
@@ -336,7 +336,7 @@ CASES: list[Case] = [
         lambda rows: statistics.fmean([5200, 3100, 4000, 4100.5]),
         "people",
     ),
-    refused("group by country and city", "What to compute"),
+    refused("group by country and city", "what to compute"),
     done(
         "group by country and city and count",
         lambda rows: [
@@ -502,7 +502,7 @@ CASES: list[Case] = [
     done("sort by rating", lambda rows: sorted(rows, key=lambda r: (r["rating"] is None, r["rating"] or 0))),
     done("open orders sorted by price", lambda rows: top(99, "price", False)(OPEN(rows))),
     refused("sort by popularity", "popularity"),
-    refused("highest first", "not said"),
+    refused("highest first", "what to sort by"),
     refused("shuffle the rows", "shuffle"),
     done("unique emails", lambda rows: list(dict.fromkeys(r["email"] for r in rows if r["email"] is not None))),
     done("distinct countries", lambda rows: list(dict.fromkeys(each("country")(rows)))),
@@ -564,6 +564,29 @@ CASES: list[Case] = [
     done("sum of count by group", lambda data: [{"group": "x", "sum_count": 5}, {"group": "y", "sum_count": 1}], "odd"),
     done("sort by order", lambda data: [data[1], data[0], data[2]], "odd"),
     done("top 2 by count", lambda data: [data[0], data[2]], "odd"),
+    # As tutorials of pandas and SQL name them.
+    refused("drop rows with missing values", "values"),
+    refused("orders with price above average", "average"),
+    refused("the second highest price", "second"),
+    refused("everything except closed orders", "except"),
+    refused("orders not from Berlin", ""),
+    refused("list customers who have more than 1 order", "customer"),
+    done("orders with category books or games", where(lambda r: r["category"] in ("books", "games"))),
+    done("number of rows per category sorted by count descending", highest("count", by("category", len, "count"))),
+    refused("select all columns where city is Paris", ""),
+    done("count the number of rows in each category", by("category", len, "count")),
+    done("orders older than 2024-02-01", where(lambda r: r["created_at"] < "2024-02-01")),
+    done(
+        "get all open orders with price over 10, sorted by price descending, only customer and price",
+        lambda rows: only("customer", "price")(top(99, "price")([r for r in OPEN(rows) if r["price"] > 10])),
+    ),
+    done("not books", where(lambda r: r["category"] != "books")),
+    done("price > 100 or status is open", where(lambda r: r["price"] > 100 or r["status"] == "open")),
+    # Found by mutation of the others.
+    refused("sort countries by price descending", ""),
+    refused("without email", ""),
+    refused("show all without email", ""),
+    done("remove where status is open", where(lambda r: r["status"] != "open")),
     # Nothing that is meant for a machine that thinks.
     refused("random sample of 10 rows", "random"),
     refused("summarize the data", "summarize"),

@@ -1,10 +1,10 @@
 """The closed grammar: how operations are said, as a table of forms (see `parser` for the notation).
 
-A sentence is stages with what follows them; each stage is a tuple of steps, nearly as `steps` has them: what sorts may still
-name a measure, or `it`, the one measure of the sentence. `compose` puts them in their order.
+A sentence is stages with what follows them; each stage is a tuple of steps, nearly as `steps` has them: what sorts
+may still name a measure, or `it`, the one measure of the sentence. `compose` puts them in their order.
 """
 
-# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # (the functions of a table of forms get whatever their parts mean)
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def _keys(
     """ "by a and b descending" may mean both or the last."""
     if ("descending" in first) != ("descending" in others[0]):
         scope.problem(
-            99, "The direction may be meant for one column or for all", "sort by … ascending, then by … descending"
+            99,
+            "The direction may be meant for one column or for all",
+            "sort by status ascending, then by price descending",
         )
         return None
     return (first, *others)
@@ -53,19 +55,20 @@ def _by_date(scope: Scope, column: str | None, descending: bool) -> Mapping[str,
     return {"column": column, "descending": descending}
 
 
-def _values_of(scope: Scope, columns: tuple[str, ...], rows: Rows | None) -> Stage | None:
+def _values_of(scope: Scope, columns: Sequence[str], rows: Rows | None) -> Stage | None:
     """Columns of rows: the values of one, or objects of several."""
-    shown = {"values": columns[0]} if len(columns) == 1 else {"select": list(columns)}
+    shown: Mapping[str, Any] = {"values": columns[0]} if len(columns) == 1 else {"select": list(columns)}
     return (*(rows.steps() if rows else ()), shown)
 
 
-def _unique(scope: Scope, columns: tuple[str, ...], rows: Rows | None) -> Stage:
+def _unique(scope: Scope, columns: Sequence[str], rows: Rows | None) -> Stage:
     """The different values; null is none of them."""
     start = rows.steps() if rows else ()
     if len(columns) > 1:
         return (*start, {"select": list(columns)}, {"distinct": list(columns)})
-    present: Stage = ({"filter": {"column": columns[0], "null": False}},) if scope.table.nulls(columns[0]) else ()
-    return (*start, *present, {"distinct": list(columns)}, {"values": columns[0]})
+    column = columns[0]
+    no_null: Stage = ({"filter": {"column": column, "null": False}},) if scope.table.nulls(column) else ()
+    return (*start, *no_null, {"distinct": [column]}, {"values": column})
 
 
 _COLUMNS: list[Form] = [
@@ -82,7 +85,8 @@ _COLUMNS: list[Form] = [
     ("key", "<named> ,? NEWFIRST", lambda s, column: _by_date(s, column, True)),
     ("key", "<named> ,? OLDFIRST", lambda s, column: _by_date(s, column, False)),
     ("keys", "<key> AND <keys>", lambda s, first, others: _keys(s, first, others)),
-    ("keys", "<key> AND? then? by <keys>", lambda s, first, others: (first, *others)),
+    ("keys", "<key> AND by <keys>", lambda s, first, others: (first, *others)),
+    ("keys", "<key> AND? then by <keys>", lambda s, first, others: (first, *others)),
     ("keys", "<key> ,? then <keys>", lambda s, first, others: (first, *others)),
     ("keys", "<key>", lambda s, key: (key,)),
     ("renames", "COLUMN? <named> ASC_OF <newname>", lambda s, old, new: ((old, new),)),
@@ -97,7 +101,7 @@ def _measure(scope: Scope, measure: str, column: str) -> Measured | None:
     kinds, dates = scope.table.kinds(column), scope.table.is_dates(column)
     fits = not kinds - {"number"} or (dates and measure in ("min", "max"))
     if not fits:
-        hint = (f"convert {column} to numbers, then …",) if kinds == {"text"} and not dates else ()
+        hint = (f"convert {column} to numbers, then sort by {column}",) if kinds == {"text"} and not dates else ()
         scope.problem(
             99, f"Column {quoted(column)} holds {' and '.join(sorted(kinds))}, of which there is no {measure}", *hint
         )
@@ -187,7 +191,7 @@ _FIGURES: list[Form] = [
         "group <rows> BY <by> ,|and|with|:? GIVE? THE? <measures>",
         lambda s, rows, by, ms: _figures(s, ms, rows, by),
     ),
-    ("figures", "COUNT <rows>", lambda s, rows: _figures(s, (Measured("count"),), rows, None)),
+    ("figures", "COUNT <headed>", lambda s, rows: _figures(s, (Measured("count"),), rows, None)),
     ("figures", "COUNT <rows> are|is there", lambda s, rows: _figures(s, (Measured("count"),), rows, None)),
     ("figures", "COUNT <rows> do we have", lambda s, rows: _figures(s, (Measured("count"),), rows, None)),
     ("figures", "COUNT <plainrows> are|is <bare>", lambda s, rows, one: _counted(s, rows, one)),
@@ -383,11 +387,11 @@ _SENTENCES: list[Form] = [
     ("after", "only? the? top <number>", lambda s, n: ({"best": n},) if _whole(n) else None),
     ("after", "FIRST <number> only?", lambda s, n: ({"limit": n},) if _whole(n) else None),
     ("stage", "<after>", lambda s, stage: stage),
-    ("stage", "KEEP <rows>", some),
-    ("opening", "<rows>", some),
+    ("stage", "KEEP <headed>", some),
+    ("opening", "<headed>", some),
     ("opening", "<condition>", lambda s, condition: ({"filter": condition},)),
     ("opening", "<stage>", lambda s, stage: stage),
-    ("stage", "GIVE <rows>", some),
+    ("stage", "GIVE <headed>", some),
     ("stage", "KEEP ROWS? by|on|for? <condition>", lambda s, condition: ({"filter": condition},)),
     ("stage", "KEEP ROWS? WHERE <condition>", lambda s, condition: ({"filter": condition},)),
     (
@@ -402,8 +406,9 @@ _SENTENCES: list[Form] = [
         "which|what <plainrows> have|has <have>",
         lambda s, rows, one: Rows((*rows.conditions, one), None).steps(),
     ),
-    ("stage", "which|what <rows>", some),
-    ("stage", "REMOVE <rows>", without),
+    ("stage", "which|what <headed>", some),
+    ("stage", "REMOVE WHERE <condition>", lambda s, condition: ({"filter": {"not": condition}},)),
+    ("stage", "REMOVE <headed>", without),
     ("stage", "GIVE? <tops>", lambda s, stage: stage),
     ("stage", "KEEP <tops>", lambda s, stage: stage),
     ("stage", "SORT by? <keys>", lambda s, keys: ({"sort": keys},)),
@@ -459,7 +464,9 @@ _SENTENCES: list[Form] = [
 
 
 def _say_what(scope: Scope) -> None:
-    scope.problem(100, "What to compute for each group is not said", "group by … and count", "average … by …")
+    scope.problem(
+        100, "It is not clear what to compute for each group", "group by status and count", "average price by status"
+    )
 
 
 def _date_first(scope: Scope, descending: bool) -> Stage | None:
