@@ -665,7 +665,7 @@ async def test_a_task_of_a_tool_that_was_hidden_since_can_only_be_cancelled() ->
     id = handle(gateway, Made("tools/call", "a"))
     fault = await gateway.fault(id, "tasks/get")
     assert (fault.code, fault.reach) == ("ACCESS_DENIED", "not_sent")
-    assert fault.message == "Access denied: its tool may no longer be used"
+    assert fault.message == "Access denied: the tool that made it may no longer be used"
     assert (await gateway.enter(id, "tasks/cancel")).target == "task-1"
     assert (await gateway.enter(handle(gateway, Made("tools/call", "b")), "tasks/get")).target == "task-1"
     assert (await gateway.enter(handle(gateway, Made("prompts/get", "a")), "tasks/get")).target == "task-1"
