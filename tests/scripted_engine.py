@@ -13,10 +13,10 @@ from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
 from toolgate.sandbox.bridge import Broken
 from toolgate.sandbox.limits import Limits
-from toolgate.sandbox.pool import Engine, Pool
+from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Rests
 from toolgate.sandbox.slots import Slots
-from toolgate.sandbox.worker import Worker
+from toolgate.sandbox.worker import Engine, Worker
 
 Json = dict[str, Any]
 

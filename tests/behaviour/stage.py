@@ -19,9 +19,8 @@ from toolgate.config.settings import Codex
 from toolgate.policy.approvals import Approvals
 from toolgate.sandbox.bridge import Broken
 from toolgate.sandbox.dataset import runner
-from toolgate.sandbox.pool import Engine
 from toolgate.sandbox.services import MakeEngine
-from toolgate.sandbox.worker import Worker
+from toolgate.sandbox.worker import Engine, Worker
 from toolgate.state.memory import MemoryStore
 from toolgate.workspace.codex import NAME
 

@@ -13,8 +13,8 @@ from test_approval import ApprovalRig, decide
 
 from toolgate.config import Config
 from toolgate.config.sandbox import Sandbox
-from toolgate.sandbox.pool import Engine
 from toolgate.sandbox.services import MakeEngine
+from toolgate.sandbox.worker import Engine
 
 CODE: dict[str, Any] = {"name": "mcp_execute", "arguments": {"code": "…"}}
 CONFIG = Config(sandbox=Sandbox(warm=0))

@@ -52,7 +52,7 @@ def test_sessions_are_listed_and_shown(home: Path) -> None:
         {"session_id": "two", "hook_event_name": "SessionStart"},
     )
     head, two, one = run("list").output.splitlines()
-    assert head.split() == ["LAST", "SIGN", "STATUS", "PROGRAM", "TITLE", "FOLDER", "ID"]
+    assert head.split() == ["LAST", "ACTIVE", "STATUS", "PROGRAM", "TITLE", "FOLDER", "ID"]
     assert "ended" in one and "Mend the login" in one and "active" in two and two.endswith("two")
     assert [record["id"] for record in json.loads(run("list", "--json", "--limit", "1").output)] == ["two"]
     assert run("list", "--project", "none").output.startswith("No sessions")

@@ -50,7 +50,7 @@ def test_what_is_no_backup_is_refused_and_what_others_can_read_is_a_problem(here
     run("tasks", "create", "one")
     (here / "b").write_text("no database")
     refused = run("state", "restore", "b")
-    assert (refused.exit_code, "no store of toolgate" in refused.output) == (1, True)
+    assert (refused.exit_code, "not a store of toolgate" in refused.output) == (1, True)
     (here / "XDG_STATE_HOME" / "toolgate" / "toolgate.db").chmod(0o644)
     checked = run("state", "check")
     assert (checked.exit_code, "chmod go-rwx" in checked.stdout) == (1, True)

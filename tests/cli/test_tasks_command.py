@@ -161,7 +161,7 @@ def test_a_hook_of_another_is_left_alone_and_told_how_to_call_ours(repository: P
     assert "toolgate tasks sync --hook pre-commit </dev/null || :" in result.stdout
     assert theirs.read_text() == "#!/bin/sh\nexit 0\n"
     assert tasks("hooks", "remove").stdout.count("removed ") == 3
-    assert theirs.exists() and tasks("hooks", "remove").stdout == "no hooks of ours are installed here\n"
+    assert theirs.exists() and tasks("hooks", "remove").stdout == "no hooks of toolgate are installed here\n"
 
 
 def test_hooks_go_where_git_looks_for_them(repository: Path, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_commit_is_made_whatever_becomes_of_the_tasks(
 def test_without_a_project_or_a_checkout_it_says_so(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "no checkout of git" in tasks("hooks", "install").output
+    assert "not in a git checkout" in tasks("hooks", "install").output
     monkeypatch.chdir(tmp_path)
     assert "no project here" in tasks("hooks", "install").output
     failed = tasks("sync")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
 
 import pytest
-from inmemory import Json, Scripted, gateway, said, tools
+from inmemory import Scripted, gateway, said, tools
 from processes.ground import real
 
 from toolgate.config import Config, Limits
-from toolgate.config.access import Approvals, Concurrency, KnownClient, Permissions, Rate, Rates
-from toolgate.core.clock import SystemClock
-from toolgate.sandbox.services import ENGINES
+from toolgate.config.access import Concurrency, Rate, Rates
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "behaviour"))
 
-from processes.test_code_that_calls_tools import as_ann, real_code, run
+from processes.test_code_that_calls_tools import real_code, run
 from stage import Asker
 
 

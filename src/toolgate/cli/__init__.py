@@ -64,7 +64,10 @@ COMMANDS = {
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
     "reload": ("toolgate.cli.reload", "Make the running gateway reload its configuration."),
     "approvals": ("toolgate.cli.approvals", "Decide on calls that need approval: list, allow, deny, revoke."),
-    "tasks": ("toolgate.cli.tasks", "The tasks of the project in this folder: list, make, close, sync, board, graph."),
+    "tasks": (
+        "toolgate.cli.tasks",
+        "The tasks of the project in this folder: list, create, close, sync, board, graph.",
+    ),
     "secrets": ("toolgate.cli.secrets", "Store secrets for ${secret:NAME}; show where each one is found."),
     "keys": ("toolgate.cli.keys", "Create, list, revoke and rotate client keys."),
     "connect": ("toolgate.cli.connect", "Sign in to a server that requires OAuth, or remove a sign-in."),
@@ -72,9 +75,9 @@ COMMANDS = {
     "audit": ("toolgate.cli.audit", "View, verify, export and rotate the audit log."),
     "pins": ("toolgate.cli.pins", "Review and approve tools that have changed since they were trusted."),
     "state": ("toolgate.cli.state", "Back up, restore and check what gateways keep."),
-    "hooks": ("toolgate.cli.hooks", "Have a coding agent's program tell the gateway of its sessions."),
-    "sessions": ("toolgate.cli.sessions", "Show the sessions of coding agents, and what they left."),
-    "hook": ("toolgate.cli.hook", "What `toolgate hooks install` has programs run."),
+    "hooks": ("toolgate.cli.hooks", "Have a coding agent's program report its sessions to the gateway."),
+    "sessions": ("toolgate.cli.sessions", "Show the sessions of coding agents and what they handed over."),
+    "hook": ("toolgate.cli.hook", "Pass a hook's payload to a gateway; `toolgate hooks install` sets this up."),
     "doctor": ("toolgate.cli.doctor", "Check configuration and servers; report each problem and how to fix it."),
 }
 

@@ -69,7 +69,9 @@ async def _call(config: Config, whole: Callable[[], Config], tool: str, argument
     async with gateways.reached(config, whole) as gateway:
         answer = await gateways.called(gateway, tool, arguments)
     if answer.asks:
-        printing.fail(f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer")
+        printing.fail(
+            f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer: use an MCP client that can"
+        )
     result = _read_result(answer.result)
     written = bytes(answer.result).decode()
     if as_json:

@@ -46,7 +46,8 @@ def install(config: str | None) -> Done:
         if _is_ours(path) is False:
             is_whole = False
             said.append(
-                f"{path} is another's hook, and was left alone. Add this line to it:\n  {_line(name, within, config)}"
+                f"{path} was not written by toolgate, and was left as it is. Add this line to it:\n"
+                f"  {_line(name, within, config)}"
             )
             continue
         _write(path, text)
@@ -58,7 +59,7 @@ def remove() -> Done:
     """Ours, from the repository of this folder. Raises `NotPossible`."""
     folder, _ = _places()
     said = [f"removed {folder / name}" for name in HOOKS if _is_ours(folder / name) and not (folder / name).unlink()]
-    return Done(said or ["no hooks of ours are installed here"], True)
+    return Done(said or ["no hooks of toolgate are installed here"], True)
 
 
 def add_if_tracked(file: str, top: str) -> None:
@@ -72,15 +73,17 @@ def _places() -> tuple[Path, str]:
     """The folder of hooks, and that of the project within the checkout."""
     project = project_of(Path.cwd())
     if not project:
-        raise NotPossible(f"There is no project here: no {FILE} in this folder or above it")
+        raise NotPossible(
+            f"There is no project here: no {FILE} in this folder or above it; create one with an `id` and a `name`"
+        )
     top = _git("rev-parse", "--show-toplevel")
     hooks = _git("rev-parse", "--git-path", "hooks")
     if top.returncode or hooks.returncode:
-        raise NotPossible(f"This is no checkout of git: {(top.stderr or hooks.stderr).strip()}")
+        raise NotPossible(f"This folder is not in a git checkout: {(top.stderr or hooks.stderr).strip()}")
     folder = Path(hooks.stdout.rstrip("\n")).absolute()
     within = os.path.relpath(project.folder.resolve(), Path(top.stdout.rstrip("\n")).resolve())
     if within.startswith(".."):
-        raise NotPossible(f"The project {project.folder} is not within the checkout {top.stdout.strip()}")
+        raise NotPossible(f"The project {project.folder} is not inside the checkout {top.stdout.strip()}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ownership.check(folder)

@@ -26,7 +26,7 @@ from toolgate.frontends.hook import state_folder
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Have a coding agent's program tell the gateway of its sessions: install, remove, status.",
+    help="Have a coding agent's program report its sessions to the gateway: install, remove, status.",
 )
 
 LONGEST = 4 * 1024 * 1024  # bytes of settings
@@ -74,12 +74,12 @@ PROGRAMS: Mapping[str, Program] = {
 }
 
 ClientName = Annotated[
-    Literal["claude", "codex", "gemini"], typer.Option("--client", help="Whose settings: claude, codex or gemini.")
+    Literal["claude", "codex", "gemini"], typer.Option("--client", help="The program: claude, codex or gemini.")
 ]
 Tree = dict[str, Any]
 
 
-@app.command(help="Add the hooks to the program's own settings. What is there already stays.")
+@app.command(help="Add the hooks to the program's own settings. All else in them stays.")
 def install(
     client: ClientName,
     state: Annotated[str, typer.Option(metavar="FOLDER", help="The gateway's state folder, if it sets `state`.")] = "",
@@ -109,7 +109,7 @@ def install(
         printing.say(program.note)
 
 
-@app.command(help="Take the hooks out of the program's settings again. What others wrote stays.")
+@app.command(help="Remove the hooks from the program's settings. All else in them stays.")
 def remove(client: ClientName) -> None:
     file = _file(client)
     tree = _read(file)
@@ -166,7 +166,7 @@ def _groups(tree: Tree, file: Path) -> dict[str, list[Tree]]:
     try:
         return msgspec.convert(tree.get("hooks", {}), dict[str, list[dict[str, Any]]])
     except msgspec.ValidationError as error:
-        printing.fail(f"{file} has `hooks` in a shape that is not known, and was left as it is: {error}")
+        printing.fail(f"{file} has `hooks` in a format that toolgate does not know, and was left as it is: {error}")
 
 
 def _entries(group: Tree) -> list[Any]:

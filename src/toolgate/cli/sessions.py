@@ -22,16 +22,16 @@ from toolgate.workspace.sessions import Record
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Show the sessions of coding agents, and what they left: list, show.",
+    help="Show the sessions of coding agents and what they handed over: list, show.",
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command("list", help="List the sessions, the one with the latest sign first.")
+@app.command("list", help="List the sessions, the most recently active first.")
 def listing(
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 20,
-    project: Annotated[str | None, typer.Option(metavar="ID", help="Only of this project.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of sessions.")] = 20,
+    project: Annotated[str | None, typer.Option(metavar="ID", help="Only sessions of this project.")] = None,
     as_json: AsJson = False,
     config: common.ConfigPath = None,
 ) -> None:
@@ -40,16 +40,18 @@ def listing(
         typer.echo(json.dumps([_told(record) for record in found], indent=2))
         return
     if not found:
-        typer.echo("No sessions yet. Programs tell of them once: toolgate hooks install --client claude")
+        typer.echo("No sessions yet. To have them recorded: toolgate hooks install --client claude")
         return
-    head = ("LAST SIGN", "STATUS", "PROGRAM", "TITLE", "FOLDER", "ID")
+    head = ("LAST ACTIVE", "STATUS", "PROGRAM", "TITLE", "FOLDER", "ID")
     rows = (head, *(_row(record) for record in found))
     printing.say("\n".join(printing.aligned(rows)))
 
 
 @app.command(help="Show one session, with what it hands over or has handed over.")
 def show(
-    session: Annotated[str, typer.Argument(help="Its id.")], as_json: AsJson = False, config: common.ConfigPath = None
+    session: Annotated[str, typer.Argument(help="The id of the session.")],
+    as_json: AsJson = False,
+    config: common.ConfigPath = None,
 ) -> None:
     def work(tables: Connection) -> tuple[Record, str]:
         record = sessions.found(tables, "", session)

@@ -19,7 +19,7 @@ from toolgate.state.sqlite import FILE, SqliteStore
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Back up, restore and check what gateways keep.")
 
 
-@app.command(help="Write a copy of the store to a file. Gateways may run meanwhile.")
+@app.command(help="Copy the store to a file. Gateways may keep running.")
 def backup(
     file: Annotated[Path, typer.Argument(help="Where to write it.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
@@ -33,7 +33,8 @@ def backup(
 
 
 @app.command(
-    help="Put a backup in the place of the store, which is kept aside. Gateways that use the store must be ended first."
+    help="Replace the store with a backup. The old store is kept under another name. "
+    "Stop all gateways that use the store first."
 )
 def restore(
     file: Annotated[Path, typer.Argument(help="A file that `toolgate state backup` has written.")],
@@ -48,7 +49,7 @@ def restore(
     common.run(_note(loaded, store, file))
     typer.echo(f"restored {store} from {file}")
     for aside in restored.aside:
-        typer.echo(f"kept aside: {aside}")
+        typer.echo(f"the old store: {aside}")
 
 
 @app.command(help="Check the store: whether it is whole, its version and sizes, and who can read it.")

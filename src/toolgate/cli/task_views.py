@@ -22,7 +22,7 @@ TITLES = {
     "in_progress": "In progress",
     "escalated": "Escalated",
     "failed": "Failed",
-    "closed": "Closed, the last few",
+    "closed": "Recently closed",
 }
 
 
@@ -62,7 +62,7 @@ def dependency_tree(task: Task) -> Iterator[str]:
             yield f"{title}:"
             yield from _below(below, way, "  ")
     if task.get("truncated"):
-        yield "(not all of it is shown)"
+        yield "(the rest is not shown)"
 
 
 def _below(tasks: Sequence[Task], way: str, indent: str) -> Iterator[str]:
@@ -96,9 +96,9 @@ def synced(found: Mapping[str, Any]) -> Iterator[str]:
         else:
             said = ("created", "updated", "unchanged", "kept", "dependencies_added")
             yield f"imported {done['tasks']}: " + ", ".join(f"{key.replace('_', ' ')} {done[key]}" for key in said)
-        yield from (f"not taken: {each}" for each in done.get("refused", ()))
+        yield from (f"left out: {each}" for each in done.get("refused", ()))
         for key, count in done.get("unknown_keys", {}).items():
-            yield f"not taken: the key {key}, in {count} lines"
+            yield f"left out: the key {key}, in {count} lines"
     if done := found.get("export"):
         yield f"exported {done['tasks']} to {found['file']}" if done["written"] else f"{found['file']} is up to date"
 

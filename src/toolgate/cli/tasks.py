@@ -27,7 +27,7 @@ from toolgate.cli.printing import aligned
 from toolgate.config import Config
 from toolgate.core import jsonrpc
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, make, close and sync the project's tasks.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, create, close and sync the project's tasks.")
 
 LOOK = 1.0  # seconds between looks of a board
 MOST_SHOWN = 200  # tasks in a column of the board
@@ -36,7 +36,7 @@ HOOK_TIME = 30.0  # seconds that git waits for a hook
 
 Id = Annotated[str, typer.Argument(help="The task's id, such as gt-1a2b3c.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Limit = Annotated[int, typer.Option("--limit", help="At most so many.", min=1)]
+Limit = Annotated[int, typer.Option("--limit", help="The maximum number of tasks.", min=1)]
 Priority = Annotated[int | None, typer.Option("--priority", help="0 critical, 1 high, 2 medium, 3 low.", min=0, max=3)]
 TaskType = Annotated[str | None, typer.Option("--type", help="task, bug, feature, epic or chore.")]
 Parent = Annotated[str | None, typer.Option("--parent", help="The id of the task that it is part of.")]
@@ -63,7 +63,10 @@ class Tasks:
         name = f"gobby-tasks__{tool}"
         answer = await gateways.called(self._gateway, name, Raw(jsonrpc.encode(arguments)), os.getcwd())
         if answer.asks:
-            printing.fail(f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer")
+            printing.fail(
+                f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer: "
+                "use an MCP client that can"
+            )
         result = msgspec.json.decode(answer.result, type=_Result)
         if result.isError:
             printing.fail("\n".join(str(block.get("text", "")) for block in result.content))
@@ -130,16 +133,16 @@ def ready(
     as_json: AsJson = False,
 ) -> None:
     found = _asked(config, "list_ready_tasks", priority=priority, task_type=task_type, limit=limit)
-    _print(found, as_json, _rows(found["tasks"], "nothing is ready"))
+    _print(found, as_json, _rows(found["tasks"], "no tasks are ready"))
 
 
-@app.command(help="Show one task, with all that is known of it and what it waits for.")
+@app.command(help="Show one task in full, with what it waits for.")
 def show(id: Id, config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     found = _asked(config, "get_task", task_id=id)
     _print(found, as_json, "\n".join(task_views.described(found)))
 
 
-@app.command(help="Make a task, and print its id.")
+@app.command(help="Create a task and print its id.")
 def create(
     title: Annotated[str, typer.Argument(help="What is to be done, in one line.")],
     description: Annotated[str | None, typer.Option("--description", "-d", help="More about it.")] = None,
@@ -161,7 +164,7 @@ def create(
 @app.command(help="Close a task.")
 def close(
     id: Id,
-    reason: Annotated[str, typer.Option("--reason", help="Why, in a word or more.")] = "completed",
+    reason: Annotated[str, typer.Option("--reason", help="Why it is closed.")] = "completed",
     summary: Annotated[str | None, typer.Option("--summary", help="What was changed.")] = None,
     config: common.ConfigPath = None,
     as_json: AsJson = False,
@@ -231,7 +234,7 @@ async def _silently(config: Config) -> AsyncGenerator[gateways.Reached]:
 
 @app.command(help="Show the tasks by status, and what blocks what; it follows changes until Ctrl-C.")
 def board(
-    once: Annotated[bool, typer.Option("--once", help="Print it once.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the board once and exit.")] = False,
     config: common.ConfigPath = None,
 ) -> None:
     with contextlib.suppress(KeyboardInterrupt):
@@ -268,7 +271,7 @@ async def _columns(tasks: Tasks) -> task_views.Columns:
 @app.command(help="Print the tasks as a graph: which block others, and which are part of others.")
 def graph(
     format: Annotated[str, typer.Option("--format", help="mermaid or dot.")] = "mermaid",
-    closed: Annotated[bool, typer.Option("--closed", help="With those that are closed.")] = False,
+    closed: Annotated[bool, typer.Option("--closed", help="Include closed tasks.")] = False,
     config: common.ConfigPath = None,
 ) -> None:
     if format not in task_views.FORMATS:

@@ -37,9 +37,9 @@ class Sandbox(msgspec.Struct, frozen=True):
         Key(duration, "how long code may run, not counting the time in which its calls wait for people"),
         allowing.PACE,
     ] = 120.0
-    output_limit: Annotated[int, Key(size, "the maximum size of the console and the result of code, together"), allowing.MEMORY] = (
-        10 * 1024 * 1024
-    )
+    output_limit: Annotated[
+        int, Key(size, "the maximum size of what code prints, with its result"), allowing.MEMORY
+    ] = 10 * 1024 * 1024
     memory: Annotated[int, Key(size, "the maximum memory of a process that runs code"), allowing.MEMORY] = (
         512 * 1024 * 1024
     )

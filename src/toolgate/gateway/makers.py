@@ -41,7 +41,7 @@ class Makers:
             and server_list
             and hides(server_list, about.target)
         ):
-            raise Fault("ACCESS_DENIED", "Access denied: its tool may no longer be used", reach="not_sent")
+            raise Fault("ACCESS_DENIED", "Access denied: the tool that made it may no longer be used", reach="not_sent")
         return msgspec.structs.replace(call, about=about)
 
     def as_known(self, about: Call) -> Call:

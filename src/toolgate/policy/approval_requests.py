@@ -205,7 +205,7 @@ _OF_CODEX: Mapping[str, Sequence[str]] = {
         "gateway, as far as the sandbox below lets it."
     ],
     "codex_list_threads": ["- This shows what the user who runs the gateway has asked Codex, and where."],
-    "codex_archive_thread": ["- This archives a thread of the user who runs the gateway: Codex lists it no more."],
+    "codex_archive_thread": ["- This archives a thread of the user who runs the gateway: Codex no longer lists it."],
 }
 
 

@@ -39,6 +39,8 @@ _TOO_DEEP = f"nested more than {jsonrpc.DEEPEST} levels deep"
 _UNREADABLE = "the sandbox failed: its process wrote what cannot be read"
 
 
+MEMORY = "memory limit exceeded"  # of a run that is `Broken` by it
+
 class Ready(msgspec.Struct, frozen=True):
     """It can take a run. `engine` is its name and version."""
 

@@ -17,11 +17,9 @@ from pathlib import Path
 
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
-from toolgate.sandbox.bridge import Broken
+from toolgate.sandbox.bridge import MEMORY, Broken
 from toolgate.sandbox.limits import Limits
-from toolgate.sandbox.pool import Engine
-from toolgate.sandbox.run import MEMORY
-from toolgate.sandbox.worker import Worker
+from toolgate.sandbox.worker import Engine, Worker
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.process import confinement
 from toolgate.upstreams.process.confinement import Box
@@ -104,7 +102,7 @@ def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> 
         child = await supervisor.start(
             *("javascript", program, arguments, ENVIRONMENT, None),
             *(worker.wrote, exited, _unheard),
-            box=box(),
+            box=box().packed(),
         )
         child.on_full, child.on_room = worker.full, worker.room
         worker.started(child.pid, child.write, _killing(child), child.output)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -21,26 +21,11 @@ from toolgate.sandbox import bridge
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.run import Host, Ran, execute
 from toolgate.sandbox.slots import Slots
-from toolgate.sandbox.worker import Worker
+from toolgate.sandbox.worker import Engine, Worker
 
 log = logging.getLogger(__name__)
 
 LET_BE = 0.05  # seconds for which a run has the machine before the next worker is made
-
-
-async def _no_more() -> None:
-    """Nothing is shared."""
-
-
-class Engine(msgspec.Struct, frozen=True):
-    """What runs code of one language. `start` has a process started for a worker, and tells it what comes of it. Raises
-    `Fault` where it cannot, as where the engine is not installed."""
-
-    language: str
-    start: Callable[[Worker], Awaitable[None]]
-    problem: Callable[[], str] = lambda: ""  # why it cannot run here, with how to change that
-    layers: Callable[[], str] = lambda: ""  # what it is, and what keeps it in, in words
-    close: Callable[[], Awaitable[None]] = _no_more  # ends what all its processes share
 
 
 class Pool:
@@ -72,8 +57,9 @@ class Pool:
         is_own: bool = False,
     ) -> Ran:
         """Run code. `whose` it is: see `Principal.counted_as`; `data` is JSON that the code finds as `data`; `wall` are
-        seconds, where they are to be fewer; `is_own`: the code is the gateway's, of any length. Raises `Fault` for what is refused before it runs (its message goes behind
-        `mcp_execute error: `), and `SandboxError` for what the code does."""
+        seconds, where they are to be fewer; `is_own`: the code is the gateway's, of any length. Raises `Fault` for what
+        is refused before it runs (its message goes behind `mcp_execute error: `), and `SandboxError` for what the code
+        does."""
         limits = self._limits
         size = len(surrogates.utf8(code))
         if size > limits.code and not is_own:

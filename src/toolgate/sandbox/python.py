@@ -22,7 +22,6 @@ from toolgate.core.inflow import Readable
 from toolgate.sandbox import worker as bridge_end
 from toolgate.sandbox.bridge import Broken
 from toolgate.sandbox.limits import Limits
-from toolgate.sandbox.pool import Engine
 from toolgate.upstreams.process import confinement, guard, locks
 from toolgate.upstreams.process.confinement import MIB, Box
 from toolgate.upstreams.process.supervisor import Child, Supervisor
@@ -179,7 +178,7 @@ def _end_of(said: bytes) -> str:
     return f"exited with status {code}"
 
 
-def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> Engine:
+def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> bridge_end.Engine:
     """The engine whose processes this supervisor starts and ends. `is_lenient`: also where the system cannot confine
     them whole."""
     own = PythonEngine(supervisor, box_of_run(limits.address_space, limits.cpu, is_lenient), is_lenient)
@@ -189,7 +188,7 @@ def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> 
         process.on_full, process.on_room = worker.full, worker.room
         worker.started(0, process.write, process.end, process.output)
 
-    return Engine("python", start, own.problem, own.layers, own.close)
+    return bridge_end.Engine("python", start, own.problem, own.layers, own.close)
 
 
 class PythonEngine:

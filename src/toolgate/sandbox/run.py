@@ -18,7 +18,7 @@ import msgspec
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
 from toolgate.sandbox import bridge
-from toolgate.sandbox.bridge import Broken, Call, Deadlock, Done, End, Event, Failed, Log, Ready, Refused
+from toolgate.sandbox.bridge import MEMORY, Broken, Call, Deadlock, Done, End, Event, Failed, Log, Ready, Refused
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.slots import Slot
 from toolgate.sandbox.worker import Worker, ignored, nobody
@@ -29,7 +29,6 @@ LOOK = 0.05  # seconds between two looks at how much memory a worker has
 MOST_ARGUMENTS = 8 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
 MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
 
-MEMORY = "memory limit exceeded"
 DEADLOCK = "the code waits for something that can never happen: no call and no timer is under way"
 
 

@@ -17,9 +17,10 @@ from toolgate.core.inflow import IntakeQueue
 from toolgate.core.services import Swap
 from toolgate.sandbox import javascript, python
 from toolgate.sandbox.limits import DEFAULTS, Limits
-from toolgate.sandbox.pool import Engine, Pool
+from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Ran
 from toolgate.sandbox.slots import Slots
+from toolgate.sandbox.worker import Engine
 from toolgate.upstreams.process.supervisor import Supervisor
 
 MakeEngine = Callable[[Supervisor, Limits, bool], Engine]

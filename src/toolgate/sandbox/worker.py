@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+
+import msgspec
 
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import Intake, IntakeQueue, Readable
@@ -110,6 +112,21 @@ class Worker:
                 return int(file.read().split()[1]) * _PAGE if self.pid else 0
         except (OSError, ValueError, IndexError):
             return 0
+
+
+async def _no_more() -> None:
+    """Nothing is shared."""
+
+
+class Engine(msgspec.Struct, frozen=True):
+    """What runs code of one language. `start` has a process started for a worker, and tells it what comes of it. Raises
+    `Fault` where it cannot, as where the engine is not installed."""
+
+    language: str
+    start: Callable[[Worker], Awaitable[None]]
+    problem: Callable[[], str] = lambda: ""  # why it cannot run here, with how to change that
+    layers: Callable[[], str] = lambda: ""  # what it is, and what keeps it in, in words
+    close: Callable[[], Awaitable[None]] = _no_more  # ends what all its processes share
 
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -58,7 +58,7 @@ def back_up(file: Path, to: Path, force: bool = False) -> int:
     import sqlite3
 
     if not file.is_file():
-        raise Refused(f"There is no store at {file}")
+        raise Refused(f"There is no store at {file}; the first gateway that runs with this configuration makes it")
     if to.exists() and not force:
         raise Refused(f"{to} exists: choose another name, or give --force")
     fresh = to.with_name(f".{to.name}.{secrets.token_hex(4)}")
@@ -114,7 +114,7 @@ def check(file: Path) -> Checked:
     import sqlite3
 
     if not os.path.lexists(file):
-        raise Refused(f"There is no store at {file}")
+        raise Refused(f"There is no store at {file}; the first gateway that runs with this configuration makes it")
     sizes = {path.name: path.stat().st_size for end in ENDS if (path := Path(f"{file}{end}")).exists()}
     checked = Checked(str(file), sizes=sizes, problems=_problems_of_owner(file))
     checked.problems += [
@@ -148,7 +148,7 @@ def _problems_of_owner(file: Path) -> list[str]:
         except ownership.NotOurs as error:
             problems.append(f"{error.filename} {error.why}")
         except OSError as error:
-            problems.append(f"{path} cannot be looked at: {error.strerror}")
+            problems.append(f"{path} cannot be checked: {error.strerror}")
     return problems
 
 
@@ -197,10 +197,10 @@ def _no_store(copy: Path) -> str:
             if version > len(MIGRATIONS):
                 return f"it is from a newer toolgate (version {version}; this one supports {len(MIGRATIONS)})"
             if version < 1 or _schema(connection) != _schema_of(version):
-                return "it is no store of toolgate"
+                return "it is not a store of toolgate"
             return "; ".join(_faults(connection))
     except sqlite3.DatabaseError as error:
-        return f"it is no store of toolgate, or damaged ({error})"
+        return f"it is not a store of toolgate, or damaged ({error})"
 
 
 def _schema(connection: sqlite3.Connection) -> set[Any]:

@@ -74,7 +74,7 @@ def waits(connection: Connection, task: str, goal: str) -> bool:
             return True
         if len(seen[way]) > MOST_LOOKED_AT:
             raise tasks.refused(
-                f"more than {MOST_LOOKED_AT:,} tasks wait for each other there, too many to look for a cycle"
+                f"more than {MOST_LOOKED_AT:,} tasks wait for each other there, too many to check for a cycle"
             )
     return False
 

@@ -155,7 +155,11 @@ class Codex:
     def _found(self, command: str) -> bool:
         if shutil.which(command, path=self._environ.get("PATH")):
             return True
-        log.warning("codex.enabled is true, and %s was not found: its tools are not offered", command)
+        log.warning(
+            "codex.enabled is true, but %s was not found, so its tools are not offered; "
+            "install it, or set codex.command",
+            command,
+        )
         return False
 
     # What is asked for.
@@ -238,7 +242,12 @@ class Codex:
             raise Fault("RATE_LIMITED", message, reach="not_sent", hint="wait until it has ended")
         thread = await self._thread(prompt, connection)
         if thread in self._busy:
-            raise Fault("RATE_LIMITED", f"Thread {thread} is working on another prompt", reach="not_sent")
+            raise Fault(
+                "RATE_LIMITED",
+                f"Thread {thread} is working on another prompt",
+                reach="not_sent",
+                hint="wait until it has ended",
+            )
         self._folders[thread] = prompt.cwd
         self._folders.move_to_end(thread)
         while len(self._folders) > MOST_FOLDERS:
@@ -270,7 +279,7 @@ class Codex:
         await self._noted(thread, prompt, caller, turn.result)
         if ended.status != "completed":
             why = excerpt(ended.error.message if ended.error else ended.status or "it did not say why", 2000)
-            hint = f"the thread goes on with thread_id = {thread}"
+            hint = f"continue the thread with thread_id = {thread}"
             raise Fault("UPSTREAM_ERROR", f"Codex did not finish: {why}", reach="executed", hint=hint)
         return {
             "success": True,
@@ -335,7 +344,7 @@ class Codex:
         """A page of threads, the newest first: `{success, threads, next_cursor}`. Raises `Fault`."""
         cursor = given.get("cursor", "")
         if len(cursor) > LONGEST_CURSOR:
-            raise _invalid("`cursor` must be the `next_cursor` of the page before")
+            raise _invalid("`cursor` must be the `next_cursor` of the previous page")
         about: dict[str, Any] = {"limit": given.get("limit", 20), "archived": False, "sourceKinds": _SOURCES}
         about |= {"cursor": cursor} if cursor else {}
         found = _read(await self._once("thread/list", about), _Threads)
@@ -347,7 +356,12 @@ class Codex:
         thread = given["thread_id"]
         _check_thread(thread)
         if thread in self._busy:
-            raise Fault("RATE_LIMITED", f"Thread {thread} is working on a prompt", reach="not_sent")
+            raise Fault(
+                "RATE_LIMITED",
+                f"Thread {thread} is working on a prompt",
+                reach="not_sent",
+                hint="wait until it has ended",
+            )
         await self._once("thread/archive", {"threadId": thread}, thread)
         self._folders.pop(thread, None)
         return {"success": True, "thread_id": thread, "archived": True}
@@ -357,7 +371,9 @@ class Codex:
             async with self._clock.timeout(6 * PATIENCE), self._used() as connection:
                 return await _asked(method, connection.request(method, params), thread)
         except TimeoutError:
-            raise Fault("TIMEOUT", f"Codex did not answer {method} in time", reach="sent_unknown") from None
+            raise Fault(
+                "TIMEOUT", f"Codex did not answer {method} within {6 * PATIENCE:g} s", reach="sent_unknown"
+            ) from None
 
     @asynccontextmanager
     async def _used(self) -> AsyncGenerator[Connection]:
@@ -457,7 +473,7 @@ def _told(thread: _Thread) -> Object:
 
 def _check_thread(thread: str) -> None:
     if not _thread_id.fullmatch(thread):
-        raise _invalid("`thread_id` must be the id of a thread, as `codex` and `codex_list_threads` tell it")
+        raise _invalid("`thread_id` must be the id of a thread, as `codex` and `codex_list_threads` return it")
 
 
 def _within(name: str, wanted: str, known: tuple[str, ...], most: str, usual: str) -> str:

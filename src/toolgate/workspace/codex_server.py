@@ -100,7 +100,7 @@ class Connection:
         if self.fault:
             raise self.fault.at("", "")
         if len(self._waiting) >= MOST_WAITING:
-            raise Fault("RATE_LIMITED", "Codex has too many requests to answer", reach="not_sent")
+            raise Fault("RATE_LIMITED", "Codex has too many requests that it has not answered", reach="not_sent")
         id = next(self._ids)
         answered: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         self._waiting[id] = answered
@@ -165,7 +165,7 @@ class Connection:
             self._reply({"id": id, "result": result})
 
         if not turn or not turn.asked(said.method, said.params, answer):
-            why = {"code": jsonrpc.METHOD_NOT_FOUND, "message": "toolgate cannot put this question to anybody"}
+            why = {"code": jsonrpc.METHOD_NOT_FOUND, "message": "toolgate has nobody to ask this question"}
             self._reply({"id": id, "error": why})
 
     def _reply(self, message: Any) -> None:
@@ -176,7 +176,7 @@ class Connection:
         try:
             await self._send(message, None)
         except Fault as fault:
-            log.debug("Codex was not answered: %s", fault.message)
+            log.debug("a question of Codex was not answered: %s", fault.message)
 
     def _fail(self, id: int, fault: Fault) -> None:
         answered = self._waiting.get(id)

@@ -189,7 +189,7 @@ class Turn:
             if not command or question.network_approval_context or question.kind != "command":
                 return "", why
             lines = [
-                "Codex asks to run a command, maybe outside of its sandbox.",
+                "Codex asks to run a command, possibly outside its sandbox.",
                 "",
                 f"- Command: {safe_text.quoted(command[:MOST_SHOWN])}",
                 f"- Folder: {safe_text.quoted(question.cwd or '')}",
@@ -200,7 +200,7 @@ class Turn:
         size = sum(len(each.path) + len(each.diff) for each in files)
         if not files or len(files) > MOST_FILES or question.grant_root or size > MOST_SHOWN:
             return "", why
-        lines = ["Codex asks to change files, maybe outside of its folder.", ""]
+        lines = ["Codex asks to change files, possibly outside its folder.", ""]
         for each in files:
             lines += [f"- File: {safe_text.quoted(each.path)}", f"    {safe_text.quoted(each.diff)}"]
         return _whole([*lines, *reason], size), why

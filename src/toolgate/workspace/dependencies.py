@@ -49,7 +49,7 @@ def add(connection: Connection, task_id: str, depends_on: str, dep_type: Depende
     if dep_type == "blocks" and waits(connection, depends_on, task_id):
         raise tasks.refused(
             f"{task_id} cannot wait for {depends_on}, which waits for {task_id} already",
-            hint=f"get_dependency_tree of {depends_on} shows over which tasks",
+            hint=f"get_dependency_tree of {depends_on} shows the tasks between them",
         )
     connection.execute("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", (*key, now))
     return True
@@ -90,7 +90,7 @@ _SHOWN_AS = {
 class AddDependency(msgspec.Struct, forbid_unknown_fields=True):
     task_id: Annotated[TaskId, Meta(description="The task that depends on the other")]
     depends_on: Annotated[TaskId, Meta(description="The other task: with `blocks`, the one that must be closed first")]
-    dep_type: Annotated[DependencyType, Meta(description="Only `blocks` blocks")] = "blocks"
+    dep_type: Annotated[DependencyType, Meta(description="Only `blocks` keeps a task from being ready")] = "blocks"
 
 
 async def add_dependency(given: AddDependency, workspace: Workspace, context: ToolContext) -> Object:

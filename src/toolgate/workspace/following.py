@@ -52,7 +52,7 @@ class TaskFiles:
                 async with self._workspace.clock.timeout(LAST):
                     await self._sync()
             except TimeoutError:
-                log.warning("the files of tasks are written at the next start: there was no time left")
+                log.warning("there was no time left to write the files of tasks; they are written at the next start")
 
     async def _sync(self) -> None:
         self._has_changed.clear()

@@ -267,7 +267,7 @@ class Hooks:
                     log.warning("a hook cannot be read: %s", error)
                 except Fault as fault:
                     if fault.code == "SERVER_FAILED":
-                        log.warning("hooks wait until sessions can be kept: %s", fault.message)
+                        log.warning("hooks are left in their folder until sessions can be kept: %s", fault.message)
                         break
                     log.warning("a hook was not understood: %s", fault.message)
                     answers[name] = NOTHING

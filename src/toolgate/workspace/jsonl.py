@@ -161,7 +161,7 @@ class Reading:
         except UnicodeDecodeError:
             raise ValueError("it is not UTF-8") from None
         if b"\\u0000" in written and any("\0" in each for each in _texts(found)):
-            raise ValueError("a text has a NUL: leave it out")
+            raise ValueError("a text contains a NUL character: remove it")
         if sum(map(len, found.labels or ())) > tasks.LONGEST_LABELS:
             raise ValueError(f"labels have at most {tasks.LONGEST_LABELS:,} characters together")
         self._dependencies += len(found.dependencies)

@@ -41,7 +41,7 @@ async def link_task_to_session(given: LinkTaskToSession, workspace: Workspace, c
         tasks.find(connection, given.task_id)
         session = caller.session(connection, given.session_id, now)
         if session is None:
-            raise tasks.refused("`session_id` is missing, and your session is not known; name it")
+            raise tasks.refused("`session_id` is missing, and your session is not known; pass its id")
         link(connection, given.task_id, session, given.action, now)
         return session
 

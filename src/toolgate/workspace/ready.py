@@ -83,7 +83,7 @@ def _with_blockers(connection: Connection, found: list[dict[str, Any]]) -> list[
 TOOLS = (
     Tool(
         "list_ready_tasks",
-        "List open tasks that nothing blocks, the most urgent first. In brief: get_task shows all of one.",
+        "List open tasks that nothing blocks, the most urgent first. Each in brief: get_task shows one in full.",
         ListReadyTasks,
         list_ready_tasks,
     ),

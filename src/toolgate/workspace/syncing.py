@@ -166,11 +166,11 @@ async def _export(workspace: Workspace, file: TaskFile, known: _Known, tell: Pro
 
     if known.elsewhere:
         known.problem = (
-            f"{file.path} was not written: tasks of other projects have ids of tasks in it, which would be lost "
+            f"{file.path} was not written: tasks of other projects have the ids of tasks in it, which would be lost "
             f"({tasks.listed(known.elsewhere)})"
         )
         raise tasks.refused(
-            known.problem, "delete those of the other project, or give these other ids; then sync again"
+            known.problem, "delete the tasks of the other project, or give those in the file other ids; then sync again"
         )
 
     def work(connection: Connection) -> tuple[str, int, Mark, bool]:
@@ -254,7 +254,7 @@ TOOLS = (
     ),
     Tool(
         "get_sync_status",
-        "Get sync status: whether the project's file of tasks is as the tasks are.",
+        "Get sync status: whether the project's file of tasks is up to date.",
         GetSyncStatus,
         get_sync_status,
     ),

@@ -48,7 +48,7 @@ class CreateTask(msgspec.Struct, forbid_unknown_fields=True):
     blocks: Blocked | None = None
     labels: Labels | None = None
     test_strategy: Text | None = None
-    validation_criteria: Annotated[Text, Meta(description="What must be so before it is closed")] | None = None
+    validation_criteria: Annotated[Text, Meta(description="What must be true before it is closed")] | None = None
 
 
 async def create_task(given: CreateTask, workspace: Workspace, context: ToolContext) -> Object:
@@ -125,7 +125,7 @@ class UpdateTask(msgspec.Struct, forbid_unknown_fields=True):
     status: Status | None = None
     priority: Priority | None = None
     assignee: Name | None = None
-    labels: Annotated[Labels, Meta(description="All of them: what is not among them is taken away")] | None = None
+    labels: Annotated[Labels, Meta(description="The whole list: labels that are not in it are removed")] | None = None
     validation_criteria: Text | None = None
     parent_task_id: ParentId | None = None
     test_strategy: Text | None = None
@@ -263,7 +263,7 @@ async def _commit(workspace: Workspace, context: ToolContext) -> str | None:
 
 class DeleteTask(msgspec.Struct, forbid_unknown_fields=True):
     task_id: TaskId
-    cascade: Annotated[bool, Meta(description="Delete all that is below it, too")] = False
+    cascade: Annotated[bool, Meta(description="Also delete all tasks below it")] = False
 
 
 async def delete_task(given: DeleteTask, workspace: Workspace, context: ToolContext) -> Object:
@@ -272,7 +272,7 @@ async def delete_task(given: DeleteTask, workspace: Workspace, context: ToolCont
         found = tasks.children(connection, task.id)
         if found and not given.cascade:
             raise tasks.refused(
-                f"{task.id} has children: {tasks.listed(found)}", hint="delete them first, or with it: cascade true"
+                f"{task.id} has children: {tasks.listed(found)}", hint="delete them first, or pass `cascade: true`"
             )
         ids = _with_all_below(connection, task.id)
         for chunk in tasks.chunks(ids):
@@ -309,7 +309,9 @@ class ListTasks(msgspec.Struct, forbid_unknown_fields=True):
     assignee: Name | None = None
     label: Name | None = None
     parent_task_id: TaskId | None = None
-    title_like: Annotated[str, Meta(description="A part of the title, whatever its case", max_length=100)] | None = None
+    title_like: (
+        Annotated[str, Meta(description="A part of the title, in upper or lower case", max_length=100)] | None
+    ) = None
     limit: Limit | None = 50
 
 
@@ -365,7 +367,7 @@ TOOLS = (
     ),
     Tool(
         "list_tasks",
-        "List tasks with optional filters. The newest come first, in brief: get_task shows all of one.",
+        "List tasks with optional filters. The newest come first, each in brief: get_task shows one in full.",
         ListTasks,
         list_tasks,
     ),

@@ -36,7 +36,7 @@ CHUNK = 500  # values of one query
 
 Priority = Annotated[int, Meta(ge=0, le=3, description="0 critical, 1 high, 2 medium, 3 low")]
 
-Limit = Annotated[int, Meta(description="At most so many; null: 10,000", ge=1, le=MOST_LISTED)]
+Limit = Annotated[int, Meta(description="The maximum number; null: 10,000", ge=1, le=MOST_LISTED)]
 TaskId = Annotated[str, Meta(description="The id of a task, such as gt-1a2b3c", min_length=1, max_length=64)]
 
 

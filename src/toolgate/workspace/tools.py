@@ -64,7 +64,7 @@ def _check_texts(value: Any) -> None:
     """Raises `ValueError` for what no table keeps."""
     if isinstance(value, str):
         if "\0" in value or surrogates.is_in(value):
-            raise ValueError("a text has a NUL, or half of a character (a lone surrogate); leave it out")
+            raise ValueError("a text contains a NUL character or half of a character (a lone surrogate); remove it")
     elif isinstance(value, Mapping | list):
         for each in cast("list[Any]", [*value, *value.values()] if isinstance(value, Mapping) else value):
             _check_texts(each)

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from toolgate.auth.access import Access, Rules
+from toolgate.auth.access import OPERATOR, Access, Rules
 from toolgate.auth.uri_readings import forms
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions, Verdict
+from toolgate.config.settings import Codex
 from toolgate.core import jsonrpc, names
 from toolgate.core.model import Call, Client, Hints, Principal, ToolInfo
 
@@ -412,6 +413,54 @@ def test_on_an_open_gateway_what_is_said_of_changing_servers_holds_for_all() -> 
     assert access.judge(Call("prompts/get", "add_mcp_server", ANN, server=names.OWN)) == "allow"
     assert access.judge(Call("tools/call", "add_mcp_server", ANN, server="s")) == "allow"
     assert access.judge(Call("tools/call", "status", ANN, server=names.OWN)) == "allow"
+
+
+@pytest.mark.parametrize("calls", ["allow", "ask", "off"])
+def test_what_is_said_of_codex_holds_for_its_tools_and_for_no_change_of_servers(calls: Verdict) -> None:
+    client = KnownClient(id="ann", name="ann", servers="all")
+    run = Call("tools/call", "codex", ANN, server=names.OWN)
+    for config in (Config(clients=(client,)), Config()):
+        access = Access(msgspec.structs.replace(config, codex=Codex(calls=calls), add_servers="ask"))
+        assert access.judge(run) == calls
+        assert access.judge(msgspec.structs.replace(run, target="add_mcp_server")) == "ask"
+
+
+def test_where_nothing_is_said_of_codex_a_person_is_asked() -> None:
+    assert rules().verdict(names.OWN, "tools", "codex") == "ask"
+
+
+def test_a_tool_that_asks_first_is_not_allowed_for_saying_that_it_only_reads() -> None:
+    judge = of(at_the_root="allow", permissions=Permissions(everything="ask"))
+    change = Call("tools/call", "add_mcp_server", ANN, server=names.OWN, tool_info=ToolInfo(hints=READS))
+    assert judge.judge(change) == "ask"
+
+
+def test_who_may_only_read_may_call_what_asks_first_only_where_that_says_that_it_reads() -> None:
+    judge = of(at_the_root="allow", permissions=Permissions(read_only="off"))
+    listed = Call("tools/call", "codex_list_threads", ANN, server=names.OWN)
+    assert judge.judge(msgspec.structs.replace(listed, tool_info=ToolInfo(hints=READS))) == "ask"
+    assert judge.judge(msgspec.structs.replace(listed, tool_info=ToolInfo(hints=WRITES))) == "off"
+
+
+def test_folders_of_this_machine_are_named_by_its_programs_the_operator_and_administrators() -> None:
+    access = of(admin=True)
+    assert access.is_here(Principal(is_here=True, client="bob"))
+    assert access.is_here(Principal(client=OPERATOR))
+    assert access.is_here(Principal(client="ann", is_admin=True))
+    assert not access.is_here(Principal(client="bob")) and not access.is_here(Principal(client="bob", is_admin=True))
+
+
+@pytest.mark.parametrize("kind", ["tools", "prompts"])
+def test_of_a_name_that_is_too_long_to_be_read_leniently_the_server_is_closed_where_anything_of_it_is(
+    kind: str,
+) -> None:
+    loud, longer = "X" * 2048, "X" * 2049
+    judge = rules(**{kind: {f"a__{loud.lower()}": "off", "b__*": "allow"}})
+    assert judge.verdict("a", kind, loud) == "off"  # read leniently
+    assert judge.verdict("a", kind, "Y" * 2048) == "allow"
+    assert judge.verdict("a", kind, "Y" * 2049) == "off"  # what else of the server is closed may be this one
+    assert judge.verdict("b", kind, longer) == "allow"
+    assert judge.verdict("c", kind, longer) == "allow"
 
 
 def test_a_server_that_has_a_tool_of_that_name_is_judged_as_any_other() -> None:

@@ -22,6 +22,7 @@ from toolgate.core import names
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import RpcError
 from toolgate.core.model import Asker, Call, Client, Made, Principal, Resumption
+from toolgate.gateway import closed
 from toolgate.gateway.resolve import Resolver
 from toolgate.gateway.snapshot import Route
 from toolgate.policy.base import Policy
@@ -543,6 +544,54 @@ async def test_of_a_server_that_is_out_of_reach_any_name_is_refused_alike_and_it
     assert (await gateway.fault("no_such_tool")).code == "TOOL_NOT_FOUND"
 
 
+class Counts(Policy):
+    """Sees what is not found; `refusal` is what it says of it."""
+
+    name = "counts"
+    sees_misses = True
+
+    def __init__(self) -> None:
+        self.seen: list[Call] = []
+        self.ends: list[Any] = []
+        self.refusal: Fault | None = None
+
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
+        self.seen.append(call)
+        if self.refusal:
+            raise self.refusal
+        return call
+
+    def ended(self, call: Call, ending: Any, ticket: Any) -> None:
+        self.ends.append(ending)
+
+
+async def test_what_is_not_found_is_counted_and_may_be_refused_for_that() -> None:
+    counts = Counts()
+    gateway = Gateway(policies=(counts,), there=there("a"))
+    fault = await gateway.fault("there__b")
+    assert closed.missed(gateway.call, fault, gateway.route) is fault
+    assert counts.seen == [gateway.call] and counts.ends == [fault]
+    counts.refusal = Fault("RATE_LIMITED", "too many")
+    assert closed.missed(gateway.call, fault, gateway.route) is counts.refusal
+
+
+async def test_what_a_control_tool_does_not_find_is_counted_as_a_call_of_that() -> None:
+    counts = Counts()
+    gateway = Gateway(policies=(counts,), there=there("a"))
+    made = Call("tools/call", "mcp_call", ANN)
+    closed.missed(made, Fault("TOOL_NOT_FOUND", "Tool not found: b", tool="b"), gateway.route)
+    (seen,) = counts.seen
+    assert seen.target == "b" and seen.asked == made.at(names.OWN, "mcp_call")
+
+
+async def test_what_fails_otherwise_was_found_and_is_counted_elsewhere() -> None:
+    counts = Counts()
+    gateway = Gateway(policies=(counts,), there=there("a"))
+    fault = Fault("SERVER_FAILED", "gone")
+    assert closed.missed(Call("tools/call", "there__a", ANN), fault, gateway.route) is fault
+    assert counts.seen == []
+
+
 async def test_what_is_off_and_is_not_listed_is_not_there() -> None:
     gateway = Gateway(Permissions(tools={"there__b": "off"}), there=there("a"))
     assert (await gateway.fault("there__b")).code == "TOOL_NOT_FOUND"
@@ -616,7 +665,7 @@ async def test_a_task_of_a_tool_that_was_hidden_since_can_only_be_cancelled() ->
     id = handle(gateway, Made("tools/call", "a"))
     fault = await gateway.fault(id, "tasks/get")
     assert (fault.code, fault.reach) == ("ACCESS_DENIED", "not_sent")
-    assert fault.message == "Access denied: its tool may no longer be used"
+    assert fault.message == "Access denied: the tool that made it may no longer be used"
     assert (await gateway.enter(id, "tasks/cancel")).target == "task-1"
     assert (await gateway.enter(handle(gateway, Made("tools/call", "b")), "tasks/get")).target == "task-1"
     assert (await gateway.enter(handle(gateway, Made("prompts/get", "a")), "tasks/get")).target == "task-1"

@@ -11,7 +11,19 @@ from virtualtime import FakeClock
 
 from toolgate.core.exchange import Retry
 from toolgate.core.fault import Fault, Reached
-from toolgate.core.model import Answer, Ask, Asker, Call, Client, Done, NeedInput, Outcome, Required, Resumption
+from toolgate.core.model import (
+    Answer,
+    Ask,
+    Asker,
+    Call,
+    Client,
+    Done,
+    NeedInput,
+    Outcome,
+    Required,
+    Resumption,
+    ToolInfo,
+)
 from toolgate.policy.base import Decision, Passed, Policy, Wait
 from toolgate.policy.faults import missed
 from toolgate.policy.run import PolicyRun, applying, compiled
@@ -379,7 +391,43 @@ async def test_a_call_that_has_become_another_while_it_waited_is_not_sent(now: C
     run = rechecked(call("a"), now, Rechecks("last", told))
     with pytest.raises(Fault, match="a was changed while the call waited") as raised:
         await run.recheck(call("a"))
+    assert raised.value.code == "INVALID_STATE" and raised.value.hint == "make the same call again"
     assert raised.value.reach == "not_sent" and not told
+
+
+async def test_a_call_as_its_client_made_it_stands_for_what_was_let_go_on_and_its_tool_is_as_it_is_listed_now() -> None:
+    let, listed = call("own"), ToolInfo(listed=b'{"name":"own"}')
+    told: list[Any] = []
+    run = rechecked(call("a"), call("a", tool_info=listed), Says("renames", told, let), Rechecks("last", told))
+    await run.before(_never)
+    as_made = msgspec.structs.replace(call("a"), server="")
+    assert await run.recheck(as_made) == msgspec.structs.replace(let, tool_info=listed)
+    edited = call("own", arguments=msgspec.Raw(b'{"x":1}'))
+    assert await run.recheck(edited) == msgspec.structs.replace(edited, tool_info=listed)
+
+
+async def test_a_call_that_cannot_be_found_any_more_once_it_has_waited_was_not_sent() -> None:
+    async def anew() -> Any:
+        raise Fault("TOOL_NOT_FOUND", "gone", reach="sent_unknown")
+
+    run = PolicyRun(call("a"), (), FakeClock(), anew)
+    with pytest.raises(Fault, match="gone") as raised:
+        await run.recheck(call("a"))
+    assert raised.value.reach == "not_sent"
+
+
+def test_a_hook_that_a_policy_does_not_have_costs_nothing() -> None:
+    (none,), (all,) = compiled((Policy(),)), compiled((Rechecks("all", []),))
+    assert (none.recheck, none.after, none.ended, none.applies) == (None, None, None, None)
+    assert all.recheck and all.after and all.ended
+
+
+async def test_who_sends_a_call_asks_still_where_its_round_ends_with_a_question() -> None:
+    made = call("a", reached=Reached())
+    run = rechecked(made, None, Says("plain", []))
+    await run.before(_never)
+    run.ended(NeedInput((QUESTION,), Retry(Asker("upstream", "x"), made, Required((QUESTION,)), _never, FakeClock())))
+    assert made.reached and made.reached.recheck == run.recheck
 
 
 async def test_whoever_sends_a_call_asks_until_its_round_is_over() -> None:

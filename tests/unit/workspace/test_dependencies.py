@@ -75,7 +75,7 @@ async def test_what_nothing_waits_for_costs_nothing_to_look_at_however_long_the_
     new = await room.task()
     assert (await room.after(new, ids[0]))["added"] and (await room.after(ids[-1], await room.task()))["added"]
     fault = await room.refused("add_dependency", task_id=ids[15], depends_on=ids[17])
-    assert "too many to look for a cycle" in fault.message
+    assert "too many to check for a cycle" in fault.message
 
 
 async def test_a_task_has_so_many_dependencies_and_no_more(room: Workroom, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def test_a_conflict_marker_of_git_is_named_with_its_line(marker: str) -> None:
         (brief(deps_on=5), "line 2: "),
         (brief(validation=[1]), "line 2: "),
         (brief(dependencies=[{"depends_on": "gt-2", "dep_type": "needs"}]), r"line 2: .*'needs'"),
-        (brief(labels=["\0"]), "line 2: a text has a NUL"),
+        (brief(labels=["\0"]), "line 2: a text contains a NUL"),
         (b"[" * 100_000, "line 2: "),
         (b'"%b"' % (b"x" * jsonl.LONGEST_LINE), "line 2: it is longer than 2,097,152 bytes"),
     ],

@@ -147,7 +147,7 @@ class Admin:
     async def hook(self, asked: Asked) -> Answer:
         """What a program's hook prints, once what it has put into the folder of hooks was read."""
         said = await self._gateway.workspace.hooks.answer(_read(asked.body, _Hook).file)
-        return (200, said) if said else (404, {"error": "not a file of the folder of hooks"})
+        return (200, said) if said else (404, {"error": "not a file in the folder of hooks"})
 
     # Servers.
 

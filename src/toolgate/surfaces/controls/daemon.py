@@ -280,7 +280,7 @@ CONTROLS = (
     Control(
         "call_hook",
         FAMILY,
-        "Tell of an event in your session, for programs without hooks of their own: SessionStart restores what an "
+        "Report an event in your session, for programs without hooks of their own: SessionStart restores what an "
         "earlier session has left, PromptSubmit gives the session a title, Stop pauses it, SessionEnd summarizes it.",
         {
             "hook_type": {"type": "string", "description": "SessionStart, PromptSubmit, Stop, SessionEnd, and others"},
@@ -374,9 +374,9 @@ CONTROLS = (
                 "minimum": 1,
                 "maximum": MOST_THREADS,
                 "default": 20,
-                "description": "How many at most",
+                "description": "The maximum number of threads",
             },
-            "cursor": {"type": "string", "description": "The `next_cursor` of the page before"},
+            "cursor": {"type": "string", "description": "The `next_cursor` of the previous page"},
         },
         work=by_codex,
         optional=True,
@@ -384,7 +384,7 @@ CONTROLS = (
     Control(
         "codex_archive_thread",
         FAMILY,
-        "Archive a Codex thread: it is listed no more. A person is asked first.",
+        "Archive a Codex thread: it is no longer listed. A person is asked first.",
         {"thread_id": {"type": "string", "description": "The thread to archive"}},
         ("thread_id",),
         work=by_codex,

@@ -50,7 +50,9 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
     while cursor not in seen:
         seen.add(cursor)
         if len(seen) > MOST_PAGES:
-            raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is endless", server=server)
+            raise Fault(
+                "UPSTREAM_ERROR", f"The server's list of {kind} has more than {MOST_PAGES:,} pages", server=server
+            )
         params, headers = requests.dialect.listing(method, cursor, client)
         raw = await requests.ask(method, params, headers)
         size += len(memoryview(raw))

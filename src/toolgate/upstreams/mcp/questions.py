@@ -356,14 +356,14 @@ class Questions:
 
 _OVER = "The call that this question belongs to has ended, so no client can answer it"
 _NOBODYS = "This question belongs to no call in progress, so no client can be asked"
-_NOT_YET = "No client has made a call, or waited for the result of this task, that could have been asked"
+_NOT_YET = "No client that could be asked has made a call, or has waited for the result of this task"
 _TOO_MANY = (
     f"This call has {asks.MOST_OPEN} open questions already, or {asks.MOST_BYTES:,} bytes of them: "
     "ask again when they are answered"
 )
 _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
 _TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes"
-_WAITED_FOR = "Calls of other clients wait for this one, so its question is open no longer: make the same call again"
+_WAITED_FOR = "Calls of other clients wait for this one, so its question was closed: make the same call again"
 _UNCLEAR = (
     "Calls of several clients are in progress or were just cancelled, and it is unclear which of them this "
     "question belongs to, so no client was asked. From now on clients take turns here: make the same call again"

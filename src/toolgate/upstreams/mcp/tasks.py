@@ -187,14 +187,15 @@ class Waiting:
             self._requests.reporting.forget(lambda report: report.whole is self._whole)
 
     async def _of(self, task: Task) -> Outcome:
-        until = self._clock.now() + task.lasts
+        lasts = task.lasts
+        until = self._clock.now() + lasts
         try:
             while self._clock.now() < until:
                 outcome = await self._result(task)
                 if outcome:
                     return outcome
                 task = await self._look_until_ready(task, until)
-            raise Fault("TIMEOUT", "The task took too long", reach="sent_unknown")
+            raise Fault("TIMEOUT", f"The task did not end within {lasts:g} s", reach="sent_unknown")
         except Fault as fault:
             if fault.code == "TIMEOUT":
                 self._end(task.taskId)
