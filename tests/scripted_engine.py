@@ -57,18 +57,19 @@ class Process:
 class Scripted:
     """Processes that do as `play` says with each line that they are told."""
 
-    def __init__(self, play: Callable[[Process, Json], None], is_ready: bool = True) -> None:
+    def __init__(self, play: Callable[[Process, Json], None], is_ready: bool = True, pid: int = 0) -> None:
         self.processes: list[Process] = []
         self.failure: Fault | None = None
         self._play = play
         self._is_ready = is_ready
+        self._pid = pid
 
     async def start(self, worker: Worker) -> None:
         if self.failure:
             raise self.failure.at("", "")
         process = Process(worker, self._play)
         self.processes.append(process)
-        worker.started(0, process.write, process.kill, None)
+        worker.started(self._pid, process.write, process.kill, None)
         if self._is_ready:
             process.says({"ready": "scripted 1"})
 

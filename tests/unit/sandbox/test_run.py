@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from typing import Any
 
 import pytest
@@ -106,6 +108,16 @@ async def test_a_worker_that_dies_ends_the_run_with_its_last_words() -> None:
 
     error = await failure(Scripted(play))
     assert (error.message, error.logs) == ("memory limit exceeded", "hello")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere nobody knows how much memory it has")
+async def test_a_worker_has_so_much_memory() -> None:
+    """Ours stands for its own."""
+    scripted = Scripted(lambda process, told: process.says({"log": "hello"}), pid=os.getpid())
+    error = await failure(scripted, Limits(warm=0, resident=1024))
+    assert error.message == "memory limit exceeded"
+    error = await failure(scripted, Limits(warm=0, resident=1 << 40))
+    assert error.message.startswith("execution timed out")
 
 
 async def test_a_run_has_so_much_time() -> None:
