@@ -41,6 +41,7 @@ _UNREADABLE = "the sandbox failed: its process wrote what cannot be read"
 
 MEMORY = "memory limit exceeded"  # of a run that is `Broken` by it
 
+
 class Ready(msgspec.Struct, frozen=True):
     """It can take a run. `engine` is its name and version."""
 

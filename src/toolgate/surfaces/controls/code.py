@@ -11,8 +11,8 @@ from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.sandbox.dataset import program, runner
 from toolgate.sandbox.run import Ran, SandboxError
-from toolgate.surfaces.controls.base import Given, Object
 from toolgate.surfaces.controls.context import ControlContext
+from toolgate.upstreams.inprocess.tools import Object
 
 LONGEST = 120.0  # seconds that a caller of `execute_code` may ask for
 USUAL = 30.0  # seconds, where it does not ask
@@ -20,7 +20,7 @@ USUAL = 30.0  # seconds, where it does not ask
 _SPELLINGS = {"js": "javascript", "node": "javascript", "ts": "javascript", "typescript": "javascript", "py": "python"}
 
 
-async def mcp_execute(given: Given, context: ControlContext) -> Object:
+async def mcp_execute(given: Object, context: ControlContext) -> Object:
     """Console lines, then the value: texts as they are, images as images, all else as JSON (seed 002)."""
     try:
         ran = await context.gateway.run("javascript", given["code"], context)
@@ -32,7 +32,7 @@ async def mcp_execute(given: Given, context: ControlContext) -> Object:
     return {"content": [*blocks, *images]}
 
 
-async def execute_code(given: Given, context: ControlContext) -> Object:
+async def execute_code(given: Object, context: ControlContext) -> Object:
     """The result as a text, with how long it took (seed 004)."""
     language = given.get("language", "python").lower()
     language = _SPELLINGS.get(language, language)
@@ -56,7 +56,7 @@ async def execute_code(given: Given, context: ControlContext) -> Object:
     return said
 
 
-async def _ran(language: str, code: str, given: Given, context: ControlContext, **more: Any) -> Ran:
+async def _ran(language: str, code: str, given: Object, context: ControlContext, **more: Any) -> Ran:
     """Raises `Fault`."""
     try:
         return await context.gateway.run(language, code, context, timeout=float(given.get("timeout", USUAL)), **more)
@@ -65,7 +65,7 @@ async def _ran(language: str, code: str, given: Given, context: ControlContext, 
         raise Fault("UPSTREAM_ERROR", str(error), reach="executed", extra=kept) from None
 
 
-async def process_large_dataset(given: Given, context: ControlContext) -> Object:
+async def process_large_dataset(given: Object, context: ControlContext) -> Object:
     """The whole data, by SQL, steps or code in `parameters`, else by what the operation says in English (seed 004).
     What is not understood as a whole is refused."""
     parameters = jsonrpc.members(given.get("parameters", jsonrpc.EMPTY_OBJECT))
@@ -87,7 +87,7 @@ async def process_large_dataset(given: Given, context: ControlContext) -> Object
     return {**reply, "execution_time": round(ran.seconds, 3)}
 
 
-async def _by_code(given: Given, parameters: Mapping[str, Raw], context: ControlContext) -> Object:
+async def _by_code(given: Object, parameters: Mapping[str, Raw], context: ControlContext) -> Object:
     """By Python code of the caller, which finds the data as `data`."""
     others = [name for name in parameters if name != "code"]
     if others:
