@@ -1,6 +1,6 @@
 """Policies: rules around a call whose true target is known, and what they keep.
 
-May import `catalog`, `search`, `workspace` and the rooms below them.
+May import `catalog`, `search`, `workspace`, `sandbox` and the rooms below them.
 
 The frame
     base               `Policy`: `before`, `recheck`, `after`, `ended`; `Wait`: to be asked again later
