@@ -35,6 +35,7 @@ from toolgate.cli import common, gateways
 from toolgate.cli.gateways import Reached
 from toolgate.config import Config, Server, permission_names, state_folder
 from toolgate.core import items
+from toolgate.sandbox.services import described
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
 from toolgate.upstreams import diagnosis
@@ -100,7 +101,7 @@ async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
             "  on this system, grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {escape(config.source or 'none')}", soft_wrap=True)
-    general = [*_configuration(config), *_disk(config), *await _quarantine(config)]
+    general = [*_configuration(config), *_disk(config), *await _quarantine(config), *_code(config)]
     for found in general:
         _print(console, found)
     async with gateways.reached(config, lambda: config) as gateway:
@@ -161,6 +162,11 @@ def _disk(config: Config) -> list[Finding]:
         if why or name == "audit":
             found.append(Finding(name=name, is_ok=not why, says=why or str(place), fix=fix if why else ""))
     return found
+
+
+def _code(config: Config) -> list[Finding]:
+    """What runs code of clients, and what keeps it in. Where it cannot run, nothing is wrong: nobody may want it."""
+    return [Finding(name=f"code in {language}", is_ok=True, says=says) for language, says in described(config).items()]
 
 
 def _folder_trouble(folder: Path) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from toolgate.config import Config
 from toolgate.core.addresses import LOOPBACK, counted
-from toolgate.core.clock import Clock
+from toolgate.core.clock import Clock, SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
 from toolgate.core.services import Swap
@@ -97,13 +97,18 @@ class Sandbox:
         pool, strict = self._pools[language], self._settings.strict_globals
         return await pool.run(code, host, whose=whose, data=data, strict=strict, wall=wall, is_own=is_own)
 
-    def layers(self) -> Mapping[str, str]:
-        """By language, what runs code and what keeps it in, or why it does not run: for people."""
-        return {language: self.missing(language) or pool.engine.layers() for language, pool in self._pools.items()}
-
     async def close(self) -> None:
         for pool in self._pools.values():
             await pool.close()
+
+
+def described(config: Config) -> Mapping[str, str]:
+    """By language, what would run code of this configuration here and what keeps it in, or why it would not run."""
+    if not config.sandbox.enabled:
+        return {}
+    supervisor, limits = Supervisor(SystemClock(), {}), limits_of(config)
+    made = {language: make(supervisor, limits, _is_lenient(config)) for language, make in ENGINES.items()}
+    return {language: engine.problem() or engine.layers() for language, engine in made.items()}
 
 
 def _is_lenient(config: Config) -> bool:
