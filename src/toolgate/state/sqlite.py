@@ -33,7 +33,7 @@ BATCH = 1000  # writes in one transaction
 MOST_QUEUED = 20_000  # writes that wait for a disk that does not come on
 PURGE = 60.0  # seconds between two looks for what is over
 CACHE = 32 * 1024  # KiB of each of these at most: the indexes of 100,000 tasks are read whole for some lists
-CHECK = "see `toolgate state check`"
+CHECK = "see `toolgate state check`"  # which names the file: clients may be told this
 READERS = 2  # threads that read tables: a long export holds up no short list
 
 Written = TypeVar("Written")
@@ -215,7 +215,7 @@ class SqliteStore:
             finally:
                 connection.execute("ROLLBACK")
         except self._sqlite.Error as error:
-            raise NotKept(self._said("read", error)) from None
+            raise NotKept(f"the store cannot be read: {error}; {CHECK}") from None
 
     # In the thread that writes.
 
@@ -265,14 +265,11 @@ class SqliteStore:
             self._sqlite.SQLITE_BUSY: "another program holds it: end that",
             self._sqlite.SQLITE_FULL: "make room on its disk",
         }
-        return NotKept(self._said("written", error, mend.get(self._code(error), CHECK)))
+        return NotKept(f"the store cannot be written: {error}; {mend.get(self._code(error), CHECK)}")
 
     def _code(self, error: Exception) -> int:
         """SQLite's, without its details."""
         return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-    def _said(self, done: str, error: Exception, mend: str = CHECK) -> str:
-        return f"the store cannot be {done}: {self._file}: {error}; {mend}"
 
     def _purge(self) -> None:
         now = self._clock.wall()
