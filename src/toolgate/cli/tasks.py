@@ -74,6 +74,8 @@ class Tasks:
 async def _reached(config: Config) -> AsyncGenerator[Tasks]:
     """A gateway of our own has no servers: tasks need none."""
     async with gateways.reached(config, lambda: msgspec.structs.replace(config, servers=())) as gateway:
+        if isinstance(gateway, gateways.Own):
+            await gateway.caught_up()
         yield Tasks(gateway)
 
 
@@ -216,8 +218,10 @@ async def _by_hook(config: Config, name: str, top: str) -> None:
             elif direction == "export":
                 found = msgspec.json.decode(said)["result"]["structuredContent"]
                 git_hooks.add_if_tracked(found["file"], top)
+    except TimeoutError:
+        typer.echo(f"toolgate: tasks were not synced: that took longer than {HOOK_TIME:.0f} s", err=True)
     except Exception as error:  # noqa: BLE001  the rescue: a commit does not fail for our sake
-        typer.echo(f"toolgate: tasks were not synced: {error or type(error).__name__}", err=True)
+        typer.echo(f"toolgate: tasks were not synced: {str(error) or type(error).__name__}", err=True)
 
 
 @asynccontextmanager
