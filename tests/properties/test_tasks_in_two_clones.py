@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.state.memory import MemoryStore
 from toolgate.workspace import dependencies, syncing
-from toolgate.workspace.tasks import INSERT, Task, row_of, stored
+from toolgate.workspace.tasks import FIELDS, INSERT, Task, row_of, stored
 from toolgate.workspace.workspace import Workspace
 
 IDS = [f"gt-{number:06x}" for number in range(6)]
@@ -125,46 +126,70 @@ def test_what_two_have_changed_is_the_same_for_both_after_a_merge_or_they_are_to
         uvloop.run(play(Path(folder), edits))
 
 
+text = some.text(some.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+maybe, number = some.none() | text, some.integers(-(2**31), 2**31 - 1)
+times = some.datetimes(max_value=datetime(9998, 12, 31)).map(lambda at: at.isoformat(timespec="microseconds") + "Z")
+fields = {
+    "id": some.sampled_from(IDS),
+    "project_id": some.just("p-1"),
+    "title": text,
+    "status": some.sampled_from(("open", "in_progress", "closed", "failed", "escalated")),
+    "priority": some.integers(0, 3),
+    "type": some.sampled_from(("task", "bug", "feature", "epic", "chore")),
+    "created_at": times,
+    "updated_at": times,
+    "closed_at": some.none() | times,
+    "escalated_at": some.none() | times,
+    "labels": some.lists(text, max_size=3),
+    "commits": some.lists(text, max_size=3),
+    "complexity_score": some.none() | number,
+    "estimated_subtasks": some.none() | number,
+    "sequence_order": some.none() | number,
+    "validation_fail_count": number,
+    "use_external_validator": some.booleans(),
+    "parent_task_id": some.none() | some.sampled_from(IDS),
+}
 tasks = some.lists(
-    some.builds(
-        Task,
-        id=some.sampled_from(IDS),
-        project_id=some.just("p-1"),
-        title=some.text(some.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
-        description=some.none() | some.text(some.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
-        labels=some.lists(some.text(some.characters(codec="utf-8", exclude_characters="\0"), max_size=5), max_size=3),
-        status=some.sampled_from(("open", "in_progress", "closed", "failed", "escalated")),
-        priority=some.integers(0, 3),
-        sequence_order=some.none() | some.integers(-(2**31), 2**31 - 1),
-        use_external_validator=some.booleans(),
-        created_at=some.just(AT),
-        updated_at=some.just(AT),
-    ),
-    unique_by=lambda task: task.id,
+    some.builds(Task, **{name: fields.get(name, maybe) for name in FIELDS}), min_size=1, unique_by=lambda task: task.id
 )
-waits = some.sets(some.tuples(some.sampled_from(IDS), some.sampled_from(IDS)).filter(lambda pair: pair[0] > pair[1]))
+# From the younger to the older: no circle.
+waits = some.dictionaries(
+    some.tuples(
+        some.sampled_from(IDS), some.sampled_from(IDS), some.sampled_from(("blocks", "discovered-from", "related"))
+    ).filter(lambda key: key[0] > key[1]),
+    times,
+)
+
+
+def test_all_fields_are_drawn() -> None:
+    assert len(FIELDS) == 33 and fields.keys() <= {*FIELDS}
 
 
 @given(tasks, waits)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_store_that_imports_what_another_has_exported_has_the_same(
-    given: list[Task], waits: set[tuple[str, str]]
+    given: list[Task], waits: dict[tuple[str, str, str], str]
 ) -> None:
     async def work(folder: Path) -> None:
         (folder / ".gobby").mkdir()
         (folder / ".gobby" / "project.json").write_text('{"id": "p-1"}')
         one, other = Clone(folder), Clone(folder)
+        for task in given:
+            if task.parent_task_id and task.parent_task_id >= task.id:
+                task.parent_task_id = None
 
         def fill(connection: Connection) -> None:
             connection.executemany(INSERT, [stored(row_of(task)) for task in given])
             known = {task.id for task in given}
-            rows = [(*pair, "blocks", AT) for pair in waits if pair[0] in known]
+            rows = [(*key, at) for key, at in waits.items() if key[0] in known]
             connection.executemany("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", rows)
 
         await one.workspace.transact(fill)
         await one.sync()
+        written = one.file.read_bytes()
         await other.sync()
         assert await everything(other) == await everything(one)
+        assert other.file.read_bytes() == written
 
     with tempfile.TemporaryDirectory() as folder:
         uvloop.run(work(Path(folder)))
