@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 from msgspec import Raw
 
@@ -134,7 +134,11 @@ async def play(folder: Path, edits: list[Any]) -> None:
     assert is_told or one.file.read_bytes() == other.file.read_bytes()
 
 
+BOTH_WAIT = ("add_dependency", {"depends_on": IDS[1]}, IDS[0])
+
+
 @given(edits)
+@example([(0, BOTH_WAIT), (1, BOTH_WAIT)])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_two_have_changed_is_the_same_for_both_after_a_merge_or_they_are_told(edits: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -159,6 +159,35 @@ async def test_of_two_changes_at_one_time_the_same_is_kept_everywhere(clone: Cal
     assert one.file.read_bytes() == other.file.read_bytes()
 
 
+async def test_of_a_dependency_that_two_have_added_the_older_date_is_kept_in_both(
+    clone: Callable[..., Clone],
+) -> None:
+    one, other = clone("one"), clone("other")
+    for each, at in ((one, LATER), (other, AT)):
+        await each.put(task("gt-1"), task("gt-2"), gt_1="gt-2")
+        await each.workspace.transact(lambda db, at=at: db.execute("UPDATE task_dependency SET created_at = ?", (at,)))
+        await each.sync()
+    for mine, theirs in ((one, other), (other, one)):
+        mine.file.write_bytes(theirs.file.read_bytes())
+        await mine.automatically()
+        assert (await mine.all())[1] == [("gt-1", "gt-2", "blocks", AT)]
+        assert (await mine.status())["synced"] is True
+    assert one.file.read_bytes() == other.file.read_bytes()
+
+
+async def test_a_file_that_lacks_what_a_task_waits_for_here_is_written_again(clone: Callable[..., Clone]) -> None:
+    one = clone("one")
+    await one.put(task("gt-1"), task("gt-2"), gt_1="gt-2")
+    await one.sync()
+    lines = one.file.read_text().splitlines(keepends=True)
+    changed = json.loads(lines[0]) | {"title": "changed elsewhere", "updated_at": LATER, "dependencies": []}
+    one.file.write_text(json.dumps(changed) + "\n" + lines[1])
+    for _ in range(2):
+        await one.automatically()
+    assert (await one.status())["synced"] is True
+    assert json.loads(one.file.read_text().splitlines()[0])["dependencies"]
+
+
 async def test_dependencies_are_added_and_none_is_taken_away(clone: Callable[..., Clone]) -> None:
     one, other = clone("a"), clone("b")
     await one.put(task("gt-1"), task("gt-2"), gt_1="gt-2")
