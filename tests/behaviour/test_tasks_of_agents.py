@@ -16,6 +16,8 @@ from toolgate.config import Config, Tasks
 from toolgate.workspace.tasks import BRIEF, FIELDS
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon", "/mcp/all", "/mcp/servers/gobby-tasks"])
+OTHERS = ["/mcp/aggregate", "/mcp/children", "/mcp/meta", "/mcp/components"]
+EVERYWHERE = pytest.mark.parametrize("path", [*PATHS.args[1], *OTHERS])
 
 
 class Agent:
@@ -61,7 +63,7 @@ def front(**config: Any) -> Any:
     return gateway(config=Config(tasks=Tasks(**config)), scripts=scripts)
 
 
-@PATHS
+@EVERYWHERE
 @pytest.mark.promise("004.tasks.workflow")
 async def test_a_task_is_found_made_claimed_and_closed(path: str, era: str) -> None:
     async with front() as app:
@@ -88,6 +90,24 @@ async def test_a_task_is_found_made_claimed_and_closed(path: str, era: str) -> N
         assert (closed["status"], closed["closed_reason"]) == ("closed", "completed")
         shown = await agent.do("get_task", task_id=made["id"])
         assert (shown["created_in_session_id"], shown["closed_in_session_id"]) == ("<your_session_id>",) * 2
+
+
+@pytest.mark.promise("004.tasks.workflow")
+@pytest.mark.parametrize("path", [*OTHERS, "/mcp/all"])
+async def test_each_surface_reaches_them_by_its_own_tools_too(path: str, era: str) -> None:
+    async with front() as app:
+        asker = Asker(app, era, path)
+        made = await asker.call("gobby-tasks__create_task", {"title": "Implement authentication"})
+        id = made["structuredContent"]["id"]
+        by_child = {"server_id": "gobby-tasks", "tool_name": "list_ready_tasks", "arguments": {"limit": 5}}
+        ready = json.loads((await asker.told("execute_child_tool", **by_child))["result"])
+        assert [each["id"] for each in ready["tasks"]] == [id]
+        claim = {"task_id": id, "status": "in_progress"}
+        claimed = await asker.call("mcp_call", {"server": "gobby-tasks", "tool": "update_task", "args": claim})
+        assert json.loads(claimed["content"][0]["text"])["status"] == "in_progress"
+        closed = await asker.call("gobby-tasks__close_task", {"task_id": id, "reason": "completed"})
+        assert closed["structuredContent"]["status"] == "closed"
+        assert [name for name in await asker.listed() if name.startswith("gobby")] == []
 
 
 @PATHS
