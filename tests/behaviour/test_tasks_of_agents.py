@@ -260,6 +260,28 @@ async def test_the_session_of_a_task_is_that_of_its_caller_unless_said_otherwise
         assert (await agent.do("create_task", title="x", session_id="s-1"))["created_in_session_id"] == "s-1"
 
 
+@pytest.mark.promise("b.tasks.session", "004.tasks.workflow")
+@pytest.mark.parametrize("tool", ["create_task", "link_task_to_session"])
+async def test_what_a_session_makes_by_its_first_call_is_in_its_project_and_listed_to_it(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook has told in which folder the session is; the gateway was started in another project."""
+    for id in ("p-1", "p-2"):
+        (tmp_path / id / ".gobby").mkdir(parents=True)
+        (tmp_path / id / ".gobby" / "project.json").write_text(f'{{"id": "{id}"}}')
+    monkeypatch.chdir(tmp_path / "p-1")
+    async with front() as app:
+        told = {"hook_type": "SessionStart", "params": {"session_id": "s-1", "cwd": str(tmp_path / "p-2")}}
+        await Asker(app, "legacy").told("call_hook", **told, source="Codex")
+        agent = Agent(app, "legacy")
+        if tool == "link_task_to_session":
+            elsewhere = await Agent(app, "legacy").task()
+            await agent.do("link_task_to_session", task_id=elsewhere, session_id="s-1")
+        made = await agent.do("create_task", title="x", session_id="s-1")
+        assert made["project_id"] == "p-2"
+        assert await agent.listed("list_ready_tasks") == [made["id"]]
+
+
 @pytest.mark.promise("b.tasks.session")
 async def test_two_mcp_sessions_have_a_session_each() -> None:
     async with front() as app:

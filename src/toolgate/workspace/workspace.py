@@ -99,7 +99,13 @@ class Workspace:
         if record:
             _remember(self._bound, context.client, record)
 
-    async def caller(self, context: ToolContext) -> Caller:
+    async def caller(self, context: ToolContext, named: str | None = None) -> Caller:
+        """`named` is the session that the call names. If it is known, this very call belongs to its record, and is in
+        its project."""
+        if named and context.client.session:
+            whose = sessions.whose(context.client.principal)
+            known = await self.query(lambda connection: sessions.find(connection, whose, named))
+            self.bind(context, known and known.id)
         record, folder, project = await self._place(context)
         sign = self.sign(context.client.principal, "")
         sign.cwd, sign.project_id = folder, project.id if project else ""
