@@ -44,6 +44,7 @@ class Workspace:
         self.store = store
         self.clock = clock
         self.projects: dict[Path, Project] = {}  # those that calls were in, by their folder
+        self.syncs: dict[Path, str] = {}  # how far those are that run now, in words, by the same
         self.on_project: Callable[[], object] = lambda: None  # another one
         self._folder = folder
         self._bound: dict[Identity, str] = {}  # ids of records by the session of a client

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -157,6 +158,34 @@ async def test_of_two_changes_at_one_time_the_same_is_kept_everywhere(clone: Cal
     await one.sync()
     await other.sync()
     assert one.file.read_bytes() == other.file.read_bytes()
+
+
+async def test_it_is_told_how_far_a_sync_is_through_all_that_it_does(
+    clone: Callable[..., Clone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Progress only grows: what does not is not told to a client."""
+    monkeypatch.setattr(importing, "LINES", 2)
+    monkeypatch.setattr(importing, "PIECE", 2)
+    one, other = clone("one"), clone("other")
+    await one.put(*(task(f"gt-{number}") for number in range(6)), gt_1="gt-2", gt_2="gt-3", gt_3="gt-4")
+    await one.sync()
+    other.file.write_bytes(one.file.read_bytes())
+    await other.put(task("gt-7"), task("gt-8"))
+    told: list[tuple[float, float | None, str]] = []
+    shown: list[str] = []
+
+    def tell(done: float, total: float | None = None, message: str = "") -> None:
+        told.append((done, total, message))
+        shown.extend(other.workspace.syncs.values())
+
+    await syncing.synced(other.workspace, other.project, True, True, tell)
+    await asyncio.sleep(0)
+    assert "2 of 6 written" in shown and other.workspace.syncs == {}
+    assert [message for _, _, message in told] == [
+        *["read"] * 3, *["written"] * 3, *["dependencies written"] * 2, *["exported"] * 4
+    ]  # fmt: skip
+    assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
+    assert all(total is None or done <= total for done, total, _ in told)
 
 
 async def test_of_a_dependency_that_two_have_added_the_older_date_is_kept_in_both(
