@@ -426,12 +426,12 @@ async def test_what_cannot_be_written_to_a_table_is_told_with_how_to_mend_it(fol
     store = opened(folder)
     await store.put("a", "key", b"1")
     await store.write(lambda connection: connection.execute("PRAGMA query_only = ON") and None)
-    with pytest.raises(NotKept, match="cannot be written: .*; see `toolgate state check`"):
+    with pytest.raises(NotKept, match=r"cannot be written: .*; see `toolgate state check`"):
         await store.transact(keep("t-1"))
     await store.close()
     store = opened(folder)
     await store.write(lambda connection: connection.execute("PRAGMA max_page_count = 1") and None)
-    with pytest.raises(NotKept, match="cannot be written: .*full; make room on its disk"):
+    with pytest.raises(NotKept, match=r"cannot be written: .*full; make room on its disk"):
         await store.put("a", "big", bytes(100_000))
     await store.close()
 
