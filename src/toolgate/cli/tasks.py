@@ -226,7 +226,10 @@ def sync(
         return
 
     async def work() -> Any:
-        async with _reached(common.load_config(config)) as tasks, tasks.with_progress("syncing the tasks of this project"):
+        async with (
+            _reached(common.load_config(config)) as tasks,
+            tasks.with_progress("syncing the tasks of this project"),
+        ):
             return await tasks.ask("sync_tasks", direction=direction)
 
     found = common.run(work())
