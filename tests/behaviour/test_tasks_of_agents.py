@@ -16,6 +16,8 @@ from toolgate.config import Config, Tasks
 from toolgate.workspace.tasks import BRIEF, FIELDS
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon", "/mcp/all", "/mcp/servers/gobby-tasks"])
+OTHERS = ["/mcp/aggregate", "/mcp/children", "/mcp/meta", "/mcp/components"]
+EVERYWHERE = pytest.mark.parametrize("path", [*PATHS.args[1], *OTHERS])
 
 
 class Agent:
@@ -61,7 +63,7 @@ def front(**config: Any) -> Any:
     return gateway(config=Config(tasks=Tasks(**config)), scripts=scripts)
 
 
-@PATHS
+@EVERYWHERE
 @pytest.mark.promise("004.tasks.workflow")
 async def test_a_task_is_found_made_claimed_and_closed(path: str, era: str) -> None:
     async with front() as app:
@@ -88,6 +90,24 @@ async def test_a_task_is_found_made_claimed_and_closed(path: str, era: str) -> N
         assert (closed["status"], closed["closed_reason"]) == ("closed", "completed")
         shown = await agent.do("get_task", task_id=made["id"])
         assert (shown["created_in_session_id"], shown["closed_in_session_id"]) == ("<your_session_id>",) * 2
+
+
+@pytest.mark.promise("004.tasks.workflow")
+@pytest.mark.parametrize("path", [*OTHERS, "/mcp/all"])
+async def test_each_surface_reaches_them_by_its_own_tools_too(path: str, era: str) -> None:
+    async with front() as app:
+        asker = Asker(app, era, path)
+        made = await asker.call("gobby-tasks__create_task", {"title": "Implement authentication"})
+        id = made["structuredContent"]["id"]
+        by_child = {"server_id": "gobby-tasks", "tool_name": "list_ready_tasks", "arguments": {"limit": 5}}
+        ready = json.loads((await asker.told("execute_child_tool", **by_child))["result"])
+        assert [each["id"] for each in ready["tasks"]] == [id]
+        claim = {"task_id": id, "status": "in_progress"}
+        claimed = await asker.call("mcp_call", {"server": "gobby-tasks", "tool": "update_task", "args": claim})
+        assert json.loads(claimed["content"][0]["text"])["status"] == "in_progress"
+        closed = await asker.call("gobby-tasks__close_task", {"task_id": id, "reason": "completed"})
+        assert closed["structuredContent"]["status"] == "closed"
+        assert [name for name in await asker.listed() if name.startswith("gobby")] == []
 
 
 @PATHS
@@ -238,6 +258,28 @@ async def test_the_session_of_a_task_is_that_of_its_caller_unless_said_otherwise
         agent = Agent(app, era, path)
         assert "`session_id` is missing" in await agent.refused("create_task", title="x")
         assert (await agent.do("create_task", title="x", session_id="s-1"))["created_in_session_id"] == "s-1"
+
+
+@pytest.mark.promise("b.tasks.session", "004.tasks.workflow")
+@pytest.mark.parametrize("tool", ["create_task", "link_task_to_session"])
+async def test_what_a_session_makes_by_its_first_call_is_in_its_project_and_listed_to_it(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook has told in which folder the session is; the gateway was started in another project."""
+    for id in ("p-1", "p-2"):
+        (tmp_path / id / ".gobby").mkdir(parents=True)
+        (tmp_path / id / ".gobby" / "project.json").write_text(f'{{"id": "{id}"}}')
+    monkeypatch.chdir(tmp_path / "p-1")
+    async with front() as app:
+        told = {"hook_type": "SessionStart", "params": {"session_id": "s-1", "cwd": str(tmp_path / "p-2")}}
+        await Asker(app, "legacy").told("call_hook", **told, source="Codex")
+        agent = Agent(app, "legacy")
+        if tool == "link_task_to_session":
+            elsewhere = await Agent(app, "legacy").task()
+            await agent.do("link_task_to_session", task_id=elsewhere, session_id="s-1")
+        made = await agent.do("create_task", title="x", session_id="s-1")
+        assert made["project_id"] == "p-2"
+        assert await agent.listed("list_ready_tasks") == [made["id"]]
 
 
 @pytest.mark.promise("b.tasks.session")

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from toolgate.cli import app, git_hooks
+from toolgate.cli import tasks as cli_tasks
 
 TOOLGATE = str(Path(sys.executable).with_name("toolgate"))
 
@@ -83,6 +84,14 @@ def test_they_stand_in_the_file_when_the_command_has_ended(here: Path) -> None:
     assert json.loads(line)["id"] == id
     assert "is up to date" in tasks("sync").stdout
     assert told("sync", "--direction", "import")["import"]["unchanged"] == 1
+
+
+@pytest.mark.parametrize("command", [("list",), ("ready",), ("board", "--once"), ("graph",), ("show", "gt-00000a")])
+def test_the_first_command_in_a_fresh_clone_shows_the_tasks_of_its_file(here: Path, command: tuple[str, ...]) -> None:
+    line = {"id": "gt-00000a", "title": "Write", "created_at": "2026-11-24T08:30:00Z"}
+    (here / ".gobby" / "tasks.jsonl").write_text(json.dumps(line) + "\n")
+    shown = tasks(*command)
+    assert (shown.exit_code, "Write" in shown.stdout) == (0, True), shown.output
 
 
 def test_a_command_in_a_folder_below_is_in_the_same_project(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +206,9 @@ def test_a_commit_is_made_whatever_becomes_of_the_tasks(
     (repository / ".gobby" / "tasks.jsonl").write_text("<<<<<<< ours\n")
     done = subprocess.run(["git", "commit", "-qm", "one"], capture_output=True, text=True)
     assert (done.returncode, "line 1: git conflict marker" in done.stderr) == (0, True)
+    monkeypatch.setattr(cli_tasks, "HOOK_TIME", 0.0)
+    late = tasks("sync", "--hook", "pre-commit")
+    assert (late.exit_code, "were not synced: that took longer than 0 s" in late.stderr) == (0, True)
     (repository / "toolgate.json").write_text("{")
     git("commit", "--allow-empty", "-qm", "two")
     (repository / "toolgate.json").unlink()

@@ -422,6 +422,49 @@ async def test_what_cannot_be_read_of_a_table_is_told_with_how_to_look_at_it(fol
     await store.close()
 
 
+async def test_what_cannot_be_written_to_a_table_is_told_with_how_to_mend_it(folder: Path) -> None:
+    store = opened(folder)
+    await store.put("a", "key", b"1")
+    await store.write(lambda connection: connection.execute("PRAGMA query_only = ON") and None)
+    with pytest.raises(NotKept, match=r"cannot be written: .*; see `toolgate state check`"):
+        await store.transact(keep("t-1"))
+    await store.close()
+    store = opened(folder)
+    await store.write(lambda connection: connection.execute("PRAGMA max_page_count = 1") and None)
+    with pytest.raises(NotKept, match=r"cannot be written: .*full; make room on its disk"):
+        await store.put("a", "big", bytes(100_000))
+    await store.close()
+
+
+async def test_a_file_that_another_program_holds_is_waited_for_once_by_all_that_is_to_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolgate.state.opening.BUSY", 0.01)
+    store, begun, tries, hold = opened(folder), list[str](), threading.Event(), threading.Event()
+
+    def at_each(statement: str) -> None:
+        begun.append(statement)
+        tries.set()
+        assert hold.wait(30)
+
+    await store.write(lambda connection: connection.set_trace_callback(at_each) or hold.set())
+    for each in (hold, tries, begun):
+        each.clear()
+    other = sqlite3.connect(folder / FILE, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    queued = [store.put("a", "first", b"")]
+    await asyncio.to_thread(tries.wait, 30)
+    queued += [store.put("a", str(number), b"") for number in range(20)]
+    hold.set()
+    found = await asyncio.gather(*queued, return_exceptions=True)
+    other.execute("ROLLBACK")
+    assert all("another program holds it" in str(each) for each in found), found
+    assert begun == ["BEGIN IMMEDIATE"] * 2  # of the first, and of all others
+    await store.put("a", "key", b"1")
+    other.close()
+    await store.close()
+
+
 async def test_a_long_look_at_a_table_holds_up_no_write_and_no_other_look(folder: Path) -> None:
     store, reads, ends = opened(folder), threading.Event(), threading.Event()
 

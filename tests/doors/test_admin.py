@@ -35,6 +35,13 @@ async def test_servers_are_shown_with_their_state_and_without_secrets() -> None:
         assert SECRET not in json.dumps([said, one])
 
 
+async def test_how_far_the_syncs_of_files_of_tasks_are_is_told_to_the_operator() -> None:
+    async with gateway(GREETER) as app:
+        assert await asked(Visitor(app), "GET", "/admin/syncs") == (200, {})
+        app.workspace.workspace.syncs[Path("/p")] = "2 of 6 written"
+        assert await asked(Visitor(app), "GET", "/admin/syncs") == (200, {"/p": "2 of 6 written"})
+
+
 async def test_a_server_is_added_called_and_removed() -> None:
     async with gateway(GREETER) as app:
         visitor = Visitor(app)

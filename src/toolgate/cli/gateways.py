@@ -57,6 +57,10 @@ class Own:
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         return await self._app.http.web.admin.ask(method, PREFIX + path, _encoded(body), THE_OPERATOR)
 
+    async def caught_up(self) -> None:
+        """Until what others have written into the project's file of tasks is in the store, as far as it can be read."""
+        await self._app.workspace.caught_up()
+
 
 class Running:
     """A gateway that was there before, reached over its operator's socket; each question has a connection of its own,

@@ -85,7 +85,7 @@ def install(
     state: Annotated[str, typer.Option(metavar="FOLDER", help="The gateway's state folder, if it sets `state`.")] = "",
     wait: Annotated[
         float | None,
-        typer.Option(min=0, max=10, help="Seconds that a hook waits for a gateway to answer. Default: 0.07."),
+        typer.Option(min=0, max=10, help="Seconds that a hook waits for a gateway to answer. Default: 0.05."),
     ] = None,
 ) -> None:
     program, file = PROGRAMS[client], _file(client)

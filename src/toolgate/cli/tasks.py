@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -20,16 +21,19 @@ import typer
 from msgspec import Raw
 from rich.console import Console
 from rich.live import Live
+from rich.status import Status
 
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways, git_hooks, printing, task_views
 from toolgate.cli.printing import aligned
 from toolgate.config import Config
 from toolgate.core import jsonrpc
+from toolgate.workspace.projects import project_of
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, create, close and sync the project's tasks.")
 
 LOOK = 1.0  # seconds between looks of a board
+SHOW = 0.3  # seconds between looks at how far a sync is
 MOST_SHOWN = 200  # tasks in a column of the board
 MOST_IN_GRAPH = 500
 HOOK_TIME = 30.0  # seconds that git waits for a hook
@@ -72,11 +76,34 @@ class Tasks:
             printing.fail("\n".join(str(block.get("text", "")) for block in result.content))
         return result.structuredContent
 
+    @asynccontextmanager
+    async def with_progress(self, said: str) -> AsyncGenerator[None]:
+        """On a terminal it is shown meanwhile how far a sync of this project's tasks is."""
+        project = project_of(Path.cwd())
+
+        async def follow(status: Status) -> None:
+            while project:
+                _, answer = await self._gateway.ask("GET", "/syncs")
+                found = msgspec.json.decode(answer, type=dict[str, str])
+                status.update(f"{said}: {found[str(project.folder)]}" if str(project.folder) in found else said)
+                await asyncio.sleep(SHOW)
+
+        with Console(stderr=True).status(said) as status:
+            following = asyncio.ensure_future(follow(status))
+            try:
+                yield
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
+
 
 @asynccontextmanager
 async def _reached(config: Config) -> AsyncGenerator[Tasks]:
     """A gateway of our own has no servers: tasks need none."""
     async with gateways.reached(config, lambda: msgspec.structs.replace(config, servers=())) as gateway:
+        if isinstance(gateway, gateways.Own):
+            async with Tasks(gateway).with_progress("reading the file of tasks"):
+                await gateway.caught_up()
         yield Tasks(gateway)
 
 
@@ -200,9 +227,15 @@ def sync(
         os.chdir(within)
         common.run(_by_hook(common.load_config(config), hook, top))
         return
-    console = Console(stderr=True)
-    with console.status(f"{direction}: reading and writing the tasks of this project"):
-        found = _asked(config, "sync_tasks", direction=direction)
+
+    async def work() -> Any:
+        async with (
+            _reached(common.load_config(config)) as tasks,
+            tasks.with_progress("syncing the tasks of this project"),
+        ):
+            return await tasks.ask("sync_tasks", direction=direction)
+
+    found = common.run(work())
     _print(found, as_json, "\n".join(task_views.synced(found)))
 
 
@@ -219,8 +252,10 @@ async def _by_hook(config: Config, name: str, top: str) -> None:
             elif direction == "export":
                 found = msgspec.json.decode(said)["result"]["structuredContent"]
                 git_hooks.add_if_tracked(found["file"], top)
+    except TimeoutError:
+        typer.echo(f"toolgate: tasks were not synced: that took longer than {HOOK_TIME:.0f} s", err=True)
     except Exception as error:  # noqa: BLE001  the rescue: a commit does not fail for our sake
-        typer.echo(f"toolgate: tasks were not synced: {error or type(error).__name__}", err=True)
+        typer.echo(f"toolgate: tasks were not synced: {str(error) or type(error).__name__}", err=True)
 
 
 @asynccontextmanager
@@ -229,7 +264,9 @@ async def _silently(config: Config) -> AsyncGenerator[gateways.Reached]:
         yield running
         return
     async with gateways.opened(msgspec.structs.replace(config, servers=())) as own:
-        yield gateways.Own(own)
+        gateway = gateways.Own(own)
+        await gateway.caught_up()
+        yield gateway
 
 
 @app.command(help="Show the tasks by status, and what blocks what; it follows changes until Ctrl-C.")

@@ -21,7 +21,7 @@ TYPE_CHECKING = False  # `typing` takes long to import
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PATIENCE = 0.07  # seconds for a gateway to answer, unless said otherwise
+PATIENCE = 0.05  # seconds for a gateway to answer, unless said otherwise
 LISTENING = 1.0  # seconds for a program to say all
 LONGEST_PAYLOAD = 1024 * 1024  # bytes
 LONGEST_ANSWER = 64 * 1024  # bytes

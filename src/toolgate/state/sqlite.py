@@ -33,6 +33,7 @@ BATCH = 1000  # writes in one transaction
 MOST_QUEUED = 20_000  # writes that wait for a disk that does not come on
 PURGE = 60.0  # seconds between two looks for what is over
 CACHE = 32 * 1024  # KiB of each of these at most: the indexes of 100,000 tasks are read whole for some lists
+CHECK = "see `toolgate state check`"  # which names the file: clients may be told this
 READERS = 2  # threads that read tables: a long export holds up no short list
 
 Written = TypeVar("Written")
@@ -214,7 +215,7 @@ class SqliteStore:
             finally:
                 connection.execute("ROLLBACK")
         except self._sqlite.Error as error:
-            raise NotKept(f"the store cannot be read: {self._file}: {error}; see `toolgate state check`") from None
+            raise NotKept(f"the store cannot be read: {error}; {CHECK}") from None
 
     # In the thread that writes.
 
@@ -242,8 +243,8 @@ class SqliteStore:
             self._writer.execute("COMMIT")
         except Exception as error:  # noqa: BLE001  the pump: whoever wrote is told, and the next are written
             self._undo()
-            if len(batch) == 1:
-                self._tell(batch, [None], self._why(error))
+            if len(batch) == 1 or self._code(error) == self._sqlite.SQLITE_BUSY:  # who holds the file holds up all
+                self._tell(batch, [None] * len(batch), self._why(error))
             else:
                 for each in batch:
                     self._commit([each])
@@ -260,7 +261,15 @@ class SqliteStore:
         if not isinstance(error, self._sqlite.OperationalError) and type(error) is not self._sqlite.DatabaseError:
             return error  # the work's own: the disk is well
         self._complain(error)
-        return NotKept(str(error))
+        advice = {
+            self._sqlite.SQLITE_BUSY: "another program holds it: end that",
+            self._sqlite.SQLITE_FULL: "make room on its disk",
+        }
+        return NotKept(f"the store cannot be written: {error}; {advice.get(self._code(error), CHECK)}")
+
+    def _code(self, error: Exception) -> int:
+        """SQLite's, without its details."""
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
     def _purge(self) -> None:
         now = self._clock.wall()

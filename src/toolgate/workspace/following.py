@@ -32,6 +32,7 @@ class TaskFiles:
         self._complaints: dict[Path, str] = {}
         self._has_changed = asyncio.Event()
         self._is_followed = False
+        self.was_looked_at = asyncio.Event()  # once
         workspace.on_project = self.look
 
     def look(self) -> None:
@@ -39,7 +40,10 @@ class TaskFiles:
 
     async def follow(self) -> None:
         self._is_followed = True
-        await self._sync()
+        try:
+            await self._sync()
+        finally:
+            self.was_looked_at.set()
         while True:
             await self._has_changed.wait()
             await self._workspace.clock.sleep(PAUSE)

@@ -113,7 +113,7 @@ def _few(said: list[str]) -> list[str]:
 def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Changes:
     project, reading, content = file.project.id, Reading(), hashlib.sha256()
     here = dict(exporting.rows(connection.execute("SELECT id, updated_at FROM task WHERE project_id = ?", (project,))))
-    known = {row[:3] for row in exporting.rows(connection.execute(exporting.DEPENDENCIES, (project,)))}
+    known = {row[:3]: row[3] for row in exporting.rows(connection.execute(exporting.DEPENDENCIES, (project,)))}
     same = (
         {hashlib.blake2b(line, digest_size=16).digest() for line in exporting.lines(connection, project)}
         if here
@@ -124,6 +124,7 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
     wanted: dict[str, Packed] = {}  # those that are new, or newer than here
     kept, seen = set[str](), set[str]()
     dependencies: dict[tuple[str, str, str], str] = {}
+    is_here = set[tuple[str, str, str]]()  # of those that are known: the file has them, and none that is younger
     lines = unchanged = 0
 
     def others() -> Iterator[bytes]:
@@ -146,7 +147,9 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
             seen.add(task.id)
             for each in entry.dependencies:
                 key = (task.id, each.depends_on, each.dep_type)
-                if key not in known:
+                if each.created_at <= known.get(key, ""):
+                    is_here.add(key)
+                if each.created_at < known.get(key, "~"):  # of two that were added apart the older is kept everywhere
                     dependencies[key] = min(dependencies.get(key, each.created_at), each.created_at)
             before = None
             if task.id in wanted:
@@ -157,7 +160,8 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
                 wanted[task.id] = _packed(row_of(task))
             elif task.id not in wanted:
                 kept.add(task.id)
-    rows, circles = _without_circles(connection, [(*key, at) for key, at in dependencies.items()])
+    dated = [(*key, at) for key, at in dependencies.items() if key in known]
+    rows, circles = _without_circles(connection, [(*key, at) for key, at in dependencies.items() if key not in known])
     imported = Imported(
         tasks=len(seen) + unchanged,
         created=0,
@@ -167,11 +171,14 @@ def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Change
         dependencies_added=0,
         refused=refused + circles,
         unknown_keys=dict(sorted(reading.unknown.items())),
-        missing=unchanged + len(here.keys() & seen) < len(here) or bool(kept) or bool(circles),
+        missing=unchanged + len(here.keys() & seen) < len(here)
+        or bool(kept)
+        or bool(circles)
+        or any(key[0] in seen and key not in is_here for key in known),
     )
     mark = exporting.mark(connection, project)
     named = list(elsewhere)[: tasks.MOST_NAMED + 1]
-    return _Changes([wanted[id] for id in sorted(wanted)], rows, imported, named, content.hexdigest(), mark)
+    return _Changes([wanted[id] for id in sorted(wanted)], rows + dated, imported, named, content.hexdigest(), mark)
 
 
 _ALL = ", ".join(FIELDS)
@@ -395,7 +402,9 @@ def _add(connection: Connection, wanted: Sequence[Waits]) -> _Added:
     left_out: list[str] = []
     walks = 0
     for number, row in enumerate(wanted):
-        if connection.execute(_IS_THERE, row[:3]).fetchone():
+        if found := connection.execute(_IS_THERE, row[:3]).fetchone():
+            if row[3] < found[0]:
+                connection.execute(_DATE, (row[3], *row[:3]))
             continue
         if row[2] == "blocks":
             if row[0] in awaited:
@@ -411,7 +420,8 @@ def _add(connection: Connection, wanted: Sequence[Waits]) -> _Added:
     return _Added(len(wanted), [at for *_, at in rows], left_out)
 
 
-_IS_THERE = "SELECT 1 FROM task_dependency WHERE task_id = ? AND depends_on = ? AND dep_type = ?"
+_IS_THERE = "SELECT created_at FROM task_dependency WHERE task_id = ? AND depends_on = ? AND dep_type = ?"
+_DATE = "UPDATE task_dependency SET created_at = ? WHERE task_id = ? AND depends_on = ? AND dep_type = ?"
 
 
 def _refused(connection: Connection, id: str, depends_on: str) -> str:

@@ -35,7 +35,7 @@ class LinkTaskToSession(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def link_task_to_session(given: LinkTaskToSession, workspace: Workspace, context: ToolContext) -> Object:
-    caller, now = await workspace.caller(context), workspace.now()
+    caller, now = await workspace.caller(context, given.session_id), workspace.now()
 
     def work(connection: Connection) -> str:
         tasks.find(connection, given.task_id)

@@ -56,6 +56,10 @@ class WorkspaceServices:
         background.start(self.hooks.follow(), "follow hooks")
         background.start(self._task_files.follow(), "keep the files of tasks")
 
+    async def caught_up(self) -> None:
+        """Until the files of tasks were looked at once since the start."""
+        await self._task_files.was_looked_at.wait()
+
     async def close(self) -> None:
         """After what was started has ended."""
         await self._task_files.close()

@@ -68,7 +68,7 @@ async def synced(
     async with _opened(workspace, project) as file:
         known = _known(workspace, file)
         try:
-            in_thread = _reporting(tell)
+            in_thread = _reporting(workspace, project, tell)
             found = await asyncio.to_thread(task_file.hash_of, file)
             done: dict[str, Any] = {}
             if imports and not found:
@@ -87,6 +87,7 @@ async def synced(
             known.problem = task_file.unusable(file.path, error).message
             raise
         finally:
+            workspace.syncs.pop(project.folder, None)
             await workspace.store.put(SPACE, file.key, jsonrpc.encode(known))
     return {"file": str(file.path), **done}
 
@@ -135,10 +136,23 @@ def _known(workspace: Workspace, file: TaskFile) -> _Known:
         return _Known()
 
 
-def _reporting(tell: Progress) -> Progress:
-    """The same from a thread."""
+def _reporting(workspace: Workspace, project: Project, tell: Progress) -> Progress:
+    """The same from a thread, and through all that is done one after another: what is told only grows. What is being
+    done stands in `workspace.syncs` meanwhile."""
     loop = asyncio.get_running_loop()
-    return lambda done, total=None, message="": loop.call_soon_threadsafe(tell, done, total, message)
+    before: float = 0
+    latest: float = 0
+    doing = ""
+
+    def report(done: float, total: float | None = None, message: str = "") -> None:
+        nonlocal before, latest, doing
+        if message != doing:
+            before, doing = before + latest, message
+        latest = done
+        workspace.syncs[project.folder] = f"{done:,} {'' if total is None else f'of {total:,} '}{message}"
+        loop.call_soon_threadsafe(tell, before + done, None if total is None else before + total, message)
+
+    return report
 
 
 # In threads: the file.

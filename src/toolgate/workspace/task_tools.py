@@ -53,7 +53,7 @@ class CreateTask(msgspec.Struct, forbid_unknown_fields=True):
 
 async def create_task(given: CreateTask, workspace: Workspace, context: ToolContext) -> Object:
     _check_session(given.session_id, workspace)
-    caller, now = await workspace.caller(context), workspace.now()
+    caller, now = await workspace.caller(context, given.session_id), workspace.now()
 
     def work(connection: Connection) -> Task:
         session = caller.session(connection, given.session_id, now)
@@ -191,7 +191,7 @@ async def close_task(given: CloseTask, workspace: Workspace, context: ToolContex
     """Nobody judges here whether the criteria are met. It is `validated` where there are any and its caller says how
     they are."""
     _check_session(given.session_id, workspace)
-    caller, now = await workspace.caller(context), workspace.now()
+    caller, now = await workspace.caller(context, given.session_id), workspace.now()
     commit = await _commit(workspace, context)
 
     def work(connection: Connection) -> tuple[Task, bool]:

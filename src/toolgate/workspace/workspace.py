@@ -44,6 +44,7 @@ class Workspace:
         self.store = store
         self.clock = clock
         self.projects: dict[Path, Project] = {}  # those that calls were in, by their folder
+        self.syncs: dict[Path, str] = {}  # how far those are that run now, in words, by the same
         self.on_project: Callable[[], object] = lambda: None  # another one
         self._folder = folder
         self._bound: dict[Identity, str] = {}  # ids of records by the session of a client
@@ -99,7 +100,13 @@ class Workspace:
         if record:
             _remember(self._bound, context.client, record)
 
-    async def caller(self, context: ToolContext) -> Caller:
+    async def caller(self, context: ToolContext, named: str | None = None) -> Caller:
+        """`named` is the session that the call names. If it is known, this very call belongs to its record, and is in
+        its project."""
+        if named and context.client.session:
+            whose = sessions.whose(context.client.principal)
+            known = await self.query(lambda connection: sessions.find(connection, whose, named))
+            self.bind(context, known and known.id)
         record, folder, project = await self._place(context)
         sign = self.sign(context.client.principal, "")
         sign.cwd, sign.project_id = folder, project.id if project else ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from workroom import Json, Workroom
 
 from toolgate.core.fault import Fault
-from toolgate.workspace import task_tools, tasks
+from toolgate.workspace import dependencies, links, ready, syncing, task_tools, tasks
 
 LONG = tasks.LONGEST_TEXT
 A, B, CLOSED, PARENT, CHILD = "gt-00000a", "gt-00000b", "gt-00000c", "gt-00000d", "gt-00000e"
@@ -196,12 +197,19 @@ CASES: list[Case] = [
     *_texts("get_session_tasks", "session_id", 200),
     ("get_task_sessions", {"task_id": A}, ""),
     *_ids("get_task_sessions", "task_id"),
+    ("sync_tasks", {}, ""),
+    *_choices("sync_tasks", "direction", ("import", "export", "both"), ("up", "", None, 1)),
+    ("sync_tasks", {"file": "x"}, "unknown field `file`"),
+    ("get_sync_status", {}, ""),
+    ("get_sync_status", {"task_id": A}, "unknown field `task_id`"),
 ]
 
 
-async def staged() -> Workroom:
-    """Five tasks; the child waits for the one that is closed."""
-    room = Workroom()
+async def staged(folder: Path) -> Workroom:
+    """Five tasks of a project; the child waits for the one that is closed."""
+    (folder / ".gobby").mkdir()
+    (folder / ".gobby" / "project.json").write_text('{"id": "p-1"}')
+    room = Workroom(folder)
     for id in (A, B, CLOSED, PARENT, CHILD):
         made = await room.task(parent_task_id=PARENT if id == CHILD else None)
         await room.run("UPDATE task SET id = ? WHERE id = ?", id, made)
@@ -213,7 +221,9 @@ async def staged() -> Workroom:
 def test_there_are_cases_enough_of_every_tool() -> None:
     assert len(CASES) >= 150
     of = {tool for tool, _, _ in CASES}
-    assert {tool.name for tool in task_tools.TOOLS} <= of and len(of) == 15
+    assert of == {tool.name for each in (task_tools, dependencies, ready, links, syncing) for tool in each.TOOLS}
+    assert len(of) == 17
+    assert of == {tool for tool, _, said in CASES if said} == {tool for tool, _, said in CASES if not said}
 
 
 @pytest.mark.parametrize(
@@ -221,8 +231,10 @@ def test_there_are_cases_enough_of_every_tool() -> None:
     CASES,
     ids=[f"{n}-{tool}-{said[:30] or 'done'}" for n, (tool, _, said) in enumerate(CASES)],
 )
-async def test_good_arguments_are_taken_and_bad_ones_refused_by_name(tool: str, given: Json, said: str) -> None:
-    room = await staged()
+async def test_good_arguments_are_taken_and_bad_ones_refused_by_name(
+    tool: str, given: Json, said: str, tmp_path: Path
+) -> None:
+    room = await staged(tmp_path)
     before = await room.run("SELECT * FROM task ORDER BY id")
     try:
         await room.do(tool, **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -157,6 +158,63 @@ async def test_of_two_changes_at_one_time_the_same_is_kept_everywhere(clone: Cal
     await one.sync()
     await other.sync()
     assert one.file.read_bytes() == other.file.read_bytes()
+
+
+async def test_it_is_told_how_far_a_sync_is_through_all_that_it_does(
+    clone: Callable[..., Clone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Progress only grows: what does not is not told to a client."""
+    monkeypatch.setattr(importing, "LINES", 2)
+    monkeypatch.setattr(importing, "PIECE", 2)
+    one, other = clone("one"), clone("other")
+    await one.put(*(task(f"gt-{number}") for number in range(6)), gt_1="gt-2", gt_2="gt-3", gt_3="gt-4")
+    await one.sync()
+    other.file.write_bytes(one.file.read_bytes())
+    await other.put(task("gt-7"), task("gt-8"))
+    told: list[tuple[float, float | None, str]] = []
+    shown: list[str] = []
+
+    def tell(done: float, total: float | None = None, message: str = "") -> None:
+        told.append((done, total, message))
+        shown.extend(other.workspace.syncs.values())
+
+    await syncing.synced(other.workspace, other.project, True, True, tell)
+    await asyncio.sleep(0)
+    assert "2 of 6 written" in shown and other.workspace.syncs == {}
+    assert [message for _, _, message in told] == [
+        *["read"] * 3, *["written"] * 3, *["dependencies written"] * 2, *["exported"] * 4
+    ]  # fmt: skip
+    assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
+    assert all(total is None or done <= total for done, total, _ in told)
+
+
+async def test_of_a_dependency_that_two_have_added_the_older_date_is_kept_in_both(
+    clone: Callable[..., Clone],
+) -> None:
+    one, other = clone("one"), clone("other")
+    for each, at in ((one, LATER), (other, AT)):
+        await each.put(task("gt-1"), task("gt-2"), gt_1="gt-2")
+        await each.workspace.transact(lambda db, at=at: db.execute("UPDATE task_dependency SET created_at = ?", (at,)))
+        await each.sync()
+    for mine, theirs in ((one, other), (other, one)):
+        mine.file.write_bytes(theirs.file.read_bytes())
+        await mine.automatically()
+        assert (await mine.all())[1] == [("gt-1", "gt-2", "blocks", AT)]
+        assert (await mine.status())["synced"] is True
+    assert one.file.read_bytes() == other.file.read_bytes()
+
+
+async def test_a_file_that_lacks_what_a_task_waits_for_here_is_written_again(clone: Callable[..., Clone]) -> None:
+    one = clone("one")
+    await one.put(task("gt-1"), task("gt-2"), gt_1="gt-2")
+    await one.sync()
+    lines = one.file.read_text().splitlines(keepends=True)
+    changed = json.loads(lines[0]) | {"title": "changed elsewhere", "updated_at": LATER, "dependencies": []}
+    one.file.write_text(json.dumps(changed) + "\n" + lines[1])
+    for _ in range(2):
+        await one.automatically()
+    assert (await one.status())["synced"] is True
+    assert json.loads(one.file.read_text().splitlines()[0])["dependencies"]
 
 
 async def test_dependencies_are_added_and_none_is_taken_away(clone: Callable[..., Clone]) -> None:

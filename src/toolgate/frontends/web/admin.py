@@ -231,6 +231,10 @@ class Admin:
         said = {"listing": listing.members(), "servers": servers}
         return 200, {**said, "is_whole": not listing.failures and not listing.pending}
 
+    async def syncs(self, _: Asked) -> Answer:
+        """How far those files of tasks are that are read or written now, in words, by the folder of their project."""
+        return 200, {str(folder): said for folder, said in self._gateway.workspace.workspace.syncs.items()}
+
     async def call(self, asked: Asked) -> Answer:
         """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
         wanted = _read(asked.body, _Called)
@@ -264,6 +268,7 @@ ROUTES: Mapping[str, Mapping[str, Work]] = {
     "/servers/NAME/check": {"POST": Admin.check},
     "/reload": {"POST": Admin.reload},
     "/hook": {"POST": Admin.hook},
+    "/syncs": {"GET": Admin.syncs},
 }
 _of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)
 
