@@ -314,7 +314,7 @@ def test_doctor_finds_nothing_where_all_is_well(here: Path) -> None:
     configure(here, clock=CLOCK, notes=NOTES, off={**NOT_THERE, "enabled": False})
     ended = toolgate("doctor")
     assert ended.code == 0, ended.out
-    assert ended.out.count("✓") == 2 and "off: disabled" in ended.out
+    assert ended.out.count("✓") == 2 + ended.out.count("✓ code in ") and "off: disabled" in ended.out
 
 
 def test_doctor_finds_clients_that_no_gateway_would_serve(here: Path) -> None:

@@ -38,7 +38,7 @@ class Sandbox(msgspec.Struct, frozen=True):
         allowing.PACE,
     ] = 120.0
     output_limit: Annotated[
-        int, Key(size, "the maximum size of what code prints, with its result"), allowing.MEMORY
+        int, Key(size, "the maximum size of the output and the result of one run"), allowing.MEMORY
     ] = 10 * 1024 * 1024
     memory: Annotated[int, Key(size, "the maximum memory of a process that runs code"), allowing.MEMORY] = (
         512 * 1024 * 1024
