@@ -106,7 +106,9 @@ def _support(raw: Raw) -> Raw:
 
 _of_support = of_type(Literal["forbidden", "optional", "required"])
 _task_support = options(taskSupport=_support)
-_argument_members = {name: optional(repair) for name, repair in (("title", TEXT), ("description", TEXT), ("required", FLAG))}
+_argument_members = {
+    name: optional(repair) for name, repair in (("title", TEXT), ("description", TEXT), ("required", FLAG))
+}
 _argument = _having("name", object_of({"name": TEXT, **_argument_members}))
 _size = of_type(Annotated[int, msgspec.Meta(ge=0, lt=2**53)])  # exact in every reader
 

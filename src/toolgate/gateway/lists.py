@@ -133,14 +133,12 @@ class Lists:
             if not listed.why_unreadable("tasks", raw) and self._may_know(server.id, made, route, client)
         ]
         failures = [
-            (server.name, self._told(server.id, answer))
-            for server, answer in answers
-            if isinstance(answer, Fault)
+            (server.name, self._told(server.id, answer)) for server, answer in answers if isinstance(answer, Fault)
         ]
         return Listing("tasks", tuple(items), tuple(failures))
 
     def _told(self, server: str, fault: Fault) -> str:
-        """Why a server's part of a list is not there, as every client can read it: it stands beside what others have."""
+        """Why a server's part of a list is not there, as every client can read it: others' items stand beside it."""
         return surrogates.shown(self._redactor.of(server).text(fault.message))
 
     def told_of_task(self, event: Event, made: Made, route: Route, client: Client) -> bytes:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -29,15 +28,11 @@ from toolgate.policy.truncate import Truncate
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
-from toolgate.surfaces.toolset import ToolsetSurface
 from toolgate.upstreams.base import Upstream
 from toolgate.upstreams.kinds import upstream_of
 from toolgate.upstreams.known_eras import print_of
 from toolgate.upstreams.links import LinkDeps, MakeLink
-from toolgate.workspace.codex import Codex
 from toolgate.workspace.services import WorkspaceServices
-
-log = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -140,7 +135,7 @@ def build(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies), policy_deps, workspace.codex),
+        routes=build_routes(config, upstreams, tuple(policies), policy_deps, workspace),
         servers=servers,
         redactor=policy_deps.redactor,
         truncate=chain.truncate(config, policy_deps.overflow),
@@ -160,13 +155,17 @@ def prints(config: Config) -> Mapping[str, str]:
 
 
 def build_routes(
-    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], policy_deps: PolicyDeps, codex: Codex
+    config: Config,
+    upstreams: Mapping[str, Upstream],
+    first: tuple[Policy, ...],
+    policy_deps: PolicyDeps,
+    workspace: WorkspaceServices,
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
     policies = first + chain.build(config, policy_deps)
-    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access, codex))
+    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access, workspace.codex))
     transparent = first + chain.build(config, policy_deps, is_transparent=True)
-    toolsets = surfaces.toolset_surfaces(config, has_codex=codex.is_offered(config.codex))
+    toolsets = surfaces.toolset_surfaces(config, workspace.internal, workspace.codex.is_offered(config.codex))
     routes = {
         f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in toolsets.items()
     }
@@ -177,19 +176,8 @@ def build_routes(
         )
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
-    return routes | _bundles(config, upstreams, policies, own)
-
-
-def _bundles(
-    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...], own: tuple[Policy, ...]
-) -> dict[str, Route]:
-    routes: dict[str, Route] = {}
     for name, patterns in config.bundles.items():
-        for pattern in patterns:
-            if not names.meant(pattern, [server.id for server in config.servers]):
-                log.warning("bundles.%s: %s matches no server's tools: begin it with SERVER__", name, pattern)
-        path = f"/mcp/bundles/{name}"
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
-        surface = ToolsetSurface(bundle.Bundle(patterns), has_optional=config.codex.enabled)
-        routes[path] = Route(path, surface, shown, policies, own)
+        path = f"/mcp/bundles/{name}"
+        routes[path] = Route(path, toolsets[f"bundles/{name}"], shown, policies, own)
     return routes
