@@ -36,30 +36,30 @@ GOOD = {
 }
 CUT, DIGITS = r'"a\ud83d"', "9" * 5_000
 EVERYWHERE = [
-    ',"title":%s' % CUT,
+    f',"title":{CUT}',
     ',"description":"\\udc00"',
-    ',"_meta":{"a":%s}' % CUT,
+    f',"_meta":{{"a":{CUT}}}',
     ',"_meta":{"x\\uD800":1}',
     ',"x-more":[{"\\ud83d":[]}]',
     ',"icons":[{"src":"https://x/\\ud83d"}]',
-    ',"_meta":{"a":%s}' % DIGITS,
-    ',"_meta":{"a":-%s}' % DIGITS,
-    ',"_meta":{"a":%s}' % DIGITS[:400],  # which readers of doubles refuse
+    f',"_meta":{{"a":{DIGITS}}}',
+    f',"_meta":{{"a":-{DIGITS}}}',
+    f',"_meta":{{"a":{DIGITS[:400]}}}',  # which readers of doubles refuse
     ',"_meta":{"a":[1e400]}',
     ',"_meta":{"a":-1E+400}',
-    ',"_meta":{"a":%se99}' % DIGITS[:250],
+    f',"_meta":{{"a":{DIGITS[:250]}e99}}',
     ',"x-more":1e99999999999999999999',
 ]
 BAD = {
     "tools": [
         *(GOOD["tools"] % more for more in EVERYWHERE),
-        *(GOOD["tools"] % more for more in (',"annotations":{"title":%s}' % CUT, ',"outputSchema":{"a":%s}' % DIGITS)),
+        *(GOOD["tools"] % more for more in (f',"annotations":{{"title":{CUT}}}', f',"outputSchema":{{"a":{DIGITS}}}')),
         r'{"name":"cut\ud83d","inputSchema":{"type":"object"}}',
         r'{"name":"a","inputSchema":{"type":"object","properties":{"\udc00":{}}}}',
-        '{"name":"a","inputSchema":{"type":"object","properties":{"a":{"maximum":%s}}}}' % DIGITS,
+        f'{{"name":"a","inputSchema":{{"type":"object","properties":{{"a":{{"maximum":{DIGITS}}}}}}}}}',
         '{"name":"a","inputSchema":{"type":"object","maximum":1e999}}',
         *(
-            '{"name":"a","inputSchema":%s}' % schema
+            f'{{"name":"a","inputSchema":{schema}}}'
             for schema in ("[]", "null", '"x"', "7", '{"type":"array"}', '{"type":5}', '{"type":["object"]}')
         ),
         '{"name":5,"inputSchema":{"type":"object"}}',
@@ -73,7 +73,7 @@ BAD = {
         '{"uri":"x:a"}',
         '{"uri":"x:a","name":null}',
         '{"uri":["x:a"],"name":"a"}',
-        '{"uri":"x:a","name":"a","size":%s}' % DIGITS,
+        f'{{"uri":"x:a","name":"a","size":{DIGITS}}}',
     ],
     "resourceTemplates": [
         *(GOOD["resourceTemplates"] % more for more in EVERYWHERE),
@@ -84,7 +84,13 @@ BAD = {
 }
 # What is optional and of another type is not shown; the item is.
 MENDED = {
-    "tools": [',"title":5', ',"description":null', ',"annotations":"x"', ',"_meta":[1]', ',"icons":[{},5,null,{"src":1}]'],
+    "tools": [
+        ',"title":5',
+        ',"description":null',
+        ',"annotations":"x"',
+        ',"_meta":[1]',
+        ',"icons":[{},5,null,{"src":1}]',
+    ],
     "prompts": [',"arguments":[{"a":1},5,null,{"name":7}]', ',"arguments":"x"', ',"title":null', ',"_meta":7'],
     "resources": [',"size":"x"', ',"size":1.5', ',"size":-1', ',"size":%s' % ("9" * 300), ',"mimeType":5'],
     "resourceTemplates": [',"annotations":{"audience":["robot"],"priority":99}', ',"mimeType":null'],
@@ -100,7 +106,7 @@ def each(items: dict[str, list[str]]) -> list[Any]:
 
 
 def page(kind: str, *items: str) -> bytes:
-    return ('{"%s":[%s]}' % (kind, ",".join(items))).encode()
+    return f'{{"{kind}":[{",".join(items)}]}}'.encode()
 
 
 def two(method: str, *items: str) -> dict[str, Scripted]:
@@ -180,7 +186,7 @@ async def test_what_is_left_out_is_not_found_by_words_either() -> None:
 @pytest.mark.parametrize(
     ("text", "is_out"),
     [
-        ('"%s"' % DIGITS, False),
+        (f'"{DIGITS}"', False),
         ('"1e999"', False),
         (r'"\\ud83d"', False),
         (r'"\ud83d\ude00"', False),
@@ -264,9 +270,7 @@ async def test_numbers_without_end_in_what_it_says_of_itself_cost_its_own_lists_
 
 async def test_what_was_kept_is_looked_at_when_it_is_read_back() -> None:
     cache = CatalogCache(MemoryStore(FakeClock()), FakeClock(), {"evil": "print"})
-    items = {
-        f"{number}": Raw(item.encode()) for number, item in enumerate([*BAD["tools"][:-4], GOOD["tools"] % ""])
-    }
+    items = {f"{number}": Raw(item.encode()) for number, item in enumerate([*BAD["tools"][:-4], GOOD["tools"] % ""])}
     cache.save(("evil", "", "tools"), ServerList(items))
     cache.save_about("evil", About({"x": "\ud83d"}, "hello \ud83d"))
     lists, _, about = cache.load("evil")
