@@ -66,8 +66,8 @@ _MANY_DIGITS = b"0" * 200  # fewer, with an exponent of two digits, are within t
 def has_number_out_of_range(data: bytes) -> bool:
     """Whether JSON has a number that is too large for a double: some readers refuse it, others take it for infinity.
     Only what has many digits or a long exponent anywhere is read for that."""
-    folded = data.translate(_FOLDED)
-    if b"e000" not in folded and b"e+000" not in folded and _MANY_DIGITS not in folded:
+    folded = data.translate(_FOLDED, b"+")
+    if b"000" not in folded or (b"e000" not in folded and _MANY_DIGITS not in folded):
         return False
     try:
         return any(abs(number) > sys.float_info.max for number in _integers(jsonrpc.value(data)))
