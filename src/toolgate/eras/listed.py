@@ -1,7 +1,7 @@
 """Which items of lists every client can read. Clients read a list as a whole: one item that they cannot read costs them
 the items of all servers.
 
-The rules this file keeps: what is said here is what no writer for a revision mends (`revisions`), so that what passes
+The rules this file keeps: named here is what no writer for a revision repairs (`revisions`), so that what passes
 here and is written for a client can be read by it; and an item is looked at as bytes first, since lists are long.
 """
 

@@ -110,7 +110,15 @@ _argument_members = {
     name: optional(repair) for name, repair in (("title", TEXT), ("description", TEXT), ("required", FLAG))
 }
 _argument = _having("name", object_of({"name": TEXT, **_argument_members}))
-_size = of_type(Annotated[int, msgspec.Meta(ge=0, lt=2**53)])  # exact in every reader
+_exact: jsonrpc.Decoder[float] = jsonrpc.Decoder(
+    Annotated[float, msgspec.Meta(ge=0, lt=2**53)]
+)  # what every reader has as a whole number
+
+
+def _size(raw: Raw) -> Raw:
+    if not _exact.decode(raw).is_integer():
+        raise msgspec.ValidationError("Expected `int`, got `float`")
+    return raw
 
 
 def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
