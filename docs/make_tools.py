@@ -116,7 +116,7 @@ def _where(control: Control, listed: dict[str, set[str]]) -> str:
 
 def _described(control: Control, listed: dict[str, set[str]]) -> Iterator[str]:
     yield f"\n### {control.name}\n"
-    where = " Only where [Codex](codex.md) is enabled." if control.optional else ""
+    where = " Only where [Codex](codex.md) is enabled." if control.needs == "codex" else ""
     yield f"{control.description} Listed at {_where(control, listed)}.{where}"
     if control.also:
         yield f"\nAlso called {', '.join(f'`{name}`' for name in control.also)}."

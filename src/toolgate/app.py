@@ -44,6 +44,7 @@ from toolgate.frontends.stdio import StdioFrontend
 from toolgate.gateway import snapshot as snapshots
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.notices import Notices
+from toolgate.gateway.own_work import OwnWork
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain
@@ -154,16 +155,15 @@ class App:
     def _open_gateway(self) -> None:
         """With the first snapshot."""
         self.workspace = self._given.make_workspace(self._link_deps)
-        self.sandbox = Sandbox(
-            self._given.config, self.supervisor, self.clock, self._link_deps.turns, self._given.engines
-        )
+        run_by = (self.supervisor, self.clock, self._link_deps.turns, self._given.engines)
+        self.sandbox = Sandbox(self._given.config, *run_by)
+        self._own_work = OwnWork(self.workspace, self.sandbox)
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
-        self.gateway = Gateway(
-            snapshot, self.events, handles, info, self._reloading, self._policy_deps, self.workspace, self.sandbox
-        )
+        ours = (self._reloading, self._policy_deps, self._own_work)
+        self.gateway = Gateway(snapshot, self.events, handles, info, *ours)
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source
@@ -314,7 +314,7 @@ class App:
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
-        return snapshots.build(config, self._catalog, *ours, self.workspace, self.sandbox, before)
+        return snapshots.build(config, self._catalog, *ours, self._own_work, before)
 
     @property
     def _services(self) -> Sequence[Service]:

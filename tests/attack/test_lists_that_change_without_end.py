@@ -129,9 +129,9 @@ async def test_an_item_with_a_longer_name_than_a_request_can_have_is_left_out(
     assert "ignored 1 of its items: more than 16,384 characters of a name or URI in one" in caplog.text
 
 
-@pytest.mark.parametrize("item", [{"name": "x" * LONGEST_NAME}, {"name": "\ud800" * LONGEST_NAME}])
+@pytest.mark.parametrize("item", [{"name": "x" * LONGEST_NAME}, {"name": "\ue000" * LONGEST_NAME}])
 def test_a_name_that_a_request_can_have_is_kept_however_it_is_written(item: Any) -> None:
-    kept = at_once(paging._kept([Raw(json.dumps(item).encode())], False))  # pyright: ignore[reportPrivateUsage]
+    kept = at_once(paging._kept([Raw(json.dumps(item).encode())], "prompts", False))  # pyright: ignore[reportPrivateUsage]
     assert len(kept.items) == 1 and not any(kept.left_out.values())
 
 

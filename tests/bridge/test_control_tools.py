@@ -387,13 +387,15 @@ async def test_a_control_tool_does_not_run_as_a_task_where_tasks_are_offered(con
 @pytest.mark.parametrize("member", ["description", "title", "inputSchema"])
 async def test_a_tool_that_is_listed_out_of_shape_spoils_no_control_tool(member: str, odd: Any) -> None:
     server = LegacyServer({"odd": plain, "fine": plain}, resources={"file:///a": plain})
-    server.offer("tools", {"name": "odd", member: odd}, {"name": "fine", "inputSchema": {"type": "object"}})
+    said = {"inputSchema": {"type": "object"}, member: odd}
+    server.offer("tools", {"name": "odd", **said}, {"name": "fine", "inputSchema": {"type": "object"}})
     server.offer("resources", {"uri": "file:///a", "name": "a", member: odd})
     async with gateway(there=server) as rig:
         client = await rig.client(LATEST)
         for control, arguments in ASKING:
             reply = await client.call(control, arguments=arguments)
-            assert "odd" in reply.text and "fine" in reply.text, f"{control}: {reply.text}"
+            assert "fine" in reply.text, f"{control}: {reply.text}"
+            assert ("odd" in reply.text) is (member != "inputSchema"), f"{control}: {reply.text}"
 
 
 ASKING: list[tuple[str, dict[str, Any]]] = [

@@ -57,35 +57,37 @@ async def test_a_call_takes_them_there_and_back(revision: str, server: Any, stdi
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_one_in_a_description_or_a_schema_is_shown_as_it_is(revision: str, server: Any) -> None:
-    async with gateway(there=server({"a": echo, "b": echo})) as rig:
-        described = tool("a", description=CUT, title=TAIL)
-        described["inputSchema"]["properties"]["text"]["default"] = CUT
-        rig.servers["there"].lists["tools/list"][1][:] = [described, tool("b")]
+async def test_a_tool_with_one_stands_in_no_list_and_spoils_none(revision: str, server: Any) -> None:
+    """A list is of all servers, and strict readers could read none of it."""
+    async with gateway(there=server({"a": echo, CUT: echo, "b": echo})) as rig:
+        in_its_schema = tool("a")
+        in_its_schema["inputSchema"]["properties"]["text"]["default"] = CUT
+        rig.servers["there"].lists["tools/list"][1][:] = [in_its_schema, tool("a", title=TAIL), tool(CUT), tool("b")]
         client = await rig.client(revision)
         listed = (await client.request("tools/list")).result["tools"]
-        assert [each["name"] for each in listed] == ["there__a", "there__b"]
-        assert listed[0]["description"] == CUT
-        assert listed[0]["inputSchema"] == described["inputSchema"]
-        assert (await client.call("there__a", arguments={"text": "x"})).text == "x"
+        assert [each["name"] for each in listed] == ["there__b"]
+        assert (await client.call("there__b", arguments={"text": CUT})).text == CUT
 
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
-async def test_prompts_resources_and_their_lists_have_them(revision: str, server: Any) -> None:
+async def test_prompts_and_resources_have_them_and_their_lists_do_not(revision: str, server: Any) -> None:
     async def prompt(scene: Scene) -> Any:
         return {"messages": [{"role": "user", "content": {"type": "text", "text": scene.arguments["who"]}}]}
 
     async def resource(scene: Scene) -> Any:
         return {"contents": [{"uri": scene.target, "text": CUT}]}
 
-    async with gateway(there=server(prompts={"greet": prompt}, resources={"note://1": resource})) as rig:
+    async with gateway(
+        there=server(prompts={"greet": prompt, "b": prompt}, resources={"note://1": resource, "note://2": resource})
+    ) as rig:
         there = rig.servers["there"]
-        there.lists["prompts/list"][1][0]["description"] = CUT
-        there.lists["resources/list"][1][0]["description"] = TAIL
+        there.lists["prompts/list"][1][1]["description"] = CUT
+        there.lists["resources/list"][1][1]["description"] = TAIL
         client = await rig.client(revision)
-        assert (await client.request("prompts/list")).result["prompts"][0]["description"] == CUT
-        assert (await client.request("resources/list")).result["resources"][0]["description"] == TAIL
+        assert [each["name"] for each in (await client.request("prompts/list")).result["prompts"]] == ["there__greet"]
+        listed = (await client.request("resources/list")).result["resources"]
+        assert [each["uri"] for each in listed] == ["there+note://1"]
         got = await client.request("prompts/get", name="there__greet", arguments={"who": CUT})
         assert got.result["messages"][0]["content"]["text"] == CUT
         read = await client.request("resources/read", uri="there+note://1")
@@ -155,26 +157,6 @@ async def test_control_tools_wrap_them_in_json_that_holds_them_still() -> None:
             (f"there__{CUT}", {}),
         ]:
             assert (await client.call(name, arguments=arguments)).message["id"]
-
-
-async def test_search_finds_a_tool_whose_description_holds_half_a_character() -> None:
-    async with gateway(there=LegacyServer({"draw": echo, "b": echo})) as rig:
-        rig.servers["there"].lists["tools/list"][1][:] = [tool("draw", description=f"Draws a {CUT}"), tool("b")]
-        client = await rig.client(LATEST, path="/mcp/meta")
-        found = json.loads((await client.call("mcp_discover", arguments={"query": "draw a smile"})).text)
-        assert (found[0]["tool"], found[0]["description"]) == ("draw", f"Draws a {CUT}")
-
-
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("revision", [LATEST, MODERN])
-async def test_names_have_them_too(revision: str, server: Any) -> None:
-    """Nobody sane calls a tool so. Nothing breaks for it, and it can be called."""
-    async with gateway(there=server({CUT: echo, "b": echo})) as rig:
-        rig.servers["there"].lists["tools/list"][1][:] = [tool(CUT), tool("b")]
-        client = await rig.client(revision, stdio=True)
-        listed = [each["name"] for each in (await client.request("tools/list")).result["tools"]]
-        assert listed == [f"there__{CUT}", "there__b"]
-        assert (await client.call(f"there__{CUT}", arguments={"text": TAIL})).text == TAIL
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -100,8 +100,17 @@ class View(Protocol):
         """The tools, in the surface's names, that the client has found and wants to see."""
         ...
 
+    @property
+    def all_servers(self) -> Collection[str]:
+        """Those of the route, whether or not this client may see them: for what a name must not come to mean."""
+        ...
+
     def server_list(self, server: str, kind: str, /) -> ServerList | None:
         """One list of one server; None where it is not known."""
+        ...
+
+    def remembered(self, server: str, kind: str, /) -> ServerList | None:
+        """One list of any of `all_servers`, with all that is on it, or as it was where it is not known any more."""
         ...
 
     @property

@@ -17,6 +17,7 @@ from toolgate.catalog.base import ServerList
 from toolgate.core import jsonrpc, mcp, surrogates
 from toolgate.core.clock import Clock
 from toolgate.core.fault import RPC_CODES, Code, Fault, Words
+from toolgate.eras import listed
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About
 from toolgate.upstreams.known_eras import space_of
@@ -54,7 +55,7 @@ class CatalogCache:
         """The lists by kind, why others could not be had, and what the server says of itself."""
         space = self._space(server)
         cache: Mapping[str, bytes] = self._store.items(space) if space else {}
-        server_lists = {kind: self._server_list(cache.get(kind, b"")) for kind in mcp.LIST_OF_KIND}
+        server_lists = {kind: self._server_list(kind, cache.get(kind, b"")) for kind in mcp.LIST_OF_KIND}
         faults = {kind: _fault(cache.get(_FAULT + kind, b""), server) for kind in mcp.LIST_OF_KIND}
         return (
             {kind: server_list for kind, server_list in server_lists.items() if server_list},
@@ -118,7 +119,8 @@ class CatalogCache:
         self._written[space, key] = content, now if is_due else when  # of two equals the one that is in use is kept
         return is_due
 
-    def _server_list(self, raw: bytes) -> ServerList | None:
+    def _server_list(self, kind: str, raw: bytes) -> ServerList | None:
+        """Without what some client cannot read: who kept it may not have looked at that."""
         try:
             found = surrogates.unpack(raw, _List)
             is_sound = all(jsonrpc.members(item) for item in found.items.values())
@@ -128,7 +130,9 @@ class CatalogCache:
             return None
         fetched = self._clock.now() - max(0.0, self._clock.wall() - found.fetched)
         until = None if found.ttl is None else fetched + found.ttl
-        return ServerList({name: Raw(item) for name, item in found.items.items()}, fetched, until, found.is_public)
+        items = {name: Raw(item) for name, item in found.items.items()}
+        readable = {name: item for name, item in items.items() if not listed.why_unreadable(kind, item)}
+        return ServerList(readable, fetched, until, found.is_public)
 
 
 def _fault(raw: bytes, server: str) -> Fault | None:
@@ -144,6 +148,6 @@ def _fault(raw: bytes, server: str) -> Fault | None:
 
 def _about(raw: bytes) -> About | None:
     try:
-        return jsonrpc.read(raw, About)
+        return jsonrpc.read(surrogates.replaced(raw), About)
     except (msgspec.DecodeError, ValueError):
         return None

@@ -68,6 +68,7 @@ class Slot:
 
     def __init__(self, server_list: ServerList | None = None) -> None:
         self.server_list = server_list
+        self.lost: ServerList | None = None  # what it was, since it is not shown any more
         self.is_checked = False  # it was listed since the server was last started
         self.is_outdated = False  # the server has said that it is another now; whoever looks again tells clients
         self.is_missed = False  # clients were shown a list without it
@@ -186,6 +187,15 @@ class Catalog:
         slot = self._slot_of(server, kind, client)
         return slot.server_list if slot and not slot.is_outdated else None
 
+    def remembered(self, client: Client) -> Callable[[str, str], ServerList | None]:
+        """What lists were last, also those that their servers have taken back, or that were lost."""
+
+        def server_list(server: str, kind: str) -> ServerList | None:
+            slot = self._slot_of(server, kind, client)
+            return (slot.server_list or slot.lost) if slot else None
+
+        return server_list
+
     async def view(
         self,
         servers: Mapping[str, str],
@@ -218,7 +228,7 @@ class Catalog:
         def server_list(server: str, kind: str) -> ServerList | None:
             return server_lists.get((server, kind)) or self.known(server, kind, client)
 
-        found_view = CatalogView(servers, server_list, faults, pending, activated)
+        found_view = CatalogView(servers, server_list, faults, pending, activated, self.remembered(client))
         if rules is not None:
             for server, kind in wanted:
                 if (whole := server_list(server, kind)) and not is_judged(whole, rules):
@@ -540,6 +550,7 @@ class Catalog:
         self.version += 1
         is_news = slot.is_missed or (before and _items(before) != _items(server_list))
         slot.server_list, slot.is_checked, slot.failing, slot.fault = server_list, True, None, None
+        slot.lost = None
         slot.is_outdated = slot.is_missed = False
         self._cache.save(place, server_list)
         if is_news:
@@ -564,7 +575,7 @@ class Catalog:
     def _lose(self, place: Place, slot: Slot) -> None:
         """A list has failed for so long that it is no longer shown."""
         self.version += 1
-        slot.server_list, slot.failing, slot.is_missed = None, None, True
+        slot.lost, slot.server_list, slot.failing, slot.is_missed = slot.server_list, None, None, True
         self._cache.drop(place)
         self._tell_of(place)
 

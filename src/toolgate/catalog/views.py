@@ -20,7 +20,8 @@ Wanted = tuple[str, str]  # (server id, kind of list)
 
 
 class CatalogView:
-    """A `View` for one client. `pending` holds what did not come in time, and is still being fetched."""
+    """A `View` for one client. `pending` holds what did not come in time, and is still being fetched; `remembered` are
+    lists that are not good any more, but may be again."""
 
     _held: Mapping[Wanted, ServerList] = {}
 
@@ -31,8 +32,10 @@ class CatalogView:
         faults: Mapping[Wanted, Fault],
         pending: Iterable[Wanted],
         activated: Collection[str] = (),
+        remembered: Callable[[str, str], ServerList | None] | None = None,
     ) -> None:
-        self.servers = servers
+        self.servers = self.all_servers = servers
+        self.remembered = remembered or server_lists
         self.activated = activated
         self.pending = frozenset(pending)
         self._server_lists = server_lists
@@ -72,7 +75,7 @@ class CatalogView:
             found = self.server_list(server, kind)
             return (found and found.whole) or found
 
-        return CatalogView(self.servers, server_list, self._faults, self.pending, self.activated)
+        return CatalogView(self.servers, server_list, self._faults, self.pending, self.activated, self.remembered)
 
 
 class PermittedView(CatalogView):
@@ -80,6 +83,7 @@ class PermittedView(CatalogView):
 
     def __init__(self, whole: CatalogView, rules: Rules) -> None:
         self.servers = rules.servers(whole.servers)
+        self.all_servers, self.remembered = whole.all_servers, whole.remembered
         self.activated = whole.activated
         self.pending = whole.pending
 

@@ -31,7 +31,7 @@ from toolgate.config.server_types import TEMPLATES, TYPES, ServerType, sound_htt
 from toolgate.config.settings import Config, Known, Text
 from toolgate.config.values import Wrong
 from toolgate.config.variables import Expansion
-from toolgate.core.names import slug
+from toolgate.core.names import INTERNAL_PREFIX, slug
 
 Table: TypeAlias = dict[str, Any]
 
@@ -286,7 +286,7 @@ class Reading:
             first = owners.setdefault(id, f"{index} {name}") == f"{index} {name}"
             if not id:
                 self.findings.wrong(path, "has no letter or digit to build an id from", "rename it")
-            elif id == "toolgate" or id.startswith("gobby-"):
+            elif id == "toolgate" or id.startswith(INTERNAL_PREFIX):
                 self.findings.wrong(path, f"has the id `{id}`, which is reserved for the gateway", "rename it")
             elif not first:
                 owner = json.dumps(owners[id].partition(" ")[2])

@@ -20,6 +20,7 @@ SEPARATOR = "__"
 OWN = "toolgate"  # the id of the gateway itself, as a server
 OWN_SCHEME = "mcp://"
 INTERNAL = ("gobby-tasks",)  # servers that the gateway has itself, under names that no other may have (seed 004)
+INTERNAL_PREFIX = "gobby-"  # of their ids
 LONGEST = 64  # a limit of common model APIs on a tool's name
 _not_slug = re.compile(r"[^a-z0-9]+")
 _needs_letter = re.compile("s*[0-9]")
@@ -180,6 +181,22 @@ def split_uri(whole: str, servers: Collection[str]) -> tuple[str, str] | None:
     if plus and server in servers:
         return server, _ui + own if ui else own
     return split_name(whole, servers)
+
+
+def says_whose(whole: str, servers: Mapping[str, str], is_uri: bool = False) -> bool:
+    """Whether a name begins as those of one of these servers do, of the gateway itself, or of one that it has itself,
+    in any spelling that has the same id. Nobody's own name does."""
+    rest = whole.removeprefix(_ui) if is_uri else whole
+    if is_uri and rest.startswith(OWN_SCHEME):
+        return True
+    parts = rest.split(SEPARATOR, MOST_SEPARATORS)
+    begins = [SEPARATOR.join(parts[:end]) for end in range(1, len(parts))]
+    if is_uri:
+        scheme, plus, _ = rest.partition("+")
+        begins = [each for each in (*begins, scheme if plus else "") if ":" not in each]
+        begins += [each[1:] for each in begins if _needs_letter.match(each)]
+    ids = {slug(each) for each in begins if len(each) <= LONGEST_COMPARED}
+    return any(id in servers or id == OWN or id.startswith(INTERNAL_PREFIX) for id in ids)
 
 
 def _scheme(server: str) -> str:

@@ -67,13 +67,27 @@ def _object_schema(raw: Raw) -> Raw:
     return _schema_before(raw)
 
 
-_icon = object_of(
-    {
-        "src": _uri,
-        "mimeType": optional(TEXT),
-        "sizes": optional(of_type(list[str])),
-        "theme": optional(of_type(Literal["dark", "light"])),
-    }
+def _having(member: str, repair: Repair) -> Repair:
+    """An object that is nothing without this member."""
+
+    def repair_what_has_it(raw: Raw) -> Raw:
+        if member not in jsonrpc.members(raw):
+            raise msgspec.ValidationError(f"Object missing required field `{member}`")
+        return repair(raw)
+
+    return repair_what_has_it
+
+
+_icon = _having(
+    "src",
+    object_of(
+        {
+            "src": _uri,
+            "mimeType": optional(TEXT),
+            "sizes": optional(of_type(list[str])),
+            "theme": optional(of_type(Literal["dark", "light"])),
+        }
+    ),
 )
 _about = {"title": TEXT, "description": TEXT, "icons": each_of(optional(_icon)), "_meta": ANY_OBJECT}
 _audience = options(
@@ -92,7 +106,19 @@ def _support(raw: Raw) -> Raw:
 
 _of_support = of_type(Literal["forbidden", "optional", "required"])
 _task_support = options(taskSupport=_support)
-_argument = options(title=TEXT, description=TEXT, required=FLAG)
+_argument_members = {
+    name: optional(repair) for name, repair in (("title", TEXT), ("description", TEXT), ("required", FLAG))
+}
+_argument = _having("name", object_of({"name": TEXT, **_argument_members}))
+_exact: jsonrpc.Decoder[float] = jsonrpc.Decoder(
+    Annotated[float, msgspec.Meta(ge=0, lt=2**53)]
+)  # what every reader has as a whole number
+
+
+def _size(raw: Raw) -> Raw:
+    if not _exact.decode(raw).is_integer():
+        raise msgspec.ValidationError("Expected `int`, got `float`")
+    return raw
 
 
 def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
@@ -101,12 +127,12 @@ def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
     return object_of({**wanted, **{name: optional(repair) for name, repair in rest.items()}})
 
 
-_resource = options(mimeType=TEXT, annotations=_audience, **_about)
+_resource = options(mimeType=TEXT, annotations=_audience, size=_size, **_about)
 _ITEMS: Mapping[str, Repair] = {
     "tools": _tool(_schema_before, _object_schema),
     "resources": _resource,
     "resourceTemplates": _resource,
-    "prompts": options(arguments=each_of(kept(_argument)), **_about),
+    "prompts": options(arguments=each_of(optional(_argument)), **_about),
 }
 _ITEMS_NOW: Mapping[str, Repair] = {**_ITEMS, "tools": _tool(_schema_now, _schema_now)}
 

@@ -24,6 +24,7 @@ from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
 from toolgate.gateway.closed import missed
 from toolgate.gateway.lists import Lists
+from toolgate.gateway.own_work import OwnWork
 from toolgate.gateway.recheck import Rechecks
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.resolve import Resolver
@@ -38,12 +39,10 @@ from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
 from toolgate.policy.run import Hooks, PolicyRun
 from toolgate.policy.scrub import is_large
-from toolgate.sandbox.services import Sandbox
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.base import Upstream
-from toolgate.workspace.services import WorkspaceServices
 
 Phase = Literal["serving", "draining", "ending"]
 """Calls are taken; those under way may end, and no new one is taken; what is left is given up."""
@@ -60,8 +59,7 @@ class Gateway:
         gateway_info: GatewayInfo,
         editor: Reloading,
         policy_deps: PolicyDeps,
-        workspace: WorkspaceServices,
-        sandbox: Sandbox,
+        own_work: OwnWork,
     ) -> None:
         clock, access, redactor = policy_deps.clock, policy_deps.access, policy_deps.redactor
         self.snapshot = snapshot
@@ -69,13 +67,12 @@ class Gateway:
         self.redactor = redactor
         self.events = events
         self.gateway_info = gateway_info
-        self.workspace = workspace
+        self.workspace = own_work.workspace
         self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
-        self._views = RouteViews(
-            gateway_info, editor, policy_deps, workspace, sandbox, self._current, events.tell, self.handle
-        )
+        to_all = (self._current, events.tell, self.handle)
+        self._views = RouteViews(gateway_info, editor, policy_deps, own_work, *to_all)
         self._resolver = Resolver(access, handles, policy_deps.overflow.source, self._current)
         self.lists = Lists(
             access, clock, redactor, handles, self._views.activated, self._resolver.makers.as_known, self._current

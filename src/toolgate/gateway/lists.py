@@ -15,12 +15,12 @@ from msgspec import Raw
 
 from toolgate.auth.access import Access
 from toolgate.catalog import server_info
-from toolgate.core import names
+from toolgate.core import names, surrogates
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, Listing, Made
 from toolgate.core.redaction import Redactor
-from toolgate.eras import tasks
+from toolgate.eras import listed, tasks
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.scopes import Scopes
 from toolgate.surfaces.aggregate import exposed
@@ -68,7 +68,7 @@ class Lists:
             route.servers, wanted, client, snapshot.list_timeout, activated, rules, first=first
         )
         failures = [
-            (route.upstreams[server].name, self._redactor.of(server).text(fault.message))
+            (route.upstreams[server].name, self._told(server, fault))
             for server in shown
             if (fault := view.fault(server, kind))
         ]
@@ -130,14 +130,16 @@ class Lists:
             for server, answer in answers
             if not isinstance(answer, Fault)
             for id, (raw, made) in answer.items()
-            if self._may_know(server.id, made, route, client)
+            if not listed.why_unreadable("tasks", raw) and self._may_know(server.id, made, route, client)
         ]
         failures = [
-            (server.name, self._redactor.of(server.id).text(answer.message))
-            for server, answer in answers
-            if isinstance(answer, Fault)
+            (server.name, self._told(server.id, answer)) for server, answer in answers if isinstance(answer, Fault)
         ]
         return Listing("tasks", tuple(items), tuple(failures))
+
+    def _told(self, server: str, fault: Fault) -> str:
+        """Why a server's part of a list is not there, as every client can read it: others' items stand beside it."""
+        return surrogates.shown(self._redactor.of(server).text(fault.message))
 
     def told_of_task(self, event: Event, made: Made, route: Route, client: Client) -> bytes:
         """The parameters of a notification on a task, in this client's names; empty where it may no more use what has

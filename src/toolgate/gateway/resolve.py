@@ -11,13 +11,13 @@ there is: no server is asked for it, and of one that the client may not see any 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from toolgate.auth.access import KEPT, Access, Rules
 from toolgate.catalog.catalog import unlisted
-from toolgate.catalog.views import CatalogView, Wanted
+from toolgate.catalog.views import CatalogView
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client
@@ -78,7 +78,7 @@ class Resolver:
         if entered.server == names.OWN and entered.target.startswith(KEPT):
             entered = self.makers.of_kept(entered)
         if plan and is_known:
-            self._keep(plan, entered, needs, call, route, rules)
+            self._keep(plan, entered, call, route, rules)
         return entered, route.judged_by(entered)
 
     def _plan(self, call: Call, route: Route, rules: Rules | None) -> Plan | None:
@@ -88,13 +88,14 @@ class Resolver:
         plan = route.plans.find(rules, call.target, call.client, self._catalog.version)
         return plan if plan and route.upstreams[plan.server].live_scope(call.client) == plan.scope else None
 
-    def _keep(
-        self, plan: Plan, entered: Call, needs: Sequence[Wanted], call: Call, route: Route, rules: Rules | None
-    ) -> None:
-        """Keep what a name was found to mean, where that is the same for each call of it."""
+    def _keep(self, plan: Plan, entered: Call, call: Call, route: Route, rules: Rules | None) -> None:
+        """Keep what a name was found to mean, where that is the same for each call of it. What a bare name means goes
+        by the lists of all servers, and of some each client may have another."""
         catalog, upstream = self._catalog, route.upstreams[plan.server]
-        is_scoped = any(route.upstreams[server].scope(call.client) for server, _ in needs)
-        if not plan.tool_info or entered.asked or (is_scoped and len(needs) > 1):
+        is_bare = plan.shown == call.target and len(route.upstreams) > 1
+        if not plan.tool_info or entered.asked:
+            return
+        if is_bare and any(each.scope(call.client) for each in route.upstreams.values()):
             return
         if catalog.is_live(plan.server, "tools", call.client):
             kept = msgspec.structs.replace(
@@ -117,7 +118,8 @@ class Resolver:
 
     def known(self, route: Route, client: Client, rules: Rules | None) -> CatalogView:
         """What is known now of those of a route's servers that a client may see."""
-        return CatalogView(route.servers, server_lists(self._catalog, client), {}, ()).for_whom(rules)
+        remembered = self._catalog.remembered(client)
+        return CatalogView(route.servers, server_lists(self._catalog, client), {}, (), (), remembered).for_whom(rules)
 
     def _planned(self, entered: Call, view: CatalogView) -> Plan | None:
         """None for what is no tool of a server. Raises `Fault` for what may be hidden."""

@@ -19,20 +19,19 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, EventSink, Outcome
 from toolgate.gateway import changes
 from toolgate.gateway.finder import Finder
+from toolgate.gateway.own_work import OwnWork
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.scripts import ScriptCalls
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.overflow import not_kept
 from toolgate.sandbox.run import Host, Ran
-from toolgate.sandbox.services import Sandbox
 from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import InProcessTools, Object, ToolContext
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
-from toolgate.workspace.services import WorkspaceServices
 
 LONGEST = 24 * 3600.0  # seconds of a control tool; each that waits has a limit of its own
 MOST_SESSIONS = 10000  # whose activated tools are remembered
@@ -46,14 +45,12 @@ class RouteViews:
         gateway_info: GatewayInfo,
         editor: Reloading,
         policy_deps: PolicyDeps,
-        workspace: WorkspaceServices,
-        sandbox: Sandbox,
+        own_work: OwnWork,
         current: Callable[[], Snapshot],
         tell: EventSink,
         handle: Callable[[Call, Route], Awaitable[Outcome]],
     ) -> None:
-        self.workspace = workspace
-        self.sandbox = sandbox
+        self.workspace, self.sandbox = own_work
         self.handle = handle
         self.gateway_info = gateway_info
         self.editor = editor

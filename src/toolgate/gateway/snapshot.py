@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -19,6 +18,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, EventSink
 from toolgate.core.redaction import Redactor
 from toolgate.gateway.changes import Changes
+from toolgate.gateway.own_work import OwnWork
 from toolgate.gateway.plan import Plans
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
@@ -26,18 +26,13 @@ from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.run import Hooks, compiled
 from toolgate.policy.scrub import Scrubber
 from toolgate.policy.truncate import Truncate
-from toolgate.sandbox.services import Sandbox
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
-from toolgate.surfaces.toolset import ToolsetSurface
 from toolgate.upstreams.base import Upstream
 from toolgate.upstreams.kinds import upstream_of
 from toolgate.upstreams.known_eras import print_of
 from toolgate.upstreams.links import LinkDeps, MakeLink
-from toolgate.workspace.services import WorkspaceServices
-
-log = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -123,15 +118,14 @@ def build(
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
     policy_deps: PolicyDeps,
-    workspace: WorkspaceServices,
-    sandbox: Sandbox,
+    own_work: OwnWork,
     before: Snapshot | None = None,
 ) -> Snapshot:
     """`on_change` hears what servers say of themselves, `policies` come before those of the configuration, `links` are
-    other links than the usual ones, by server id; `workspace` has the gateway's own servers. Of the snapshot `before`,
+    other links than the usual ones, by server id; `own_work` has the gateway's own servers. Of the snapshot `before`,
     servers that are to run as they did are carried over. The catalog is not told yet: see `Snapshot.take_over`."""
     servers = {server.id: server for server in config.servers if server.enabled}
-    own = workspace.internal
+    own = own_work.workspace.internal
     servers |= {id: Server(id=id, name=id, type="registry") for id in own}
     upstreams = {
         id: _carried(server, before) or upstream_of(server, link_deps, on_change, links.get(id), own.get(id))
@@ -141,7 +135,7 @@ def build(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies), policy_deps, workspace, sandbox),
+        routes=build_routes(config, upstreams, tuple(policies), policy_deps, own_work),
         servers=servers,
         redactor=policy_deps.redactor,
         truncate=chain.truncate(config, policy_deps.overflow),
@@ -165,15 +159,15 @@ def build_routes(
     upstreams: Mapping[str, Upstream],
     first: tuple[Policy, ...],
     policy_deps: PolicyDeps,
-    workspace: WorkspaceServices,
-    sandbox: Sandbox,
+    own_work: OwnWork,
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
     policies = first + chain.build(config, policy_deps)
-    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access, workspace.codex))
+    own = first + chain.build(
+        config, policy_deps, changes=Changes(config, policy_deps.access, own_work.workspace.codex)
+    )
     transparent = first + chain.build(config, policy_deps, is_transparent=True)
-    has_codex, engines = workspace.codex.is_offered(config.codex), sandbox.offered(config)
-    toolsets = surfaces.toolset_surfaces(config, has_codex, engines)
+    toolsets = surfaces.toolset_surfaces(config, own_work.workspace.internal, own_work.offers(config))
     routes = {
         f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in toolsets.items()
     }
@@ -184,19 +178,8 @@ def build_routes(
         )
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
-    return routes | _bundles(config, upstreams, policies, own)
-
-
-def _bundles(
-    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...], own: tuple[Policy, ...]
-) -> dict[str, Route]:
-    routes: dict[str, Route] = {}
     for name, patterns in config.bundles.items():
-        for pattern in patterns:
-            if not names.meant(pattern, [server.id for server in config.servers]):
-                log.warning("bundles.%s: %s matches no server's tools: begin it with SERVER__", name, pattern)
-        path = f"/mcp/bundles/{name}"
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
-        surface = ToolsetSurface(bundle.Bundle(patterns), has_optional=config.codex.enabled)
-        routes[path] = Route(path, surface, shown, policies, own)
+        path = f"/mcp/bundles/{name}"
+        routes[path] = Route(path, toolsets[f"bundles/{name}"], shown, policies, own)
     return routes

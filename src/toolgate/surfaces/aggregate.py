@@ -1,7 +1,7 @@
 """The surface `aggregate`: everything that is permitted, under namespaced names (seed 001, behaviour.md section 1).
 
 The rule this file keeps: what it lists it also resolves, and a name that it did not make resolves only where exactly
-one permitted server can be meant.
+one server can be meant (`bare`).
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from toolgate.catalog.server_info import SERVED
 from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, Outcome
-from toolgate.surfaces import uris
+from toolgate.surfaces import bare, uris
+from toolgate.surfaces.bare import BY_URI, NOTHING_TAKEN, Taken
 from toolgate.upstreams.base import About
-
-_BY_URI = frozenset({"resources", "resourceTemplates"})
 
 
 class Aggregate:
-    """What is `hidden` is called by its whole name, and stands in no list; a bare name never means it."""
+    """What is `hidden` is called by its whole name, and stands in no list; a bare name never means it. `taken` is what
+    is no bare name."""
 
-    def __init__(self, hidden: Collection[str] = ()) -> None:
+    def __init__(self, hidden: Collection[str] = (), taken: Taken = NOTHING_TAKEN) -> None:
         self._hidden = hidden
+        self._taken = taken
 
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         kind = call.kind
         split = _split(call.target, kind, view)
-        if split and kind in _BY_URI:
+        if split and kind in BY_URI:
             return ()  # templates make more URIs than any list names: the server itself knows
         if split:
             return [(split[0], kind)]
@@ -71,7 +72,7 @@ class Aggregate:
         if not split:
             return self._bare(call, view)
         server, own = split
-        if kind in _BY_URI:
+        if kind in BY_URI:
             return call.at(server, own)
         server_list = _server_list(server, kind, view)
         if own in server_list.items:
@@ -93,15 +94,15 @@ class Aggregate:
         return outcome
 
     def _bare(self, call: Call, view: View) -> Call:
-        """A server's own name, where exactly one permitted server has it."""
+        """A server's own name, where exactly one server has it, and the client may see it there."""
         kind = call.kind
         servers = self._listed(view.servers)
-        owners = [server for server in servers if _has(view.server_list(server, kind), call.target)]
-        owners = owners or [server for server in servers if _makes(server, call, view)]
-        if len(owners) == 1:
+        owners = bare.owners(call, self._taken.meant(call, self._listed(view.all_servers)), view)
+        visible = bare.visible(call, owners, view)
+        if len(owners) == len(visible) == 1:
             return call.at(owners[0], call.target)
-        if owners:
-            candidates = [_join(kind, server, call.target) for server in owners]
+        if len(visible) > 1:
+            candidates = [_join(kind, server, call.target) for server in visible]
             noun = mcp.KINDS[kind].noun
             message = (
                 f"{noun} not found: {call.target} is offered by several servers; use one of {', '.join(candidates)}"
@@ -123,17 +124,7 @@ def _shown_uri(server: str, uri: str) -> str:
 
 
 def _split(target: str, kind: str, view: View) -> tuple[str, str] | None:
-    return (names.split_uri if kind in _BY_URI else names.split_name)(target, view.servers)
-
-
-def _has(server_list: ServerList | None, name: str) -> bool:
-    return server_list is not None and name in server_list.items
-
-
-def _makes(server: str, call: Call, view: View) -> bool:
-    """Whether a server lists a template that makes this URI."""
-    templates = view.server_list(server, "resourceTemplates") if call.kind == "resources" else None
-    return templates is not None and any(uris.is_made_by(template, call.target) for template in templates.items)
+    return (names.split_uri if kind in BY_URI else names.split_name)(target, view.servers)
 
 
 def _server_list(server: str, kind: str, view: View) -> ServerList:

@@ -6,20 +6,25 @@ servers' tools is not listed, and can be called all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Raw
 
 from toolgate.catalog.base import View
+from toolgate.config import Config
 from toolgate.core import names
 from toolgate.surfaces.aggregate import Aggregate, exposed
+from toolgate.surfaces.bare import NOTHING_TAKEN, Taken
+
+log = logging.getLogger(__name__)
 
 
 class Bundle(Aggregate):
     """`patterns` are namespaced names, or the beginnings of some with `*` behind them."""
 
-    def __init__(self, patterns: Sequence[str]) -> None:
-        super().__init__()
+    def __init__(self, patterns: Sequence[str], taken: Taken = NOTHING_TAKEN) -> None:
+        super().__init__(taken=taken)
         self._patterns = patterns
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
@@ -35,6 +40,15 @@ class Bundle(Aggregate):
                         if name == pattern or names.matches(pattern, server, own):
                             found.setdefault(name, raw)
         return found
+
+
+def surfaces(config: Config, taken: Taken) -> Mapping[str, Bundle]:
+    """Those that are configured, by name; with a word to the operator on patterns that match nothing."""
+    for name, patterns in config.bundles.items():
+        for pattern in patterns:
+            if not names.meant(pattern, [server.id for server in config.servers]):
+                log.warning("bundles.%s: %s matches no server's tools: begin it with SERVER__", name, pattern)
+    return {name: Bundle(patterns, taken) for name, patterns in config.bundles.items()}
 
 
 def servers(patterns: Sequence[str], ids: Iterable[str]) -> Sequence[str]:

@@ -10,16 +10,17 @@ from msgspec import Raw
 from toolgate.catalog.base import ServerList, View
 from toolgate.core import mcp
 from toolgate.core.model import Call
-from toolgate.surfaces import controls
+from toolgate.surfaces import bare, controls
 from toolgate.surfaces.aggregate import Aggregate
+from toolgate.surfaces.bare import NOTHING_TAKEN, Taken
 
 
 class Components(Aggregate):
     """`servers` are those that are components. A name that two of them have is listed by neither, and one of a control
     tool that calls others by none: it would get what is meant for them. Either can be called by its namespaced name."""
 
-    def __init__(self, servers: Collection[str], hidden: Collection[str] = ()) -> None:
-        super().__init__(hidden)
+    def __init__(self, servers: Collection[str], hidden: Collection[str] = (), taken: Taken = NOTHING_TAKEN) -> None:
+        super().__init__(hidden, taken)
         self._servers = servers
 
     def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
@@ -32,11 +33,10 @@ class Components(Aggregate):
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         if kind != "tools":
             return super().list(kind, view)
-        server_lists = list(self._server_lists(view))
-        owners = Counter(name for server_list in server_lists for name in server_list.items)
+        owners = Counter(name for server_list in self._remembered(view) for name in bare.known(server_list))
         return [
             raw
-            for server_list in server_lists
+            for server_list in self._server_lists(view)
             for name, raw in server_list.items.items()
             if owners[name] == 1 and not _calls_others(name)
         ]
@@ -70,15 +70,20 @@ class Components(Aggregate):
         return own if any(view.server_list(*each) is None for each in own) else super().needs(call, view)
 
     def enter(self, call: Call, view: View) -> Call:
-        owners = [server for server in view.servers if server in self._servers and _has(view, server, call.target)]
-        if call.method != mcp.CALL or super().claims(call, view) or len(owners) != 1:
+        if call.method != mcp.CALL or super().claims(call, view):
             return super().enter(call, view)
-        return call.at(owners[0], call.target)
+        owners = bare.owners(call, [server for server in view.all_servers if server in self._servers], view)
+        is_only = len(owners) == len(bare.visible(call, owners, view)) == 1
+        return call.at(owners[0], call.target) if is_only else super().enter(call, view)
 
     def _is_bare(self, call: Call, view: View) -> bool:
         if call.method != mcp.CALL or _calls_others(call.target):
             return False
         return any(call.target in server_list.items for server_list in self._server_lists(view))
+
+    def _remembered(self, view: View) -> Iterable[ServerList]:
+        own = [server for server in view.all_servers if server in self._servers]
+        return (server_list for server in own if (server_list := view.remembered(server, "tools")))
 
     def _server_lists(self, view: View) -> Iterable[ServerList]:
         return (
@@ -91,8 +96,3 @@ class Components(Aggregate):
 def _calls_others(name: str) -> bool:
     control = controls.find(name)
     return control is not None and control.forward is not None
-
-
-def _has(view: View, server: str, tool: str) -> bool:
-    server_list = view.server_list(server, "tools")
-    return server_list is not None and tool in server_list.items

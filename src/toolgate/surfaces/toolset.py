@@ -33,7 +33,7 @@ _RPC_OF_THE_PROTOCOL = frozenset((*mcp.MODERN_ONLY_ERRORS, mcp.URL_ELICITATION_R
 
 class ToolsetSurface:
     """`listed` are the control tools that it shows; `instructions` say how to use them where it shows nothing else;
-    `has_optional`: this gateway has the control tools that not every gateway has; `engines` run code here."""
+    `offers` is what this gateway has of all that a control tool may need."""
 
     def __init__(
         self,
@@ -42,16 +42,11 @@ class ToolsetSurface:
         instructions: str = "",
         search: VirtualSearch | None = None,
         shows_resources: bool = False,
-        has_optional: bool = False,
-        engines: Collection[str] = (),
+        offers: Collection[str] = (),
     ) -> None:
         self._behind = behind
-        self._has_optional = has_optional
-        self._listed = {
-            control.name: control
-            for control in listed
-            if (has_optional or not control.optional) and (not control.engine or control.engine in engines)
-        }
+        self._offers = offers
+        self._listed = {control.name: control for control in listed if not control.needs or control.needs in offers}
         self._instructions = instructions
         self._search = search
         self._shows_resources = shows_resources
@@ -133,7 +128,7 @@ class ToolsetSurface:
         if call.target in self._listed:
             return self._listed[call.target]
         control = controls.find(call.target)
-        is_there = control and (self._has_optional or not control.optional)
+        is_there = control and (control.needs != "codex" or "codex" in self._offers)
         return control if is_there and not self._behind.claims(call, view) else None
 
     def expose(self, server: str, uri: str) -> str:

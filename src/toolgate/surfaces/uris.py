@@ -7,7 +7,8 @@ The rule this file keeps: only the members that the protocol defines as resource
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from msgspec import Raw
 
@@ -15,7 +16,8 @@ from toolgate.core import counting, jsonrpc
 from toolgate.core.jsonrpc import Members
 from toolgate.core.templates import EXPRESSION
 
-Rename = Callable[[str], str]
+Rename: TypeAlias = Callable[[str], str]
+Change: TypeAlias = "Callable[[Raw, Rename], Members | Raw]"
 
 _PAGE_BEFORE = "ui/resourceUri"  # where drafts of MCP Apps had it, and hosts still look
 
@@ -37,55 +39,66 @@ def is_made_by(template: str, uri: str) -> bool:
 _EXPRESSIONS = re.compile(f"(?:{EXPRESSION.pattern})+")  # what follows another at once changes nothing
 
 
+def may_be_named(body: bytes) -> bool:
+    """Whether anything in it may be what is renamed: `"resource"`, `"resource_link"`, `"resourceUri"`, what drafts of
+    MCP Apps called that, or any of these with a letter escaped."""
+    return any(word in body for word in _WORDS) or (b"\\u00" in body and any(each in body for each in _ESCAPES))
+
+
+_WORDS = (b'"resource', b'"ui/resource')
+_ESCAPES = tuple(b"\\u00%d" % row for row in range(2, 8))  # of ASCII
+
+
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
     """The result with its resource URIs renamed. One that is out of shape, or has too many values, is left as it is."""
-    if method != "resources/read" and b'"resource' not in bytes(body):
+    if method not in _PARTS or (method != "resources/read" and not may_be_named(bytes(body))):
         return body
     if counting.is_too_much(body):
         return body
     try:
-        rewriter = _REWRITERS.get(method)
-        return rewriter(body, rename) if rewriter else body
-    except (KeyError, TypeError, *jsonrpc.UNREADABLE):
+        result = jsonrpc.members(body)
+    except jsonrpc.UNREADABLE:
         return body
+    renamed = _with_parts(_with_page(result, rename), *_PARTS[method], rename)
+    return body if renamed is result else jsonrpc.encode(renamed)
 
 
 def rewrite_tool(raw: Raw, rename: Rename) -> Raw:
     """A tool as it is listed, with the page that its `_meta` names (MCP Apps) renamed. One without stays as it is."""
-    if b"resourceUri" not in memoryview(raw).tobytes():
+    if not may_be_named(bytes(raw)):
         return raw
     try:
         tool = jsonrpc.members(raw)
-        meta = jsonrpc.members(tool["_meta"])
-        if _PAGE_BEFORE in meta:
-            meta[_PAGE_BEFORE] = _uri(meta[_PAGE_BEFORE], rename)
-        if "ui" in meta:
-            page = jsonrpc.members(meta["ui"])
-            meta["ui"] = Raw(jsonrpc.encode(_renamed(page, rename, "resourceUri")))
-        return Raw(jsonrpc.encode(tool | {"_meta": Raw(jsonrpc.encode(meta))}))
-    except (KeyError, *jsonrpc.UNREADABLE):
+    except jsonrpc.UNREADABLE:
         return raw
+    renamed = _with_page(tool, rename)
+    return raw if renamed is tool else Raw(jsonrpc.encode(renamed))
 
 
-def _tool_result(body: Raw | bytes, rename: Rename) -> bytes:
-    result = jsonrpc.members(body)
-    result["content"] = _each(result["content"], lambda block: _block(block, rename))
-    return jsonrpc.encode(result)
+def _with_page(found: Members, rename: Rename) -> Members:
+    """A tool, or a result, with the page that its `_meta` names renamed. One that is out of shape stays as it is."""
+    try:
+        meta = jsonrpc.members(found["_meta"])
+        named: Members = {}
+        if _PAGE_BEFORE in meta:
+            named[_PAGE_BEFORE] = _uri(meta[_PAGE_BEFORE], rename)
+        if "ui" in meta and "resourceUri" in (page := jsonrpc.members(meta["ui"])):
+            named["ui"] = Raw(jsonrpc.encode(_renamed(page, rename, "resourceUri")))
+        return found | {"_meta": Raw(jsonrpc.encode(meta | named))} if named else found
+    except (KeyError, *jsonrpc.UNREADABLE):
+        return found
 
 
-def _prompt(body: Raw | bytes, rename: Rename) -> bytes:
-    result = jsonrpc.members(body)
-    result["messages"] = _each(result["messages"], lambda message: _message(message, rename))
-    return jsonrpc.encode(result)
+def _with_parts(result: Members, member: str, change: Change, rename: Rename) -> Members:
+    """A result with the URIs in the list of its parts renamed. One that is out of shape stays as it is."""
+    try:
+        return result | {member: _each(result[member], lambda part: change(part, rename))}
+    except (KeyError, TypeError, *jsonrpc.UNREADABLE):
+        return result
 
 
-def _contents(body: Raw | bytes, rename: Rename) -> bytes:
-    result = jsonrpc.members(body)
-    result["contents"] = _each(result["contents"], lambda part: _renamed(jsonrpc.members(part), rename))
-    return jsonrpc.encode(result)
-
-
-_REWRITERS = {"tools/call": _tool_result, "prompts/get": _prompt, "resources/read": _contents}
+def _contents(raw: Raw, rename: Rename) -> Members:
+    return _renamed(jsonrpc.members(raw), rename)
 
 
 def _message(raw: Raw, rename: Rename) -> Members:
@@ -104,6 +117,13 @@ def _block(raw: Raw, rename: Rename) -> Members | Raw:
         block["resource"] = Raw(jsonrpc.encode(_renamed(jsonrpc.members(block["resource"]), rename)))
         return block
     return raw
+
+
+_PARTS: Mapping[str, tuple[str, Change]] = {
+    "tools/call": ("content", _block),
+    "prompts/get": ("messages", _message),
+    "resources/read": ("contents", _contents),
+}
 
 
 def _renamed(found: Members, rename: Rename, key: str = "uri") -> Members:

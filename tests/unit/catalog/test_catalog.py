@@ -53,7 +53,7 @@ class Shop:
         await self.doors.wait()
         if self.fault:
             raise self.fault
-        return Items(tuple(Raw(b'{"name":"%b"}' % name.encode()) for name in names))
+        return Items(tuple(Raw(b'{"name":"%b","inputSchema":{"type":"object"}}' % name.encode()) for name in names))
 
 
 def catalog_of(
@@ -248,7 +248,7 @@ async def test_after_a_restart_a_list_is_known_before_its_server_is_up(away: flo
     await clock.advance(away)
     server_list = catalog.known("docs", "tools", Client())
     assert server_list and list(server_list.items.items()) == [
-        (name, Raw(b'{"name":"%b"}' % name.encode())) for name in shop.names
+        (name, Raw(b'{"name":"%b","inputSchema":{"type":"object"}}' % name.encode())) for name in shop.names
     ]
     assert names(await seen(catalog)) == ["read", "write"]
     assert shop.asked == 0
@@ -266,7 +266,9 @@ async def test_what_was_listed_under_another_configuration_is_not_known(prints: 
 @pytest.mark.parametrize("kept", [b"", b"garbage", b"[1]", b'{"name":', b"{}"])
 async def test_a_record_that_holds_what_is_no_item_is_not_known(kept: bytes) -> None:
     shop, clock, store = Shop("docs", "read"), FakeClock(), MemoryStore(FakeClock())
-    record = msgspec.msgpack.encode([clock.wall(), None, False, {"read": b'{"name":"read"}', "odd": kept}])
+    record = msgspec.msgpack.encode(
+        [clock.wall(), None, False, {"read": b'{"name":"read","inputSchema":{}}', "odd": kept}]
+    )
     store.put("catalog/docs/as configured", "tools", record)
     shop.state = "configured"
     catalog = catalog_of(shop, clock=clock, store=store, prints=PRINTS)
@@ -339,7 +341,7 @@ async def test_a_servers_own_word_on_time_holds_after_a_restart() -> None:
     shop, clock = Shop("docs", "read"), FakeClock()
 
     async def listing(kind: str, client: Client) -> Items:
-        return Items((Raw(b'{"name":"read"}'),), ttl=3600, is_public=True)
+        return Items((Raw(b'{"name":"read","inputSchema":{}}'),), ttl=3600, is_public=True)
 
     shop.list = listing  # type: ignore[method-assign]
     catalog = await restarted(shop, clock)

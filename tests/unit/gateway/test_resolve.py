@@ -3,7 +3,7 @@ whole gateway are in `tests/bridge`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,6 +94,9 @@ class Lists:
         assert client == ANN
         self.asked_for.append((server, kind))
         return self.lists.get((server, kind))
+
+    def remembered(self, client: Client) -> Callable[[str, str], ServerList | None]:
+        return lambda server, kind: self.known(server, kind, client)
 
     def is_live(self, server: str, kind: str, client: Client, or_stopped: bool = False) -> bool:
         assert client == ANN
@@ -316,14 +319,14 @@ async def test_what_is_missing_in_an_old_list_is_looked_for_in_a_new_one() -> No
     assert gateway.plan is None
 
 
-async def test_what_a_client_may_not_use_is_no_other_name_for_it_in_a_new_list_either() -> None:
+async def test_what_a_client_may_not_use_leaves_its_name_to_nobody_in_a_new_list_either() -> None:
     gateway = Gateway(Permissions(tools={"there__a": "off"}), there=there("x"), other=there("y"))
     gateway.lists.live_or_stopped.clear()
     gateway.lists.now = {("there", "tools"): listed("a"), ("other", "tools"): listed("a")}
-    assert (await gateway.enter("a")).server == "other"
+    assert (await gateway.fault("a")).code == "TOOL_NOT_FOUND"
     fetched = Gateway(Permissions(tools={"there__a": "off"}), there={}, other={})
     fetched.lists.now = gateway.lists.now
-    assert (await fetched.enter("a")).server == "other"
+    assert (await fetched.fault("a")).code == "TOOL_NOT_FOUND"
 
 
 async def test_what_is_off_in_a_new_list_is_resolved_for_the_policy_that_refuses_it() -> None:

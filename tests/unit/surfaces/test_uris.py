@@ -121,3 +121,45 @@ def test_a_tool_without_a_page_keeps_its_very_bytes(text: bytes) -> None:
 )
 def test_a_template_makes_what_has_its_literals_in_their_order(template: str, uri: str, is_made: bool) -> None:
     assert uris.is_made_by(template, uri) is is_made
+
+
+PAGE = {"ui": {"resourceUri": "ui://other+panel", "csp": {}}, "ui/resourceUri": "other+a:1", "x": "ui://other+panel"}
+PAGE_OF_DOCS = PAGE | {"ui": {"resourceUri": "ui://docs+other+panel", "csp": {}}, "ui/resourceUri": "docs+other+a:1"}
+
+
+@pytest.mark.parametrize(
+    ("method", "rest"),
+    [
+        ("tools/call", {"content": [{"type": "text", "text": "a"}]}),
+        ("tools/call", {}),
+        ("tools/call", {"content": "x"}),
+        ("prompts/get", {"messages": []}),
+        ("resources/read", {"contents": []}),
+    ],
+)
+@pytest.mark.parametrize("left", ["ui", "ui/resourceUri", ""])
+def test_the_page_that_a_result_names_is_its_servers_own(method: str, rest: Any, left: str) -> None:
+    meta = {name: value for name, value in PAGE.items() if name != left}
+    body = json.dumps(rest | {"_meta": meta}).encode()
+    found = json.loads(bytes(uris.rewrite(method, body, lambda uri: names.join_uri("docs", uri))))
+    assert found == rest | {"_meta": {name: value for name, value in PAGE_OF_DOCS.items() if name != left}}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [rb'"\u0072esourceUri"', rb'"resource\u0055ri"', rb'"re\u0073ourceUri"', rb'"resourceUri"'],
+)
+def test_however_its_name_is_escaped(written: bytes) -> None:
+    meta = b'"_meta":{"ui":{%b:"ui://other+panel"}}' % written
+    tool = Raw(b'{"name":"t",%b}' % meta)
+    for found in (
+        uris.rewrite("tools/call", b'{"content":[],%b}' % meta, str.upper),
+        uris.rewrite_tool(tool, str.upper),
+    ):
+        assert json.loads(bytes(found))["_meta"]["ui"]["resourceUri"] == "UI://OTHER+PANEL"
+
+
+@pytest.mark.parametrize("kind", [rb"\u0072esource_link", rb"resource\u005flink"])
+def test_however_the_kind_of_a_block_is_escaped(kind: bytes) -> None:
+    body = b'{"content":[{"type":"%b","uri":"a:1"}]}' % kind
+    assert json.loads(bytes(uris.rewrite("tools/call", body, str.upper)))["content"][0]["uri"] == "A:1"

@@ -15,7 +15,8 @@
 A tool that *forwards* names a server, something of it and arguments: it becomes that call before any policy runs. A
 tool that *works* is a function of its arguments and a `ControlContext`. Not listed does not mean forbidden: each can be
 called by its name on any toolset surface, under the same policies. One that is `optional` and that this gateway does
-not have is neither: its name is then free for others.
+not have is neither. `NAMES` are no bare names of servers' tools all the same: what is meant for the gateway goes to
+nobody else.
 
 A new one is a `Control` in a seed's table. What it needs of the gateway is a method of `GatewayView`, implemented in
 `gateway.route_view`. It also needs an example in `docs/make_tools.py` (`make tools` writes the page).
@@ -41,9 +42,18 @@ SETS: Mapping[str, tuple[Control, ...]] = {
 }
 CONTROLS: Mapping[str, Control] = {control.name: control for controls in SETS.values() for control in controls}
 FROM_SCRIPTS: Mapping[str, Control] = {
-    name: scripts.from_scripts(control) for name, control in CONTROLS.items() if control.engine
+    name: scripts.from_scripts(control) for name, control in CONTROLS.items() if control.runs_code
 }
 ALIASES: Mapping[str, str] = {alias: control.name for control in CONTROLS.values() for alias in control.also}
+_OF_SEEDS = (  # what the texts name and this gateway does not have
+    "mcp_provision",
+    "mcp_execute",
+    "import_mcp_server",
+    "execute_code",
+    "process_large_dataset",
+    "recommend_tools",
+)
+NAMES = frozenset((*CONTROLS, *ALIASES, *_OF_SEEDS))
 
 
 def find(name: str) -> Control | None:

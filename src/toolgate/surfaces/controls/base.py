@@ -63,8 +63,7 @@ class Control(msgspec.Struct, frozen=True):
     insists: bool = False  # whether it promises another try where a tool says nothing of itself
     check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
     output: Object | None = None  # its output schema
-    optional: bool = False  # whether there are gateways that do not have it
-    engine: Literal["", "javascript", "python"] = ""  # what runs its scripts; where that is missing, it is not listed
+    needs: Literal["", "codex", "javascript", "python"] = ""  # it is not listed where the gateway does not have that
 
     @property
     def schema(self) -> Object:
@@ -72,6 +71,10 @@ class Control(msgspec.Struct, frozen=True):
         if self.required:
             schema["required"] = self.required
         return schema | {"additionalProperties": False}
+
+    @property
+    def runs_code(self) -> bool:
+        return self.needs in ("javascript", "python")
 
     @property
     def hints(self) -> Hints:
@@ -83,7 +86,7 @@ class Control(msgspec.Struct, frozen=True):
         shown: dict[str, Any] = {"name": self.name, "description": self.description, "inputSchema": self.schema}
         if self.output:
             shown["outputSchema"] = self.output
-        if not self.forward and not self.engine:
+        if not self.forward and not self.runs_code:
             shown["annotations"] = {"readOnlyHint": not self.changes, "openWorldHint": False}
         return Raw(jsonrpc.encode(shown))
 

@@ -311,7 +311,7 @@ CONTROLS = (
         },
         ("code",),
         work=code.execute_code,
-        engine="python",
+        needs="python",
     ),
     Control(
         "process_large_dataset",
@@ -333,7 +333,7 @@ CONTROLS = (
         },
         ("data", "operation"),
         work=code.process_large_dataset,
-        engine="python",
+        needs="python",
     ),
     Control(
         "codex",
@@ -362,7 +362,7 @@ CONTROLS = (
         ("prompt",),
         work=by_codex,
         changes=True,
-        optional=True,
+        needs="codex",
     ),
     Control(
         "codex_list_threads",
@@ -379,7 +379,7 @@ CONTROLS = (
             "cursor": {"type": "string", "description": "The `next_cursor` of the previous page"},
         },
         work=by_codex,
-        optional=True,
+        needs="codex",
     ),
     Control(
         "codex_archive_thread",
@@ -389,6 +389,6 @@ CONTROLS = (
         ("thread_id",),
         work=by_codex,
         changes=True,
-        optional=True,
+        needs="codex",
     ),
 )

@@ -175,6 +175,6 @@ CONTROLS = (
         {"code": {"type": "string", "description": "JavaScript code to execute"}},
         ("code",),
         work=code.mcp_execute,
-        engine="javascript",
+        needs="javascript",
     ),
 )

@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, surrogates
 from toolgate.core.redaction import excerpt
+from toolgate.eras import listed
 
 _NOT_IN_PATHS = (".", "..")  # who reads such a URL means another one by it
 MOST_VALUES = 200_000  # a thousand large tools; some hundredths of a second
@@ -74,7 +75,9 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
         except jsonrpc.UNREADABLE as error:
             faults.append(f"{error}: {shown(bytes(item))}")
             continue
-        if is_array and name in _NOT_IN_PATHS:
+        if why := listed.why_unreadable("tools", item):
+            faults.append(f"it has {why}: {shown(bytes(item))}")
+        elif is_array and name in _NOT_IN_PATHS:
             faults.append(f"the name {shown(name.encode())} cannot be part of a path")
         elif name in good:
             faults.append(f"a second tool with the name {shown(name.encode())}")

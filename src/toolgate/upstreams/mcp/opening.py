@@ -16,12 +16,12 @@ from typing import Any, cast
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core import asks, jsonrpc, mcp, surrogates
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era, Revision
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
-from toolgate.eras import headers, legacy, modern
+from toolgate.eras import headers, legacy, listed, modern
 from toolgate.upstreams.mcp.dialects import INFO, Legacy, Modern
 from toolgate.upstreams.mcp.requests import Requests
 
@@ -214,12 +214,17 @@ async def _initialize(requests: Requests, client: Client) -> None:
 
 
 def _checked(answer: Raw) -> Raw:
-    """Raises `Fault` where a server says so much of itself that nobody could be told."""
+    """As every client can read it: with U+FFFD in place of each lone surrogate. Raises `Fault` where a server says so
+    much of itself that nobody could be told, or numbers that some cannot read."""
     size = len(memoryview(answer))
     if size > LARGEST:
         message = f"What the server says of itself has {size:,} bytes; the limit is {LARGEST:,}"
         raise Fault("SERVER_FAILED", message, reach="not_sent")
-    return answer
+    said = surrogates.replaced(bytes(answer))
+    if listed.has_number_out_of_range(said):
+        message = f"What the server says of itself has {listed.NUMBER}"
+        raise Fault("SERVER_FAILED", message, reach="not_sent")
+    return Raw(said)
 
 
 def _bounded(instructions: str, server: str) -> str:

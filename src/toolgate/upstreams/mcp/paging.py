@@ -8,6 +8,7 @@ server/utilities/caching.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
-from toolgate.eras import calls, header_arguments
+from toolgate.eras import calls, header_arguments, listed
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.bounds import Bounds, InSteps, too_long
 from toolgate.upstreams.mcp.requests import Requests
@@ -68,10 +69,10 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
             break
     found = msgspec.structs.replace(_joined(pages), size=size)
     has_headers = method == "tools/list" and requests.server.type == "http" and requests.dialect.has_header_arguments
-    kept = await bounds.looked_through(server, size, _kept(found.raw, has_headers))
-    for most, less in kept.left_out.items():
+    kept = await bounds.looked_through(server, size, _kept(found.raw, kind, has_headers))
+    for why, less in kept.left_out.items():
         if less and requests.complaints.takes(server):
-            log.warning("%s: ignored %d of its items: more than %s in one", requests.server.name, less, most)
+            log.warning("%s: ignored %d of its items: %s in one", requests.server.name, less, why)
     for why, tool in kept.useless:
         if requests.complaints.takes(server):
             told = (requests.server.name, why, excerpt(bytes(tool), server=server))
@@ -121,24 +122,25 @@ _NAMED_BY = ("name", "uri", "uriTemplate")
 _names: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
     msgspec.defstruct("_Names", [(name, Raw, jsonrpc.NOTHING) for name in _NAMED_BY])
 )
-_VALUES, _NAME = f"{MOST_VALUES:,} JSON values", f"{calls.LONGEST_NAME:,} characters of a name or URI"
-_LEVELS = f"{jsonrpc.DEEPEST_ITEM} levels"
+_VALUES, _LEVELS = f"more than {MOST_VALUES:,} JSON values", f"more than {jsonrpc.DEEPEST_ITEM} levels"
+_NAME = f"more than {calls.LONGEST_NAME:,} characters of a name or URI"
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """Also how many have more than what, and tools that cannot be called, each with why."""
+    """Also how many are left out for what, and tools that cannot be called, each with why."""
 
     items: tuple[Raw, ...]
-    left_out: dict[str, int]
+    left_out: Counter[str]
     useless: list[tuple[str, Raw]]
 
 
-def _kept(items: Sequence[Raw], has_headers: bool) -> InSteps[_Kept]:
+def _kept(items: Sequence[Raw], kind: str, has_headers: bool) -> InSteps[_Kept]:
     """Without items that have so many values or levels, or so long a name, that whoever reads them holds up everybody
-    else or fails; and without tools whose annotations break the rules (streamable-http, "Schema Extension")."""
+    else or fails; without those that some client cannot read, and the whole list with them (`eras.listed`); and without
+    tools whose annotations break the rules (streamable-http, "Schema Extension")."""
     kept: list[Raw] = []
     useless: list[tuple[str, Raw]] = []
-    left_out = {_VALUES: 0, _LEVELS: 0, _NAME: 0}
+    left_out = Counter[str]()
     for item in items:
         if counting.has_more_values(bytes(item), MOST_VALUES):
             left_out[_VALUES] += 1
@@ -146,6 +148,8 @@ def _kept(items: Sequence[Raw], has_headers: bool) -> InSteps[_Kept]:
             left_out[_LEVELS] += 1
         elif _has_long_name(item):
             left_out[_NAME] += 1
+        elif unreadable := listed.why_unreadable(kind, item):
+            left_out[unreadable] += 1
         elif has_headers and (why := _why_useless(item)):
             useless.append((why, item))
         else:

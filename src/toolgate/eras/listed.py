@@ -1,0 +1,88 @@
+"""Which items of lists every client can read. Clients read a list as a whole: one item that they cannot read costs them
+the items of all servers.
+
+The rules this file keeps: named here is what no writer for a revision repairs (`revisions`), so that what passes
+here and is written for a client can be read by it; and an item is looked at as bytes first, since lists are long.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core import jsonrpc
+
+LONE = "text with half of a character (a lone surrogate)"
+NUMBER = "a number that is out of range"
+SHAPE = "a member that MCP requires missing or of another type"
+
+
+class _Schema(msgspec.Struct):
+    type: Literal["object"] = "object"
+
+
+class _Tool(msgspec.Struct):
+    inputSchema: _Schema
+
+
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Object(msgspec.Struct):
+    """Of which a list has nothing but the name that it is listed by, which the catalog reads."""
+
+
+_READERS: Mapping[str, msgspec.json.Decoder[Any]] = {
+    "tools": msgspec.json.Decoder(_Tool),
+    "resources": msgspec.json.Decoder(_Resource),
+    "resourceTemplates": msgspec.json.Decoder(_Resource),
+    "prompts": msgspec.json.Decoder(_Object),
+    "tasks": msgspec.json.Decoder(_Object),
+}
+
+
+def why_unreadable(kind: str, item: Raw) -> str:
+    """What an item has that some client cannot read; empty where all can. `kind` is that of its list. It is read once:
+    the reader looks at the escapes of what it passes over, too. Official schemas, `Tool`, `Resource`,
+    `ResourceTemplate`, `Prompt`; RFC 7493, sections 2.1 and 2.2."""
+    try:
+        _READERS[kind].decode(item)
+    except msgspec.ValidationError:
+        return SHAPE
+    except jsonrpc.UNREADABLE:
+        return LONE
+    return NUMBER if has_number_out_of_range(bytes(item)) else ""
+
+
+_FOLDED = bytes.maketrans(b"123456789E", b"000000000e")
+_MANY_DIGITS = b"0" * 200  # fewer, with an exponent of two digits, are within the range
+
+
+def has_number_out_of_range(data: bytes) -> bool:
+    """Whether JSON has a number that is too large for a double: some readers refuse it, others take it for infinity.
+    Only what has many digits or a long exponent anywhere is read for that."""
+    folded = data.translate(_FOLDED, b"+")
+    if b"000" not in folded or (b"e000" not in folded and _MANY_DIGITS not in folded):
+        return False
+    try:
+        return any(abs(number) > sys.float_info.max for number in _integers(jsonrpc.value(data)))
+    except jsonrpc.UNREADABLE:
+        return True
+
+
+def _integers(value: Any) -> Iterator[int]:
+    """Without calling itself for each level: it may be deep."""
+    left = [value]
+    while left:
+        found = left.pop()
+        if isinstance(found, int):
+            yield found
+        elif isinstance(found, dict):
+            left.extend(cast("dict[str, Any]", found).values())
+        elif isinstance(found, list):
+            left.extend(cast("list[Any]", found))
