@@ -25,20 +25,21 @@ def text(raw: Raw, most: int = LONGEST_QUOTED + 1) -> str:
     whole = bytes(memoryview(raw)[: MOST_BYTES * most + 2]) if raw else b"null"
     if whole == b"null":
         return ""
-    if len(raw) <= len(whole):
-        return jsonrpc.read(whole, str)[:most]
-    for end in range(_LONGEST_END):
+    is_cut = len(raw) > len(whole)
+    for end in range(_LONGEST_END if is_cut else 1):
         try:
-            return jsonrpc.read(whole[: len(whole) - end] + b'"', str)[:most]
-        except jsonrpc.UNREADABLE:
+            found = jsonrpc.read(whole[: len(whole) - end] + b'"' if is_cut else whole, str)[:most]
+        except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             continue
-    raise msgspec.DecodeError("it is no text")
+        return found[:-1] if "\ud800" <= found[-1:] <= "\udbff" else found  # half a character
+    raise msgspec.DecodeError("a text in it is none")
 
 
 def identifier(raw: Raw) -> str:
-    """An id, whole. Raises `jsonrpc.UNREADABLE` for one that is too long."""
-    if len(raw) > MOST_BYTES * LONGEST_ID + 2 or len(found := text(raw)) > LONGEST_ID:
-        raise msgspec.DecodeError("an id in it is too long")
+    """An id, whole. Raises `jsonrpc.UNREADABLE` for one that is empty or too long."""
+    found = text(raw)
+    if not 0 < len(found) <= LONGEST_ID or len(raw) > MOST_BYTES * LONGEST_ID + 2:
+        raise msgspec.DecodeError(f"an id in it has not 1 to {LONGEST_ID} characters")
     return found
 
 

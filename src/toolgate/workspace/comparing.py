@@ -118,7 +118,7 @@ class Changes(NamedTuple):
     orphans: set[int]
     dependencies: Waits
     waits: array[int]
-    count: int
+    found: int
     unchanged: int
     kept: int
     refused: Refused
@@ -176,7 +176,7 @@ class Comparison:
             orphans=orphans,
             dependencies=self._new,
             waits=waits,
-            count=len(self._places),
+            found=len(self._places),
             unchanged=self._unchanged,
             kept=kept,
             refused=self._refused,

@@ -76,7 +76,7 @@ async def imported(workspace: Workspace, file: TaskFile, tell: Progress) -> File
             await workspace.transact(lambda connection: None, "tasks")
     is_missing = changes.missing or work.is_missing
     found = Imported(
-        tasks=changes.count,
+        tasks=changes.found,
         created=work.created,
         updated=work.written - work.created,
         unchanged=changes.unchanged,
@@ -201,14 +201,14 @@ def _put(connection: Connection, project: str, wanted: Sequence[Row], is_last: b
     orphans: list[tuple[str, str]] = []
     while circles := _in_circles(connection, [row for row in rows if row[_ID] not in put_off]):
         put_off |= circles
-    fresh = [row for row in rows if row[_ID] not in put_off]
+    fresh: list[Row] = [row for row in rows if row[_ID] not in put_off]
     if is_last:
         orphans = [(row[_ID], row[_PARENT]) for row in rows if row[_ID] in put_off]
-        fresh = [[None if at == _PARENT and row[_ID] in put_off else row[at] for at in range(len(row))] for row in rows]
-        put_off = set()
+        fresh = [[*row[:_PARENT], None, *row[_PARENT + 1 :]] if row[_ID] in put_off else row for row in rows]
     connection.executemany(_UPSERT, [*map(tasks.stored, fresh)])
     written = [(before.get(row[_ID], ""), row[_CHANGED]) for row in fresh]
-    return _Put(written, [row[_ID] for row in rows if row[_ID] in put_off], len(wanted) - len(rows), orphans)
+    left = [] if is_last else [row[_ID] for row in rows if row[_ID] in put_off]
+    return _Put(written, left, len(wanted) - len(rows), orphans)
 
 
 def _newer(connection: Connection, project: str, wanted: Sequence[Row]) -> tuple[list[Row], dict[str, str]]:
