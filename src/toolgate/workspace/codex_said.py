@@ -15,7 +15,7 @@ from toolgate.core import jsonrpc
 from toolgate.core.redaction import LONGEST_QUOTED
 
 LONGEST_ID = 256  # characters of the id of a thread, a turn, an item
-MOST_BYTES = 6  # of a character: an escape
+MOST_BYTES = 12  # of a character: a pair of escapes
 _LONGEST_END = 12  # bytes that may have to be left out, so that no character is cut in two: a pair of escapes
 
 
