@@ -74,7 +74,7 @@ class Tasks:
         return result.structuredContent
 
     @asynccontextmanager
-    async def showing(self, said: str) -> AsyncGenerator[None]:
+    async def with_progress(self, said: str) -> AsyncGenerator[None]:
         """On a terminal it is shown meanwhile how far a sync of this project's tasks is."""
         project = project_of(Path.cwd())
 
@@ -99,7 +99,7 @@ async def _reached(config: Config) -> AsyncGenerator[Tasks]:
     """A gateway of our own has no servers: tasks need none."""
     async with gateways.reached(config, lambda: msgspec.structs.replace(config, servers=())) as gateway:
         if isinstance(gateway, gateways.Own):
-            async with Tasks(gateway).showing("reading the file of tasks"):
+            async with Tasks(gateway).with_progress("reading the file of tasks"):
                 await gateway.caught_up()
         yield Tasks(gateway)
 
@@ -226,7 +226,10 @@ def sync(
         return
 
     async def work() -> Any:
-        async with _reached(common.load_config(config)) as tasks, tasks.showing("syncing the tasks of this project"):
+        async with (
+            _reached(common.load_config(config)) as tasks,
+            tasks.with_progress("syncing the tasks of this project"),
+        ):
             return await tasks.ask("sync_tasks", direction=direction)
 
     found = common.run(work())

@@ -261,11 +261,11 @@ class SqliteStore:
         if not isinstance(error, self._sqlite.OperationalError) and type(error) is not self._sqlite.DatabaseError:
             return error  # the work's own: the disk is well
         self._complain(error)
-        mend = {
+        advice = {
             self._sqlite.SQLITE_BUSY: "another program holds it: end that",
             self._sqlite.SQLITE_FULL: "make room on its disk",
         }
-        return NotKept(f"the store cannot be written: {error}; {mend.get(self._code(error), CHECK)}")
+        return NotKept(f"the store cannot be written: {error}; {advice.get(self._code(error), CHECK)}")
 
     def _code(self, error: Exception) -> int:
         """SQLite's, without its details."""
