@@ -17,12 +17,15 @@ May import `upstreams` and the rooms below it.
     jsonl         the lines of a project's file of tasks
     task_file     that file, opened by one process at a time and replaced as a whole
     exporting     the tasks of a project as lines
+    comparing     lines beside the store: what an import is to do
     importing     lines taken into the store, in pieces
     syncing       that file, exported and imported by tools, and what is known of it
     following     that file, kept up to date by itself
     circles       what is above or before itself
+    pace          long work in a thread: others have their turn, and it can be stopped
     codex         `Codex`: prompts, threads, and what they may do
     codex_turn    one turn of Codex: what is kept of it, and what it asks
+    codex_said    texts, ids and lists of Codex, read no further than they are kept
     codex_server  the process that runs Codex
 
 The rules of this room: what it keeps are rows of the store's tables (`state.migrations`), read and changed by plain

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from toolgate.state.base import Connection
 from toolgate.workspace import tasks
+from toolgate.workspace.pace import Pace
 
 MOST_LOOKED_AT = 100_000  # tasks, for a circle
 
@@ -13,57 +15,85 @@ MOST_LOOKED_AT = 100_000  # tasks, for a circle
 ENDS = {"blockers": ("task_id", "depends_on"), "blocking": ("depends_on", "task_id")}
 
 
-def groups(edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Which nodes can be reached from each other: those of one number (Tarjan 1972, without recursion). A
-    node stands behind those that can be reached from it."""
-    order: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    group: dict[str, int] = {}
-    open_nodes: list[str] = []
-    for start in edges:
-        if start in order:
-            continue
-        path: list[tuple[str, Iterator[str]]] = [(start, iter(edges[start]))]
-        order[start] = lowest[start] = len(order)
-        open_nodes.append(start)
+def groups(count: int, starts: array[int], ends: array[int], pace: Pace) -> tuple[array[int], array[int]]:
+    """Which of so many nodes can be reached from each other: those of one number (Tarjan 1972, without recursion); and
+    all nodes in an order in which each stands behind those that can be reached from it, but for these. An edge leads
+    from one node of `starts` to the one of `ends` at the same place."""
+    first, ahead = by_place(ends, starts, count, pace)
+    order, lowest, group = (array("q", [-1]) * count for _ in range(3))
+    place = first[:]  # of the next edge to go
+    found, open_nodes, path = array("q"), array("q"), array("q")
+    seen = 0
+    for start in pace.through(range(count)):
+        if order[start] < 0:
+            path.append(start)
         while path:
-            node, rest = path[-1]
-            for next_node in rest:
-                if next_node not in order:
-                    order[next_node] = lowest[next_node] = len(order)
-                    open_nodes.append(next_node)
-                    path.append((next_node, iter(edges.get(next_node, ()))))
+            node = path[-1]
+            if order[node] < 0:
+                order[node] = lowest[node] = seen
+                seen += 1
+                open_nodes.append(node)
+            for at in pace.through(range(place[node], first[node + 1])):
+                end = ahead[at]
+                if order[end] < 0:
+                    place[node] = at  # looked at once more, for what is the lowest behind it
+                    path.append(end)
                     break
-                if next_node not in group:
-                    lowest[node] = min(lowest[node], order[next_node])
+                if group[end] < 0:
+                    lowest[node] = min(lowest[node], lowest[end])
             else:
                 path.pop()
-                if path:
-                    above = path[-1][0]
-                    lowest[above] = min(lowest[above], lowest[node])
-                if lowest[node] == order[node]:
-                    while True:
-                        member = open_nodes.pop()
-                        group[member] = order[node]
-                        if member == node:
-                            break
-    return group
+                while lowest[node] == order[node] and group[node] < 0:
+                    member = open_nodes.pop()
+                    group[member] = order[node]
+                    found.append(member)
+    return group, found
+
+
+def by_place(values: array[int], places: array[int], count: int, pace: Pace) -> tuple[array[int], array[int]]:
+    """The values in the order of their places, of which there are so many; and where those of each begin."""
+    first = array("q", [0]) * (count + 1)
+    for place in pace.through(places):
+        first[place + 1] += 1
+    for place in pace.through(range(count)):
+        first[place + 1] += first[place]
+    free, found = first[:], array("q", [0]) * len(values)
+    for value, place in pace.through(zip(values, places, strict=True)):
+        found[free[place]] = value
+        free[place] += 1
+    return first, found
 
 
 def circular(edges: Mapping[str, Sequence[str]]) -> set[tuple[str, str]]:
     """The edges that are part of a circle."""
-    group = groups(edges)
-    return {(start, end) for start, ends in edges.items() for end in ends if group[start] == group[end]}
+    numbers: dict[str, int] = {}
+    starts, ends = array("q"), array("q")
+    for start, found in edges.items():
+        for end in found:
+            starts.append(numbers.setdefault(start, len(numbers)))
+            ends.append(numbers.setdefault(end, len(numbers)))
+    group, _ = groups(len(numbers), starts, ends, Pace())
+    return {
+        (start, end) for start, found in edges.items() for end in found if group[numbers[start]] == group[numbers[end]]
+    }
 
 
 # In the table.
 
 
-def waits(connection: Connection, task: str, goal: str) -> bool:
+def waits(
+    connection: Connection,
+    task: str,
+    goal: str,
+    most: int | None = None,
+    seen: dict[str, set[str]] | None = None,
+) -> bool:
     """Whether a task waits for another, over whatever is between. It is looked for from both ends, always where less
-    was seen so far: so what nothing waits for yet costs nothing, however much is behind the other. Raises `Fault`
-    where there is too much to look at."""
-    seen = {"blockers": {task}, "blocking": {goal}}
+    was seen so far: so what nothing waits for yet costs nothing, however much is behind the other. What was looked at
+    is in `seen` then. Raises `Fault` where that is too much."""
+    seen = {} if seen is None else seen
+    most = MOST_LOOKED_AT if most is None else most
+    seen |= {"blockers": {task}, "blocking": {goal}}
     edges = {"blockers": [task], "blocking": [goal]}
     while edges["blockers"] and edges["blocking"]:
         way = min(seen, key=lambda each: len(seen[each]))
@@ -72,10 +102,8 @@ def waits(connection: Connection, task: str, goal: str) -> bool:
         edges[way] = list(found)
         if seen["blockers"] & seen["blocking"]:
             return True
-        if len(seen[way]) > MOST_LOOKED_AT:
-            raise tasks.refused(
-                f"more than {MOST_LOOKED_AT:,} tasks wait for each other there, too many to check for a cycle"
-            )
+        if len(seen[way]) > most:
+            raise tasks.refused(f"more than {most:,} tasks wait for each other there, too many to check for a cycle")
     return False
 
 

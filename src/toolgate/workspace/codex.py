@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ from toolgate.core.services import Swap
 from toolgate.state.base import Connection as Tables
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.upstreams.links import LinkDeps, MakeLink
-from toolgate.workspace import sessions
+from toolgate.workspace import codex_said, sessions
 from toolgate.workspace.codex_server import CodexError, CodexServer, Connection, over_stdio
 from toolgate.workspace.codex_turn import LONGEST_SHOWN, Turn
 from toolgate.workspace.workspace import Workspace
@@ -77,31 +77,31 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class _Thread(msgspec.Struct, rename="camel"):
-    id: str
-    preview: str = ""
-    name: str | None = None
-    cwd: str = ""
-    model: str | None = None
+    id: Raw
+    preview: Raw = jsonrpc.NOTHING
+    name: Raw = jsonrpc.NOTHING
+    cwd: Raw = jsonrpc.NOTHING
+    model: Raw = jsonrpc.NOTHING
     created_at: float = 0
     updated_at: float = 0
-    source: Any = None
-
-
-class _OfThread(msgspec.Struct):
-    thread: _Thread
+    source: Raw = jsonrpc.NOTHING
 
 
 class _Threads(msgspec.Struct, rename="camel"):
-    data: list[_Thread] = []
-    next_cursor: str | None = None
+    data: Raw = jsonrpc.NOTHING
+    next_cursor: Raw = jsonrpc.NOTHING
 
 
-class _Turn(msgspec.Struct):
-    id: str
+class _Id(msgspec.Struct):
+    id: Raw
+
+
+class _OfThread(msgspec.Struct):
+    thread: _Id
 
 
 class _Begun(msgspec.Struct):
-    turn: _Turn
+    turn: _Id
 
 
 class Codex:
@@ -264,7 +264,7 @@ class Codex:
         try:
             session = await self._noted(thread, prompt, caller)
             begun = asyncio.ensure_future(connection.request("turn/start", _turn_start(thread, prompt)))
-            turn_id = _read(await _asked("turn/start", asyncio.shield(begun)), _Begun).turn.id
+            turn_id = _read(await _asked("turn/start", asyncio.shield(begun)), _turn_id)
             ended = await asyncio.shield(turn.over)
             is_over = True
         except Fault:
@@ -278,7 +278,7 @@ class Codex:
                 self._interrupting.start(self._interrupted(thread, turn, connection, begun), "interrupt Codex")
         await self._noted(thread, prompt, caller, turn.result)
         if ended.status != "completed":
-            why = excerpt(ended.error.message if ended.error else ended.status or "it did not say why", 2000)
+            why = excerpt(ended.why or ended.status or "it did not say why", 2000)
             hint = f"continue the thread with thread_id = {thread}"
             raise Fault("UPSTREAM_ERROR", f"Codex did not finish: {why}", reach="executed", hint=hint)
         return {
@@ -306,17 +306,16 @@ class Codex:
             **({"model": prompt.model} if prompt.model else {}),
         }
         if not prompt.thread_id:
-            return _read(await _asked("thread/start", connection.request("thread/start", about)), _OfThread).thread.id
+            return _read(await _asked("thread/start", connection.request("thread/start", about)), _thread_id_of)
         resume = {"threadId": prompt.thread_id, "excludeTurns": True, **about}
-        return _read(
-            await _asked("thread/resume", connection.request("thread/resume", resume), prompt.thread_id), _OfThread
-        ).thread.id
+        asked = _asked("thread/resume", connection.request("thread/resume", resume), prompt.thread_id)
+        return _read(await asked, _thread_id_of)
 
     async def _interrupted(self, thread: str, turn: Turn, connection: Connection, begun: asyncio.Future[Raw]) -> None:
         """End a turn that nobody waits for. Where Codex does not, its process is ended, with all that it runs."""
         try:
             async with self._clock.timeout(PATIENCE):
-                turn_id = _read(await begun, _Begun).turn.id
+                turn_id = _read(await begun, _turn_id)
                 await connection.request("turn/interrupt", {"threadId": thread, "turnId": turn_id})
                 await turn.over
         except CodexError:
@@ -347,9 +346,8 @@ class Codex:
             raise _invalid("`cursor` must be the `next_cursor` of the previous page")
         about: dict[str, Any] = {"limit": given.get("limit", 20), "archived": False, "sourceKinds": _SOURCES}
         about |= {"cursor": cursor} if cursor else {}
-        found = _read(await self._once("thread/list", about), _Threads)
-        said: dict[str, Any] = {"success": True, "threads": [_told(each) for each in found.data[: about["limit"]]]}
-        return said | {"next_cursor": found.next_cursor and found.next_cursor[:LONGEST_CURSOR]}
+        answer = await self._once("thread/list", about)
+        return _read(answer, lambda raw: _page(raw, about["limit"]))
 
     async def retire(self, given: Mapping[str, Any]) -> Object:
         """Archive a thread: `{success, thread_id, archived}`. Raises `Fault`."""
@@ -451,24 +449,50 @@ async def _asked(method: str, answer: Awaitable[Raw], thread: str = "") -> Raw:
         raise Fault("UPSTREAM_ERROR", f"Codex refused {method}: {error}", reach="executed") from None
 
 
-def _read(raw: Raw, type: type[Value]) -> Value:
+def _read(raw: Raw, reader: Callable[[Raw], Value]) -> Value:
     try:
-        return jsonrpc.read(raw, type)
+        return reader(raw)
     except jsonrpc.UNREADABLE as error:
-        raise Fault("UPSTREAM_ERROR", f"Codex sent a malformed answer: {error}", reach="executed") from None
+        why = excerpt(str(error), LONGEST_SHOWN)
+        raise Fault("UPSTREAM_ERROR", f"Codex sent a malformed answer: {why}", reach="executed") from None
+
+
+def _thread_id_of(raw: Raw) -> str:
+    return codex_said.identifier(jsonrpc.read(raw, _OfThread).thread.id)
+
+
+def _turn_id(raw: Raw) -> str:
+    return codex_said.identifier(jsonrpc.read(raw, _Begun).turn.id)
+
+
+def _page(raw: Raw, most: int) -> Object:
+    """What is told of an answer to `thread/list`. A cursor that is longer than a call may have leads nowhere."""
+    found = jsonrpc.read(raw, _Threads)
+    threads = [_told(jsonrpc.read(each, _Thread)) for each in codex_said.first(found.data, most)]
+    cursor = codex_said.text(found.next_cursor, LONGEST_CURSOR + 1)
+    return {
+        "success": True,
+        "threads": threads,
+        "next_cursor": cursor if 0 < len(cursor) <= LONGEST_CURSOR else None,
+    }
 
 
 def _told(thread: _Thread) -> Object:
+    name, model, source = map(codex_said.text, (thread.name, thread.model, _if_text(thread.source)))
     return {
-        "thread_id": thread.id[:64],
-        "name": thread.name and excerpt(thread.name, LONGEST_SHOWN),
-        "preview": excerpt(thread.preview, LONGEST_SHOWN),
-        "cwd": thread.cwd[:LONGEST_FOLDER],
-        "model": thread.model and thread.model[:LONGEST_MODEL],
-        "source": thread.source if isinstance(thread.source, str) and len(thread.source) <= 64 else None,
+        "thread_id": codex_said.text(thread.id, 64),
+        "name": excerpt(name, LONGEST_SHOWN) or None,
+        "preview": excerpt(codex_said.text(thread.preview), LONGEST_SHOWN),
+        "cwd": codex_said.text(thread.cwd, LONGEST_FOLDER),
+        "model": model[:LONGEST_MODEL] or None,
+        "source": source if 0 < len(source) <= 64 else None,
         "created_at": int(thread.created_at),
         "updated_at": int(thread.updated_at),
     }
+
+
+def _if_text(raw: Raw) -> Raw:
+    return raw if bytes(memoryview(raw)[:1]) == b'"' else jsonrpc.NOTHING
 
 
 def _check_thread(thread: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,17 +37,14 @@ MOST_WAITING = 256  # requests of ours that are not answered
 LONGEST_ID = 256  # bytes of the id of a question, which is sent back
 LONGEST_ERROR = 2000  # characters of what Codex says went wrong
 
-# What nobody here goes by, and what comes most often of all: a part of a text with each token.
-_UNHEARD = (
-    "item/agentMessage/delta",
-    "item/reasoning/textDelta",
-    "item/reasoning/summaryTextDelta",
-    "item/reasoning/summaryPartAdded",
-    "item/commandExecution/outputDelta",
-    "item/plan/delta",
-    "thread/tokenUsage/updated",
-    "account/rateLimits/updated",
-)
+LONGEST_LINE = 4 * 1024 * 1024  # bytes of a message; of a longer one only its beginning is looked at
+BEGINNING = 4096  # bytes of it
+
+# What a turn goes by; all else that is told is passed over.
+_HEARD = ("item/started", "item/completed", "turn/completed")
+_begins_answer = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
+_begins_end = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:\s*"turn/completed"')
+_names_thread = re.compile(rb'"threadId"\s*:\s*"([^"\\]{1,256})"')
 
 
 class _Said(msgspec.Struct):
@@ -126,6 +124,9 @@ class Connection:
     # What comes. None of these raises.
 
     def _received(self, line: bytes, _origin: int | None) -> None:
+        if len(line) > LONGEST_LINE:
+            self._too_long(line[:BEGINNING])
+            return
         try:
             said = jsonrpc.read(line, _Said)
         except jsonrpc.UNREADABLE:
@@ -133,8 +134,21 @@ class Connection:
             return
         if not said.method:
             self._answered(said)
-        elif said.method not in _UNHEARD:
+        elif said.id or said.method in _HEARD:
             self._told(said)
+
+    def _too_long(self, beginning: bytes) -> None:
+        """What waits for this message fails. Anything else that is too long is passed over."""
+        log.warning("Codex wrote a message of more than %d bytes, which is not read", LONGEST_LINE)
+        what = f"a message of more than {LONGEST_LINE:,} bytes"
+        if found := _begins_answer.match(beginning):
+            hint = "ask for fewer at once, with `limit`"
+            fault = Fault("UPSTREAM_ERROR", f"Codex answered with {what}", reach="executed", hint=hint)
+            self._fail(int(found[1]), fault)
+            return
+        thread = _begins_end.match(beginning) and _names_thread.search(beginning)
+        if thread and (turn := self.turns.get(thread[1].decode(errors="replace"))):
+            turn.failed(Fault("UPSTREAM_ERROR", f"Codex ended the turn with {what}", reach="executed"))
 
     def _answered(self, said: _Said) -> None:
         answered = self._waiting.get(
@@ -203,7 +217,7 @@ def _message(error: Raw) -> str:
 
 async def over_stdio(server: Server, receiver: Receiver, deps: LinkDeps) -> Link:
     """A process of it."""
-    link = StdioLink(server, receiver, deps.clock, deps.turns, deps.complaints)
+    link = StdioLink(server, receiver, deps.clock, deps.turns, deps.complaints, cut=LONGEST_LINE)
     await link.connect(deps.supervisor)
     return link
 

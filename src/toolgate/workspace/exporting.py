@@ -10,27 +10,29 @@ from typing import Any, TypeAlias
 from toolgate.state.base import Connection
 from toolgate.workspace import jsonl
 from toolgate.workspace.jsonl import Dependency, Unreadable
+from toolgate.workspace.pace import Pace
 from toolgate.workspace.tasks import FIELDS
 
 Mark: TypeAlias = tuple[Any, ...]
 
 
-def hash_of(connection: Connection, project: str) -> str:
+def hash_of(connection: Connection, project: str, pace: Pace) -> str:
     content = hashlib.sha256()
-    for line in lines(connection, project):
+    for line in lines(connection, project, pace):
         content.update(line)
     return content.hexdigest()
 
 
-def lines(connection: Connection, project: str) -> Iterator[bytes]:
+def lines(connection: Connection, project: str, pace: Pace) -> Iterator[bytes]:
     """The lines, in order; a few at a time are in memory. Raises `Unreadable`."""
     tasks = connection.execute(f"SELECT {_ALL} FROM task WHERE project_id = ? ORDER BY id", (project,))
     waits = groupby(rows(connection.execute(DEPENDENCIES, (project,))), lambda row: row[0])
     of, them = next(waits, (None, iter(())))
     for row in rows(tasks):
+        pace.step()
         dependencies: Sequence[Dependency] = ()
         if of == row[0]:
-            dependencies = [Dependency(*rest) for _, *rest in them]
+            dependencies = [Dependency(*rest) for _, *rest in pace.through(them)]
             of, them = next(waits, (None, iter(())))
         line = jsonl.line(row, dependencies)
         if len(line) > jsonl.LONGEST_LINE:

@@ -1,7 +1,8 @@
 """The files of the projects that calls are in, kept up to date: read when they are another, written when tasks have
 changed.
 
-The rule this file keeps: what goes wrong with a file is said once, and no call waits for it or fails by it.
+The rules this file keeps: what goes wrong with a file is said once, and no other file, and no call, waits for it or
+fails by it; and the end waits for no file that takes long to read.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from toolgate.workspace.workspace import Workspace
 log = logging.getLogger(__name__)
 
 PAUSE = 5.0  # seconds from a change to the file, so that one writing is for many changes
-LAST = 10.0  # seconds for what is to be written at the end
+LONGEST_SAID = 500  # characters of what nobody has foreseen
+LAST = 5.0  # seconds for what is to be written at the end
 
 
 class TaskFiles:
@@ -32,6 +34,7 @@ class TaskFiles:
         self._complaints: dict[Path, str] = {}
         self._has_changed = asyncio.Event()
         self._is_followed = False
+        self._under_way: Path | None = None  # the folder of the project whose file is read or written
         self.was_looked_at = asyncio.Event()  # once
         workspace.on_project = self.look
 
@@ -50,8 +53,11 @@ class TaskFiles:
             await self._sync()
 
     async def close(self) -> None:
-        """Write what has changed since."""
+        """Write what has changed since, but to no file with which the end came between: that took long already, and
+        the next start goes on with it."""
         if self._is_followed:
+            if self._under_way:
+                self._workspace.projects.pop(self._under_way, None)
             try:
                 async with self._workspace.clock.timeout(LAST):
                     await self._sync()
@@ -63,11 +69,15 @@ class TaskFiles:
         for folder, project in list(self._workspace.projects.items()):
             if not self._workspace.config.sync:
                 return
+            self._under_way = folder
+            said = ""
             try:
                 await self._bring_up_to_date(self._workspace, project)
-                self._complaints.pop(folder, None)
             except (Fault, NotKept) as error:
                 said = error.message if isinstance(error, Fault) else str(error)
-                if self._complaints.get(folder) != said:
-                    log.warning("tasks are not synced with their file: %s", said)
-                self._complaints[folder] = said
+            except Exception as error:  # noqa: BLE001  whatever is wrong with one file: the others are kept up to date
+                said = f"{folder}: {type(error).__name__}: {error}"[:LONGEST_SAID]
+            self._under_way = None
+            if said and self._complaints.get(folder) != said:
+                log.warning("tasks are not synced with their file: %s", said)
+            self._complaints[folder] = said

@@ -8,39 +8,33 @@ for itself, and the same import, begun again, does what is left: who calls notes
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from array import array
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from toolgate.core import surrogates
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
-from toolgate.workspace import exporting, jsonl, task_file, tasks
-from toolgate.workspace.circles import circular, groups, waits
+from toolgate.workspace import comparing, exporting, tasks
+from toolgate.workspace.circles import MOST_LOOKED_AT, circular, waits
+from toolgate.workspace.comparing import CIRCLE, Changes, Comparison, Progress
 from toolgate.workspace.exporting import Mark
-from toolgate.workspace.jsonl import Reading
+from toolgate.workspace.pace import Pace, paced
 from toolgate.workspace.task_file import TaskFile
-from toolgate.workspace.tasks import FIELDS, Task, row_of, task_of
+from toolgate.workspace.tasks import FIELDS, row_of
 from toolgate.workspace.workspace import Workspace
 
-LINES = 500  # between two reports of progress
-MOST_REFUSED = 100  # that are named in the result of an import
 PIECE = 100  # tasks or dependencies that are written in one transaction
 LARGEST_PIECE = 128 * 1024  # bytes of them
-MOST_WALKS = 20  # in one transaction, over all that waits for a task
+MOST_WALKED = 2_000  # tasks that are looked at in one transaction, over all that waits for a task, before it ends
+MOST_WALKED_IN_ALL = 2_000_000  # in one import: some ten seconds
 PAUSE = 0.002  # seconds from one piece to the next, in which other processes write
-ROUNDS = 10  # in which what was put off is tried again, before it is looked at as a whole
 
 Row = Sequence[Any]  # of the table `task`
-Packed = bytes  # such a row: a hundred thousand lists would hold up all threads whenever Python collects its garbage
-Waits = tuple[str, str, str, str]  # a row of the table `task_dependency`
-
-
-class Progress(Protocol):
-    def __call__(self, done: float, total: float | None = None, message: str = "") -> object: ...
+Wait = tuple[str, str, str, str]  # a row of the table `task_dependency`
 
 
 class Imported(msgspec.Struct, omit_defaults=True):
@@ -58,17 +52,6 @@ class Imported(msgspec.Struct, omit_defaults=True):
     missing: bool = False
 
 
-class _Changes(NamedTuple):
-    """What an import is to do, and what it has found. `mark` is that of the tasks as they were then."""
-
-    tasks: list[Packed]
-    dependencies: list[Waits]
-    imported: Imported
-    elsewhere: list[str]
-    hash: str
-    mark: Mark
-
-
 class FileRead(NamedTuple):
     """What was done with a file; its hash as it was read; by which mark the tasks are what it says, None where they are
     not; and ids of tasks that stand in the file only, since tasks of other projects have them here."""
@@ -80,160 +63,32 @@ class FileRead(NamedTuple):
 
 
 async def imported(workspace: Workspace, file: TaskFile, tell: Progress) -> FileRead:
-    """Raises `Unreadable`, and nothing is changed then."""
-    changes = await workspace.query(lambda connection: _compared(connection, file, tell))
-    found, project = changes.imported, file.project.id
-    work = _Writing(workspace, project, changes, tell)
-    if changes.tasks or changes.dependencies:
-        await work.run()
-        await workspace.transact(lambda connection: None, "tasks")
-
-    def at_the_end(connection: Connection) -> Mark | None:
-        found.created = sum(not before for before, _ in work.written)
-        found.updated = len(work.written) - found.created
-        found.kept += work.kept
-        found.dependencies_added = len(work.added)
-        found.missing = found.missing or bool(work.left_out or work.kept)
-        found.refused = _few([*found.refused, *work.left_out])
-        mark = exporting.mark(connection, project)
-        return mark if mark == exporting.moved(changes.mark, work.written, work.added) else None
-
-    mark = await workspace.query(at_the_end)
-    return FileRead(found, changes.hash, None if found.missing else mark, changes.elsewhere)
-
-
-def _few(said: list[str]) -> list[str]:
-    left = len(said) - MOST_REFUSED
-    return [*said[:MOST_REFUSED], f"and {left:,} more"] if left > 0 else said
-
-
-# The file beside the store.
-
-
-def _compared(connection: Connection, file: TaskFile, tell: Progress) -> _Changes:
-    project, reading, content = file.project.id, Reading(), hashlib.sha256()
-    here = dict(exporting.rows(connection.execute("SELECT id, updated_at FROM task WHERE project_id = ?", (project,))))
-    known = {row[:3]: row[3] for row in exporting.rows(connection.execute(exporting.DEPENDENCIES, (project,)))}
-    same = (
-        {hashlib.blake2b(line, digest_size=16).digest() for line in exporting.lines(connection, project)}
-        if here
-        else set[bytes]()
-    )
-    refused: list[str] = []
-    elsewhere: dict[str, None] = {}
-    wanted: dict[str, Packed] = {}  # those that are new, or newer than here
-    kept, seen = set[str](), set[str]()
-    dependencies: dict[tuple[str, str, str], str] = {}
-    is_here = set[tuple[str, str, str]]()  # of those that are known: the file has them, and none that is younger
-    lines = unchanged = 0
-
-    def others() -> Iterator[bytes]:
-        """Those that do not stand here in the same words."""
-        nonlocal lines, unchanged
-        for lines, line in enumerate(task_file.lines(opened, content), 1):
-            if lines % LINES == 0:
-                tell(lines, None, "read")
-            is_same = bool(same) and hashlib.blake2b(line, digest_size=16).digest() in same
-            unchanged += is_same
-            yield b"\n" if is_same else line
-
+    """Raises `Unreadable`, and nothing is changed then; and `Fault`, where the file changes meanwhile. Whoever is
+    cancelled leaves what was written."""
+    project = file.project.id
     with file.read() as opened:
-        for entry in reading.entries(_storable(others(), refused)):
-            task = msgspec.structs.replace(entry.task, project_id=project)
-            if task.id not in here and task.id not in seen and _is_elsewhere(connection, task.id):
-                refused.append(f"{task.id}: a task of another project has this id")
-                elsewhere[task.id] = None
-                continue
-            seen.add(task.id)
-            for each in entry.dependencies:
-                key = (task.id, each.depends_on, each.dep_type)
-                if each.created_at <= known.get(key, ""):
-                    is_here.add(key)
-                if each.created_at < known.get(key, "~"):  # of two that were added apart the older is kept everywhere
-                    dependencies[key] = min(dependencies.get(key, each.created_at), each.created_at)
-            before = None
-            if task.id in wanted:
-                before = task_of(_row(wanted[task.id]))
-            elif task.updated_at == here.get(task.id):
-                before = task_of(connection.execute(_ONE, (task.id,)).fetchone())
-            if _age(task) > _age(before) if before else task.updated_at > here.get(task.id, ""):
-                wanted[task.id] = _packed(row_of(task))
-            elif task.id not in wanted:
-                kept.add(task.id)
-    dated = [(*key, at) for key, at in dependencies.items() if key in known]
-    rows, circles = _without_circles(connection, [(*key, at) for key, at in dependencies.items() if key not in known])
-    imported = Imported(
-        tasks=len(seen) + unchanged,
-        created=0,
-        updated=0,
-        unchanged=unchanged,
-        kept=len(kept - wanted.keys()),
-        dependencies_added=0,
-        refused=refused + circles,
-        unknown_keys=dict(sorted(reading.unknown.items())),
-        missing=unchanged + len(here.keys() & seen) < len(here)
-        or bool(kept)
-        or bool(circles)
-        or any(key[0] in seen and key not in is_here for key in known),
+        changes = await paced(
+            lambda pace: workspace.query(lambda connection: Comparison(connection, project, tell, pace).of(opened))
+        )
+        work = _Writing(workspace, project, file, opened, changes, tell)
+        if changes.tasks or changes.waits:
+            await work.run()
+            await workspace.transact(lambda connection: None, "tasks")
+    is_missing = changes.missing or work.is_missing
+    found = Imported(
+        tasks=changes.found,
+        created=work.created,
+        updated=work.written - work.created,
+        unchanged=changes.unchanged,
+        kept=changes.kept + work.kept,
+        dependencies_added=work.added,
+        refused=changes.refused.listed(),
+        unknown_keys=changes.unknown_keys,
+        missing=is_missing,
     )
-    mark = exporting.mark(connection, project)
-    named = list(elsewhere)[: tasks.MOST_NAMED + 1]
-    return _Changes([wanted[id] for id in sorted(wanted)], rows + dated, imported, named, content.hexdigest(), mark)
-
-
-_ALL = ", ".join(FIELDS)
-_ONE = f"SELECT {_ALL} FROM task WHERE id = ?"
-
-
-def _packed(row: Row) -> Packed:
-    return msgspec.json.encode(row)
-
-
-def _row(packed: Packed) -> tuple[Any, ...]:
-    return msgspec.json.decode(packed, type=tuple[Any, ...])
-
-
-def _storable(lines: Iterator[bytes], refused: list[str]) -> Iterator[bytes]:
-    """Without lone surrogates: no table takes half a character."""
-    for number, line in enumerate(lines, 1):
-        whole = surrogates.replaced(line)
-        if whole != line:
-            refused.append(f"line {number}: lone surrogates in it were replaced by U+FFFD")
-        yield whole
-
-
-def _age(task: Task) -> tuple[str, bytes]:
-    """Of two versions of a task the one with the greater age is kept: what was changed last, and of what was changed at
-    the same time the same one everywhere."""
-    return task.updated_at, jsonl.line(row_of(task), ())
-
-
-def _is_elsewhere(connection: Connection, id: str) -> bool:
-    return connection.execute("SELECT 1 FROM task WHERE id = ?", (id,)).fetchone() is not None
-
-
-def _without_circles(connection: Connection, new: Sequence[Waits]) -> tuple[list[Waits], list[str]]:
-    """These dependencies but those by which, with all that is here, a task would wait for itself; and those, in words.
-    What a task waits for comes before it: so nothing waits yet for a task whose dependencies are added."""
-    blocking = [row[:2] for row in new if row[2] == "blocks"]
-    edges: dict[str, list[str]] = {}
-    for id, depends_on in (*blocking, *exporting.rows(connection.execute(_BLOCKS))) if blocking else ():
-        edges.setdefault(id, []).append(depends_on)
-    group = groups(edges)
-    circles = {(id, depends_on) for id, depends_on in blocking if group[id] == group[depends_on]}
-    of_task: dict[str, list[Waits]] = {}
-    for row in new:
-        if row[2] != "blocks" or row[:2] not in circles:
-            of_task.setdefault(row[0], []).append(row)
-    rows = [row for id in (*(of_task.keys() - group.keys()), *group) for row in of_task.get(id, ())]
-    return rows, [_circle(*edge) for edge in sorted(circles)]
-
-
-_BLOCKS = "SELECT task_id, depends_on FROM task_dependency WHERE dep_type = 'blocks'"
-
-
-def _circle(id: str, depends_on: str) -> str:
-    return f"{id} would wait for itself through {depends_on}: left out"
+    mark = await workspace.query(lambda connection: exporting.mark(connection, project))
+    is_all = mark == work.mark and not is_missing
+    return FileRead(found, changes.hash, mark if is_all else None, changes.elsewhere)
 
 
 # Writing, in pieces.
@@ -241,100 +96,119 @@ def _circle(id: str, depends_on: str) -> str:
 
 class _Put(NamedTuple):
     """What became of a piece's tasks: when those that were written were changed before, and are now; which wait until
-    others are written; and how many are newer here."""
+    others are written; how many are newer here; and which were left without a parent, each with that."""
 
     written: list[tuple[str, str]]
-    put_off: list[Row]
+    put_off: list[str]
     kept: int
+    orphans: list[tuple[str, str]]
 
 
 class _Added(NamedTuple):
-    """What became of a piece's dependencies, of which so many were looked at."""
+    """What became of a piece's dependencies, of which so many were looked at; which were left out, in words; and how
+    many tasks were looked at for that."""
 
     looked_at: int
     times: list[str]
     left_out: list[str]
+    walked: int
 
 
 class _Writing:
-    """The pieces of one import, and what they have come to: when the tasks that were written were changed before, and
-    are now; and the times of the dependencies that were added."""
+    """The pieces of one import, and what they have come to. `mark` is that of the tasks if nobody else changes them."""
 
-    def __init__(self, workspace: Workspace, project: str, changes: _Changes, tell: Progress) -> None:
-        self.written: list[tuple[str, str]] = []
-        self.kept = 0
-        self.added: list[str] = []
-        self.left_out: list[str] = []
+    def __init__(
+        self, workspace: Workspace, project: str, file: TaskFile, opened: BinaryIO, changes: Changes, tell: Progress
+    ) -> None:
+        self.written = self.created = self.kept = self.added = 0
+        self.is_missing = False
+        self.mark = changes.mark
         self._workspace = workspace
         self._project = project
+        self._file = file
+        self._opened = opened
         self._changes = changes
         self._tell = tell
 
     async def run(self) -> None:
-        waiting, total = self._changes.tasks, len(self._changes.tasks)
-        put_off: list[Packed] = []
-        for _ in range(ROUNDS):
-            put_off = []
-            for piece in _pieces(waiting):
-                done = await self._workspace.transact(partial(_put, project=self._project, wanted=piece))
-                put_off += map(_packed, done.put_off)
-                self._count(done)
-                self._tell(len(self.written), total, "written")
-                await self._rest(is_last=len(piece) == len(waiting))
-            if len(put_off) in (0, len(waiting)):
-                break
-            waiting = put_off
-        if put_off:
-            work = partial(_put_as_a_whole, project=self._project, wanted=[*map(_row, put_off)])
-            done, parents = await self._workspace.transact(work)
-            self._count(done)
-            self.left_out += parents
+        put_off = await self._put(self._changes.tasks, is_last=False)
+        await self._put(put_off, is_last=True)
         await self._add_dependencies()
 
-    async def _add_dependencies(self) -> None:
-        rows = self._changes.dependencies
-        looked_at = 0
-        while looked_at < len(rows):
-            work = partial(_add, wanted=rows[looked_at : looked_at + PIECE])
-            added = await self._workspace.transact(work)
-            looked_at += added.looked_at
-            self.left_out += added.left_out
-            self.added += added.times
-            self._tell(looked_at, len(rows), "dependencies written")
-            await self._rest(is_last=looked_at == len(rows))
+    async def _put(self, wanted: array[int], is_last: bool) -> array[int]:
+        """Those that others made part of themselves meanwhile are put off, and in the end left without a parent."""
+        put_off, total, at = array("q"), len(self._changes.tasks), 0
+        while at < len(wanted):
+            rows = await paced(lambda pace, at=at: asyncio.to_thread(self._piece, wanted, at, pace))
+            at += len(rows)
+            done = await self._workspace.transact(partial(_put, project=self._project, wanted=rows, is_last=is_last))
+            put_off.extend(map(self._changes.names.number, done.put_off))
+            for orphan in done.orphans:
+                self._changes.refused.add(_PART, *orphan)
+            self.written += len(done.written)
+            self.created += sum(not before for before, _ in done.written)
+            self.kept += done.kept
+            self.is_missing = self.is_missing or bool(done.kept or done.orphans)
+            self.mark = exporting.moved(self.mark, done.written, ())
+            self._tell(self.written, total, "written")
+            await self._rest(is_last=at == total)
+        return put_off
 
-    def _count(self, done: _Put) -> None:
-        self.written += done.written
-        self.kept += done.kept
+    def _piece(self, wanted: array[int], at: int, pace: Pace) -> list[Row]:
+        """In a thread: the next rows, read from the file again."""
+        rows: list[Row] = []
+        length = 0
+        while at + len(rows) < len(wanted) and len(rows) < PIECE and length < LARGEST_PIECE:
+            pace.step()
+            number = wanted[at + len(rows)]
+            place = self._changes.places[number]
+            task = place and comparing.reread(self._opened, place)
+            if task is None:
+                raise tasks.refused(f"{self._file.path} was changed meanwhile: sync it again")
+            task.project_id = self._project
+            if number in self._changes.orphans:
+                task.parent_task_id = None
+            rows.append(row_of(task))
+            length += sum(len(value) for value in rows[-1] if isinstance(value, str))
+        return rows
+
+    async def _add_dependencies(self) -> None:
+        keys, row = self._changes.waits, self._changes.dependencies.row
+        looked_at, left = 0, MOST_WALKED_IN_ALL
+        while looked_at < len(keys):
+            piece = [row(key) for key in keys[looked_at : looked_at + PIECE]]
+            added = await self._workspace.transact(partial(_add, wanted=piece, most=left))
+            looked_at += added.looked_at
+            left -= added.walked
+            for why in added.left_out:
+                self._changes.refused.add("{}", why)
+            self.is_missing = self.is_missing or bool(added.left_out)
+            self.added += len(added.times)
+            self.mark = exporting.moved(self.mark, (), added.times)
+            self._tell(looked_at, len(keys), "dependencies written")
+            await self._rest(is_last=looked_at == len(keys))
 
     async def _rest(self, is_last: bool) -> None:
         if not is_last:
             await self._workspace.clock.sleep(PAUSE)
 
 
-def _pieces(all: Iterable[Packed]) -> Iterator[list[Row]]:
-    piece: list[Row] = []
-    length = 0
-    for packed in all:
-        piece.append(_row(packed))
-        length += len(packed)
-        if len(piece) == PIECE or length >= LARGEST_PIECE:
-            yield piece
-            piece, length = [], 0
-    if piece:
-        yield piece
-
-
-def _put(connection: Connection, project: str, wanted: Sequence[Row]) -> _Put:
-    """Write those that are not older than here, but none by which a task would be part of itself as all is now."""
+def _put(connection: Connection, project: str, wanted: Sequence[Row], is_last: bool) -> _Put:
+    """Write those that are not older than here, but none by which a task would be part of itself as all is now: at the
+    last those are written without a parent."""
     rows, before = _newer(connection, project, wanted)
     put_off = set[str]()
+    orphans: list[tuple[str, str]] = []
     while circles := _in_circles(connection, [row for row in rows if row[_ID] not in put_off]):
         put_off |= circles
-    fresh = [row for row in rows if row[_ID] not in put_off]
+    fresh: list[Row] = [row for row in rows if row[_ID] not in put_off]
+    if is_last:
+        orphans = [(row[_ID], row[_PARENT]) for row in rows if row[_ID] in put_off]
+        fresh = [[*row[:_PARENT], None, *row[_PARENT + 1 :]] if row[_ID] in put_off else row for row in rows]
     connection.executemany(_UPSERT, [*map(tasks.stored, fresh)])
     written = [(before.get(row[_ID], ""), row[_CHANGED]) for row in fresh]
-    return _Put(written, [row for row in rows if row[_ID] in put_off], len(wanted) - len(rows))
+    left = [] if is_last else [row[_ID] for row in rows if row[_ID] in put_off]
+    return _Put(written, left, len(wanted) - len(rows), orphans)
 
 
 def _newer(connection: Connection, project: str, wanted: Sequence[Row]) -> tuple[list[Row], dict[str, str]]:
@@ -371,36 +245,26 @@ def _in_circles(connection: Connection, rows: Sequence[Row]) -> set[str]:
     return new
 
 
-def _put_as_a_whole(connection: Connection, project: str, wanted: Sequence[Row]) -> tuple[_Put, list[str]]:
-    """Write the rest, and take its parent from each task that is part of itself then; and those, in words."""
-    rows, before = _newer(connection, project, wanted)
-    connection.executemany(_UPSERT, [*map(tasks.stored, rows)])
-    found = connection.execute("SELECT id, parent_task_id FROM task WHERE project_id = ?", (project,))
-    above = {id: (parent,) for id, parent in exporting.rows(found) if parent}
-    left_out: list[str] = []
-    for id, parent in sorted(circular(above)):
-        connection.execute("UPDATE task SET parent_task_id = NULL WHERE id = ?", (id,))
-        left_out.append(f"{id} would be part of itself through {parent}: left without a parent")
-    return _Put([(before.get(row[_ID], ""), row[_CHANGED]) for row in rows], [], len(wanted) - len(rows)), left_out
-
-
 _ID, _PARENT, _CHANGED = map(FIELDS.index, ("id", "parent_task_id", "updated_at"))
 _UPSERT = f"{tasks.INSERT} ON CONFLICT (id) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in tasks.COLUMNS if name not in ("id", "project_id")
 )
 
 
-def _add(connection: Connection, wanted: Sequence[Waits]) -> _Added:
+_PART = "{} would be part of itself through {}: left without a parent"
+
+
+def _add(connection: Connection, wanted: Sequence[Wait], most: int) -> _Added:
     """Add those by which no task waits for itself as all is now, until that takes too long. Only where something waits
-    for a task already can it come to wait for itself."""
+    for a task already can it come to wait for itself. `most`: tasks that may be looked at in the whole import."""
     awaited: set[str] = set()
     for chunk in tasks.chunks({row[0] for row in wanted}):
         marks = ", ".join("?" * len(chunk))
         sql = f"SELECT DISTINCT depends_on FROM task_dependency WHERE depends_on IN ({marks}) AND dep_type = 'blocks'"
         awaited |= {id for [id] in connection.execute(sql, chunk).fetchall()}
-    rows: list[Waits] = []
+    times: list[str] = []
     left_out: list[str] = []
-    walks = 0
+    walked = 0
     for number, row in enumerate(wanted):
         if found := connection.execute(_IS_THERE, row[:3]).fetchone():
             if row[3] < found[0]:
@@ -408,25 +272,28 @@ def _add(connection: Connection, wanted: Sequence[Waits]) -> _Added:
             continue
         if row[2] == "blocks":
             if row[0] in awaited:
-                if walks == MOST_WALKS:
-                    return _Added(number, [at for *_, at in rows], left_out)
-                walks += 1
-                if why := _refused(connection, *row[:2]):
+                if walked >= MOST_WALKED:
+                    return _Added(number, times, left_out, walked)
+                why, steps = _refused(connection, *row[:2], min(MOST_LOOKED_AT, most - walked))
+                walked += steps
+                if why:
                     left_out.append(why)
                     continue
             awaited.add(row[1])
-        rows.append(row)
+        times.append(row[3])
         connection.execute("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", row)
-    return _Added(len(wanted), [at for *_, at in rows], left_out)
+    return _Added(len(wanted), times, left_out, walked)
 
 
 _IS_THERE = "SELECT created_at FROM task_dependency WHERE task_id = ? AND depends_on = ? AND dep_type = ?"
 _DATE = "UPDATE task_dependency SET created_at = ? WHERE task_id = ? AND depends_on = ? AND dep_type = ?"
 
 
-def _refused(connection: Connection, id: str, depends_on: str) -> str:
-    """Why a task cannot wait for another; empty where it can."""
+def _refused(connection: Connection, id: str, depends_on: str, most: int) -> tuple[str, int]:
+    """Why a task cannot wait for another, empty where it can; and how many tasks were looked at."""
+    seen: dict[str, set[str]] = {}
     try:
-        return _circle(id, depends_on) if waits(connection, depends_on, id) else ""
+        why = CIRCLE.format(id, depends_on) if waits(connection, depends_on, id, most, seen) else ""
     except Fault as fault:
-        return f"{id} does not wait for {depends_on}: {fault.message}"
+        why = f"{id} does not wait for {depends_on}: {fault.message}"
+    return why, sum(map(len, seen.values()))

@@ -17,14 +17,16 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta, Raw
 
-from toolgate.core import jsonrpc
+from toolgate.core import counting, jsonrpc
 from toolgate.workspace import tasks
 from toolgate.workspace.tasks import FIELDS, Status, Task, Type
 
-LARGEST = 256 * 1024 * 1024  # bytes of a file
+LARGEST = 256 * 1024 * 1024  # bytes of a file: 100,000 tasks with much to say
 LONGEST_LINE = 2 * 1024 * 1024  # bytes; all texts of a task at their longest are less
-MOST = 250_000  # lines of a file; in memory each takes a few KiB
-MOST_DEPENDENCIES = 500_000  # of a file
+MOST = 150_000  # lines of a file
+MOST_DEPENDENCIES = 250_000  # of a file
+MOST_OF_ONE = 5_000  # dependencies of a line: what some clones together have added, each as many as the tools take
+MOST_VALUES = 30_000  # of a line: what has more takes long to read
 LAST_YEAR = 9998  # of a time: the change after it is later, and still a time
 MOST_SAID = 10  # faults that are named, and keys that are not known
 LONGEST_FAULT = 300  # characters of what is said of one; it may quote what stands in the file
@@ -103,10 +105,10 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     workflow_name: str | None = None
     verification: str | None = None
     sequence_order: _Number | None = None
-    commits: list[str] | None = None
+    commits: Annotated[list[str], Meta(max_length=tasks.MOST_COMMITS)] | None = None
     escalated_at: str | None = None
     escalation_reason: str | None = None
-    dependencies: list[Dependency] = []
+    dependencies: Annotated[list[Dependency], Meta(max_length=MOST_OF_ONE)] = []
 
 
 _KNOWN = frozenset(_Line.__struct_fields__)
@@ -126,6 +128,18 @@ _exact = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 _line_reader = jsonrpc.Decoder(_Line)
 
 
+class _OnlyId(msgspec.Struct):
+    id: str = ""
+
+
+def id_of(written: bytes) -> str:
+    """Of a line, without reading the rest; empty where it cannot be seen like that."""
+    try:
+        return msgspec.json.decode(written, type=_OnlyId).id
+    except jsonrpc.UNREADABLE:
+        return ""
+
+
 class Reading:
     """One file, line by line. `unknown` counts the keys that no task has: they stand in the file only."""
 
@@ -137,23 +151,36 @@ class Reading:
     def entries(self, lines: Iterable[bytes]) -> Iterator[Entry]:
         """The tasks, as far as they are sound; all have to be taken back where this raises `Unreadable` at the end."""
         for number, written in enumerate(lines, 1):
-            if number > MOST:
-                self._faults.append(f"line {number}: a file can have {MOST:,} lines at most")
-            elif len(written) > LONGEST_LINE:
-                self._faults.append(f"line {number}: it is longer than {LONGEST_LINE:,} bytes")
-            elif _marker.match(written):
-                self._faults.append(_said_of_marker(number, written))
-            elif written := written.strip():
-                try:
-                    yield self._entry(written)
-                except (ValueError, *jsonrpc.UNREADABLE) as error:
-                    self._faults.append(f"line {number}: {_shortened(str(error))}")
-            if len(self._faults) >= MOST_SAID:
-                break
+            if entry := self.entry(number, written):
+                yield entry
+        self.finish()
+
+    def entry(self, number: int, written: bytes) -> Entry | None:
+        """The task of a line; None for one that is empty or has a fault. Raises `Unreadable` where these are many."""
+        if number > MOST:
+            self._faults.append(f"line {number}: a file can have {MOST:,} lines at most")
+            self.finish()
+        elif len(written) > LONGEST_LINE:
+            self._faults.append(f"line {number}: it is longer than {LONGEST_LINE:,} bytes")
+        elif _marker.match(written):
+            self._faults.append(_said_of_marker(number, written))
+        elif written := written.strip():
+            try:
+                return self._entry(written)
+            except (ValueError, *jsonrpc.UNREADABLE) as error:
+                self._faults.append(f"line {number}: {_shortened(str(error))}")
+        if len(self._faults) >= MOST_SAID:
+            self.finish()
+        return None
+
+    def finish(self) -> None:
+        """Raises `Unreadable` where a line had a fault."""
         if self._faults:
             raise Unreadable("; ".join(self._faults))
 
     def _entry(self, written: bytes) -> Entry:
+        if counting.has_more_values(written, MOST_VALUES):
+            raise ValueError(f"it has more than {MOST_VALUES:,} values")
         try:
             found = _line_reader.decode(written)
         except msgspec.ValidationError:

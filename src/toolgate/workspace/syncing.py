@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,10 +24,11 @@ from toolgate.config import ownership
 from toolgate.core import jsonrpc
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
-from toolgate.workspace import exporting, importing, jsonl, task_file, tasks
+from toolgate.workspace import comparing, exporting, importing, jsonl, task_file, tasks
+from toolgate.workspace.comparing import Progress
 from toolgate.workspace.exporting import Mark
-from toolgate.workspace.importing import Progress
 from toolgate.workspace.jsonl import Unreadable
+from toolgate.workspace.pace import Pace, paced
 from toolgate.workspace.projects import FILE, Project
 from toolgate.workspace.task_file import TaskFile
 from toolgate.workspace.tools import Tool
@@ -69,7 +71,7 @@ async def synced(
         known = _known(workspace, file)
         try:
             in_thread = _reporting(workspace, project, tell)
-            found = await asyncio.to_thread(task_file.hash_of, file)
+            found = await _hash_of(file)
             done: dict[str, Any] = {}
             if imports and not found:
                 done["import"] = {"tasks": 0, "skipped": "there is no file"}
@@ -82,7 +84,7 @@ async def synced(
             known.problem = ""
         except Unreadable as error:
             known.problem = f"{file.path}: {error}"
-            raise tasks.refused(f"{known.problem}. Nothing was imported or written") from None
+            raise
         except OSError as error:
             known.problem = task_file.unusable(file.path, error).message
             raise
@@ -97,7 +99,7 @@ async def automatically(workspace: Workspace, project: Project) -> None:
     `Fault`."""
     async with _opened(workspace, project) as file:
         known = _known(workspace, file)
-        found = await asyncio.to_thread(task_file.hash_of, file)
+        found = await _hash_of(file)
         mark = await workspace.query(lambda connection: exporting.mark(connection, project.id))
         is_new, is_stale = found not in ("", known.hash), mark != known.mark and (found or mark[0])
     if not is_new and not is_stale:
@@ -115,18 +117,24 @@ async def status(workspace: Workspace, project: Project) -> dict[str, Any]:
     """How a file stands to the tasks: `synced` where it is what an export would write now."""
     async with _opened(workspace, project) as file:
         known = _known(workspace, file)
-        found = await asyncio.to_thread(task_file.hash_of, file)
         note = await asyncio.to_thread(_read_note, file)
-        wanted, problem = "", known.problem
+        found, wanted, problem = "", "", known.problem
         try:
-            wanted = await workspace.query(lambda connection: exporting.hash_of(connection, project.id))
-            await asyncio.to_thread(_look_for_markers, file)
+            found = await _hash_of(file)
+            wanted = await paced(
+                lambda pace: workspace.query(partial(exporting.hash_of, project=project.id, pace=pace))
+            )
+            await paced(lambda pace: asyncio.to_thread(_look_for_markers, file, pace))
         except Unreadable as error:
             problem = f"{file.path}: {error}"
     is_synced = (found or NOTHING) == wanted and not problem
     word = "unusable" if problem else "synced" if is_synced else "out_of_date" if found else "never_exported"
     said = {"status": word, "last_exported": note and note.last_exported, "hash": found or None, "synced": is_synced}
     return {**said, "file": str(file.path), **({"problem": problem} if problem else {})}
+
+
+async def _hash_of(file: TaskFile) -> str:
+    return await paced(lambda pace: asyncio.to_thread(task_file.hash_of, file, pace))
 
 
 def _known(workspace: Workspace, file: TaskFile) -> _Known:
@@ -158,10 +166,10 @@ def _reporting(workspace: Workspace, project: Project, tell: Progress) -> Progre
 # In threads: the file.
 
 
-def _look_for_markers(file: TaskFile) -> None:
+def _look_for_markers(file: TaskFile, pace: Pace) -> None:
     """Raises `Unreadable`."""
     with contextlib.suppress(FileNotFoundError), file.read() as opened:
-        jsonl.look_for_markers(task_file.lines(opened, hashlib.sha256()))
+        jsonl.look_for_markers(pace.through(task_file.lines(opened, hashlib.sha256())))
 
 
 def _read_note(file: TaskFile) -> _Note | None:
@@ -187,26 +195,26 @@ async def _export(workspace: Workspace, file: TaskFile, known: _Known, tell: Pro
             known.problem, "delete the tasks of the other project, or give those in the file other ids; then sync again"
         )
 
-    def work(connection: Connection) -> tuple[str, int, Mark, bool]:
+    def work(connection: Connection, pace: Pace) -> tuple[str, int, Mark, bool]:
         mark, content = exporting.mark(connection, file.project.id), hashlib.sha256()
-        before = task_file.hash_of(file)
+        before = task_file.hash_of(file, pace)
 
         def is_another() -> bool:
-            if task_file.hash_of(file) != before:
+            if task_file.hash_of(file, pace) != before:
                 raise _Overtaken
             return content.hexdigest() != (before or NOTHING)
 
         with task_file.replacing(file.folder, file.path.name, is_another) as fresh:
-            for number, line in enumerate(exporting.lines(connection, file.project.id), 1):
+            for number, line in enumerate(exporting.lines(connection, file.project.id, pace), 1):
                 fresh.write(line)
                 content.update(line)
-                if number % importing.LINES == 0:
+                if number % comparing.LINES == 0:
                     tell(number, mark[0], "exported")
         found = content.hexdigest()
         return found, mark[0], mark, found != (before or NOTHING)
 
     try:
-        known.hash, count, known.mark, is_written = await workspace.query(work)
+        known.hash, count, known.mark, is_written = await paced(lambda pace: workspace.query(partial(work, pace=pace)))
     except _Overtaken:
         raise tasks.refused(f"{file.path} was changed meanwhile: sync it again") from None
     if is_written:

@@ -22,6 +22,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.workspace import jsonl, tasks
 from toolgate.workspace.jsonl import Unreadable
+from toolgate.workspace.pace import Pace
 from toolgate.workspace.projects import Project
 
 TRIES = 50  # to be alone with a file, a tenth of a second apart
@@ -68,6 +69,8 @@ async def opened(project: Project, within: Path, clock: Clock) -> AsyncGenerator
         yield TaskFile(project, path, folder, hashlib.sha256(os.fsencode(path)).hexdigest())
     except OSError as error:
         raise unusable(path, error) from None
+    except Unreadable as error:
+        raise tasks.refused(f"{path}: {error}. Nothing was imported or written") from None
     finally:
         os.close(folder)
 
@@ -85,12 +88,13 @@ def unusable(path: Path, error: OSError) -> Fault:
 # In threads.
 
 
-def hash_of(file: TaskFile) -> str:
+def hash_of(file: TaskFile, pace: Pace) -> str:
     """Of what stands there; empty where there is no file."""
     found = hashlib.sha256()
     try:
         with file.read() as opened:
             while chunk := opened.read(CHUNK):
+                pace.step()
                 found.update(chunk)
     except FileNotFoundError:
         return ""

@@ -16,7 +16,7 @@ from toolgate.config import Config, Tasks
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.state.memory import MemoryStore
-from toolgate.workspace import importing, syncing
+from toolgate.workspace import comparing, importing, syncing
 from toolgate.workspace.circles import circular
 from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.tasks import FIELDS, INSERT, Task, row_of, stored, task_of
@@ -164,7 +164,7 @@ async def test_it_is_told_how_far_a_sync_is_through_all_that_it_does(
     clone: Callable[..., Clone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Progress only grows: what does not is not told to a client."""
-    monkeypatch.setattr(importing, "LINES", 2)
+    monkeypatch.setattr(comparing, "LINES", 2)
     monkeypatch.setattr(importing, "PIECE", 2)
     one, other = clone("one"), clone("other")
     await one.put(*(task(f"gt-{number}") for number in range(6)), gt_1="gt-2", gt_2="gt-3", gt_3="gt-4")

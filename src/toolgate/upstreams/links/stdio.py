@@ -36,7 +36,11 @@ class StdioLink(PipeLink):
         clock: Clock,
         turns: IntakeQueue,
         complaints: Complaints | None = None,
+        cut: int | None = None,
     ) -> None:
+        """A line of more than `cut` bytes is received without what follows them; None: it ends the server, if it is
+        longer than `LONGEST_LINE`."""
+        self._cut = cut
         self._complaints = complaints
         self._signs = 0
         self._server = server
@@ -93,7 +97,9 @@ class StdioLink(PipeLink):
     def _take(self, piece: bytes) -> None:
         for line in self._lines.feed(piece):
             self._hear(line)
-        if self._lines.pending > LONGEST_LINE and self._child:
+        if self._cut is not None and self._lines.pending > self._cut:
+            self._hear(self._lines.drop())
+        elif self._lines.pending > LONGEST_LINE and self._child:
             self._lines.drop()
             log.error("%s wrote a line of more than %d bytes and was stopped", self._server.name, LONGEST_LINE)
             self._child.end(f"wrote a line of more than {LONGEST_LINE} bytes and was stopped")
