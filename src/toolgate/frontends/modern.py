@@ -102,8 +102,9 @@ class ModernResponses:
         if http is not None:
             named = mcp.NAMED.get(message.method)
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
-        revision = modern.check_version(envelope.version)
-        client = Client(principal, "", envelope.capabilities, revision, envelope.told, route.path)
+        if not envelope.revision:
+            raise modern.unsupported(envelope.version)
+        client = Client(principal, "", envelope.capabilities, envelope.revision, envelope.told, route.path)
         handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
         return await handle(self, Request(message, params, envelope, http, client, route, send))
 
@@ -265,11 +266,8 @@ class ModernResponses:
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
                 state = self._states.sealed(call, route, origin.asker, 0, None, origin.state)
-                return Reply(
-                    modern.write_required(
-                        call.client, self._gateway.snapshot.scrubber(origin.asker.name).asks(outcome.asks), state
-                    )
-                )
+                questions = self._gateway.snapshot.scrubber(origin.asker.name).asks(outcome.asks)
+                return Reply(modern.write_required(call.client, questions, state))
             questions = await self._gathered(outcome)
             if questions:
                 parked_call = self._held(parked_call, outcome, request, call.notes)
@@ -278,9 +276,8 @@ class ModernResponses:
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), parked_call)
-        return Reply(
-            modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in)), parked_call
-        )
+        body = modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in))
+        return Reply(body, parked_call)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:
         """The questions of a call, with those that follow at once."""

@@ -188,9 +188,8 @@ class Session:
                 raise  # it is the task that is to end
             return responses.write_cancelled(message)
         finally:
-            if key in self._cancelled or self._gateway.given_up():
+            if task.cancelling() and (key in self._cancelled or self._gateway.given_up()):
                 task.uncancel()
-            self._cancelled.discard(key)
             self._ended(key)
 
     def _refused(self, message: Message, key: str | int | float) -> bytes:
@@ -436,7 +435,9 @@ class Session:
             notes.attach(self._reporter(stream.note, token, call.target))
         if not stream.can_ask:
             call = msgspec.structs.replace(call, can_ask=False)
-        outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)
+        if "task" in call.extra:
+            call = tasks.asked(call, self.revision, self._has_tasks)
+        outcome = await self._to_the_end(call, stream)
         if isinstance(outcome, Accepted):  # it goes on when this request is answered: on no request's stream
             say = partial(self.tell, whose=principal)
             notes.attach(self._reporter(say, token, tasks.read_id(outcome.body)))

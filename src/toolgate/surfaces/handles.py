@@ -58,14 +58,6 @@ class Handles:
         if isinstance(outcome, Accepted):
             id = self.write(call.server, tasks.read_id(outcome.body), call.made, path, call.client)
             return Accepted(tasks.with_id(outcome.body, id, lambda raw: raw))
-        is_tools_own = call.method == mcp.CALL and not call.asked
-        if (
-            is_tools_own
-            and isinstance(outcome, Done)
-            and not outcome.is_foreign
-            and b'"resource' not in bytes(outcome.body)
-        ):
-            return outcome
         if not call.about or call.method not in mcp.TASKS or not isinstance(outcome, Done):
             return surface.leave(call, outcome)
         id = self.write(call.server, call.target, call.about.made, path, call.client)
