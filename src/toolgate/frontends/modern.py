@@ -166,17 +166,9 @@ class ModernResponses:
         return Reply(modern.write_unsubscribed(id))
 
     async def _call(self, request: Request) -> Reply:
-        envelope, route, send, params = request.envelope, request.route, request.send, request.params
-        meta, method, client = envelope.meta, request.message.method, request.client
-
-        def listen(note: Note) -> None:
-            if note.kind == "progress":
-                if meta.progress_token:
-                    send(responses.write_note(note, bytes(meta.progress_token)))
-            elif route.is_transparent if note.kind == "other" else self._is_wanted(note, envelope):
-                send(responses.write_note(note, b""))
-
-        notes, level, http = Notes(listen), envelope.log_level, request.http
+        route, params, method, client = request.route, request.params, request.message.method, request.client
+        listen = partial(self._report, request)
+        meta, notes, level, http = request.envelope.meta, Notes(listen), request.envelope.log_level, request.http
         passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else None
         if method in mcp.TARGETED:
             call = calls.read_call(method, params, meta, client, notes, level, headers=http, passed_on=passed_on)
@@ -219,8 +211,17 @@ class ModernResponses:
         """End what clients listen to, gracefully."""
         self._closing.set()
 
-    def _is_wanted(self, note: Note, envelope: modern.Envelope) -> bool:
-        return bool(envelope.log_level) and responses.is_loud_enough(note, envelope.log_level or "")
+    def _report(self, request: Request, note: Note) -> None:
+        """Tell the client of a call what was noted of it, where it wants to hear that."""
+        level, token = request.envelope.log_level, b""
+        if note.kind == "progress":
+            is_wanted = token = bytes(request.envelope.meta.progress_token)
+        elif note.kind == "other":
+            is_wanted = request.route.is_transparent
+        else:
+            is_wanted = level and responses.is_loud_enough(note, level)
+        if is_wanted:
+            request.send(responses.write_note(note, token))
 
     async def _afresh(self, request: Request, call: Call) -> Reply:
         """A round behind which nothing waits yet."""
