@@ -344,7 +344,8 @@ def revision(era: Era, date: object) -> Revision | None:
 
 def stated(version: str | None) -> Revision | None:
     """The handshake revision that a request over HTTP says in its header, if we know it."""
-    return UNSTATED if version is None else revision("legacy", version)
+    found = UNSTATED if version is None else REVISIONS.get(version)
+    return found if found and found.era == "legacy" else None
 
 
 def is_modern(date: str) -> bool:

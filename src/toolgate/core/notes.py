@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -27,19 +27,19 @@ class _Progress(msgspec.Struct):
     progress: float
 
 
-class Notes:
+class Notes(msgspec.Struct, eq=False):
     """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked). What is to
     be changed in them is, before anything else is done with them."""
 
-    KEPT_LOGS, KEPT_BYTES, LONGEST_KEPT = 100, 64 * 1024, 16 * 1024  # logs, bytes of them, and of one note
+    KEPT_LOGS: ClassVar = 100
+    KEPT_BYTES: ClassVar = 64 * 1024  # of all logs that are kept
+    LONGEST_KEPT: ClassVar = 16 * 1024  # bytes of one note
 
+    _listener: Listener | None = None
     change: Callable[[Note], Note] | None = None
     _progress: Note | None = None
-    _reached = float("-inf")
+    _reached: float = float("-inf")
     _logs: tuple[Note, ...] = ()  # that are kept
-
-    def __init__(self, listener: Listener | None = None) -> None:
-        self._listener = listener
 
     def put(self, note: Note) -> None:
         if self.change:

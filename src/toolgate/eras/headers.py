@@ -24,7 +24,7 @@ SESSION = "mcp-session-id"
 HOST = "host"
 _ROUTING = frozenset({VERSION, METHOD, NAME, HOST})
 _MIRRORED = "mcp-param-"
-LONGEST_REPEATED = 2048  # bytes of a header that is remembered as it was read
+MOST_REPEATED, LONGEST_REPEATED = 512, 2048  # headers that are remembered as they were read, and bytes of one
 
 _SENTINEL = "=?base64?"
 _sentinel = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
@@ -54,7 +54,7 @@ def read(pairs: Collection[tuple[bytes, bytes]]) -> tuple[Mapping[str, str], str
     """The headers of a request, and a routing header that stands there twice: readers of the first and of the last
     would disagree. A host that does is told before all else."""
     try:
-        found = dict(map(_repeated, pairs))
+        found = dict(map(_known.__getitem__, pairs))
         if len(found) == len(pairs):
             return found, None
     except (_Long, TypeError):  # some servers make lists of them
@@ -66,11 +66,19 @@ class _Long(Exception):
     """What is not to be remembered."""
 
 
-@lru_cache(maxsize=512)  # a client sends nearly all of them with each request
-def _repeated(pair: tuple[bytes, bytes]) -> tuple[str, str]:
-    if len(pair[0]) + len(pair[1]) > LONGEST_REPEATED:
-        raise _Long
-    return pair[0].decode("latin-1"), pair[1].decode("latin-1").strip(" \t")
+class _Known(dict[tuple[bytes, bytes], tuple[str, str]]):
+    """Headers as they were read before: a client sends nearly all of them with each request."""
+
+    def __missing__(self, pair: tuple[bytes, bytes]) -> tuple[str, str]:
+        if len(pair[0]) + len(pair[1]) > LONGEST_REPEATED:
+            raise _Long
+        if len(self) >= MOST_REPEATED:
+            self.clear()
+        self[pair] = found = pair[0].decode("latin-1"), pair[1].decode("latin-1").strip(" \t")
+        return found
+
+
+_known = _Known()
 
 
 def _read_with_care(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[Mapping[str, str], str | None]:

@@ -85,7 +85,7 @@ def write_done(revision: Revision, body: Raw | bytes) -> Raw | bytes:
     whole = bytes(body)
     if len(whole) > counting.LARGE and counting.is_too_much(body):
         return body
-    if b'"resultType"' in whole or _SERVER_INFO in whole:
+    if whole.find(b'"resultType"') >= 0 or whole.find(_SERVER_INFO) >= 0:
         body = _without_envelope(body)
     return revisions.write_result(body, revision)
 

@@ -237,9 +237,9 @@ def write_result(body: Raw | bytes, revision: Revision) -> Raw | bytes:
     content that is no object is left out, and stands in the text."""
     whole = bytes(body)
     raw = written = Raw(body)
-    if any(word in whole for word in _UNKNOWN[revision.date]):
+    if (unknown := _UNKNOWN[revision.date]) and any(word in whole for word in unknown):
         written = kept(_RESULTS[revision.date])(written)
-    if b'"structuredContent"' in whole:
+    if whole.find(b'"structuredContent"') >= 0:
         written = kept(_with_object_only)(written)
     return body if written is raw else written
 
@@ -292,7 +292,7 @@ def write_completion(raw: Raw) -> Raw:
     return Raw(jsonrpc.with_members(raw, {"values": shown, "hasMore": b"true"}))
 
 
-_RESULTS_NOW: Mapping[str, Repair] = {
+MEANT_OTHERWISE: Mapping[str, Repair] = {
     "resources/read": options(
         ttlMs=of_type(Annotated[int, msgspec.Meta(ge=0)]), cacheScope=of_type(Literal["private", "public"])
     ),
@@ -301,12 +301,11 @@ _RESULTS_NOW: Mapping[str, Repair] = {
 
 
 def write_modern_result(method: str, body: Raw | bytes) -> Raw | bytes:
-    """A result for a modern client, without what an older server meant otherwise."""
-    repair = _RESULTS_NOW.get(method)
-    if not repair or counting.is_too_much(body):
+    """A result of a method of `MEANT_OTHERWISE` for a modern client, without what an older server meant otherwise."""
+    if counting.is_too_much(body):
         return body
     raw = Raw(body)
-    written = kept(repair)(raw)
+    written = kept(MEANT_OTHERWISE[method])(raw)
     return body if written is raw else written
 
 

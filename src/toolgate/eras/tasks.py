@@ -150,9 +150,9 @@ def not_as_task(tool: str) -> Fault:
 
 
 def asked(call: Call, revision: Revision, is_offered: bool) -> Call:
-    """A client's call with its wish for a task taken out; it counts only where tasks were offered (spec: a receiver
-    that does not offer them processes the request as any other)."""
-    if call.method != "tools/call" or "task" not in call.extra or revision.tasks != "experimental":
+    """A client's call that wishes for a task, with that taken out; it counts only where tasks were offered (spec: a
+    receiver that does not offer them processes the request as any other)."""
+    if call.method != "tools/call" or revision.tasks != "experimental":
         return call
     extra = {name: raw for name, raw in call.extra.items() if name != "task"}
     return msgspec.structs.replace(call, extra=extra, task=call.extra["task"] if is_offered else jsonrpc.NOTHING)
@@ -167,9 +167,9 @@ def write_wish(call: Call, params: Params) -> Params:
     return params
 
 
-def is_made(call: Call, body: Raw) -> bool:
-    """Whether a server of 2025-11-25 has made a task of the call."""
-    return bool(call.task) and bool(_told(body).task)
+def is_made(body: Raw) -> bool:
+    """Whether a server of 2025-11-25 has made a task of a call that it was to run as one."""
+    return bool(_told(body).task)
 
 
 def read_made(body: Raw | bytes) -> Task:

@@ -15,6 +15,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from toolgate.core.clock import Clock, waited, wake
 from toolgate.core.model import Principal
 from toolgate.frontends.unread import NOTES_KEPT
@@ -30,7 +32,7 @@ EVENT, CHANNEL = 250, 1000  # bytes that keeping takes, about, beside the messag
 MOST_PENDING_EVENTS = 100
 
 
-class Rights(NamedTuple):
+class Rights(msgspec.Struct, frozen=True):
     """What somebody may do: who it is, as it has shown; and what the configuration says of that one, and of scopes."""
 
     principal: Principal = Principal()
@@ -39,7 +41,8 @@ class Rights(NamedTuple):
 
     def cover(self, before: Rights) -> bool:
         """Whether these are, of the same one, no less than those were."""
-        return shows_no_less(self.principal, before.principal) and self[1:] == before[1:]
+        is_the_same = self.rules == before.rules and self.steps == before.steps
+        return is_the_same and shows_no_less(self.principal, before.principal)
 
 
 def shows_no_less(now: Principal, before: Principal) -> bool:

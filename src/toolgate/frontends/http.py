@@ -8,8 +8,6 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from functools import partial
 from typing import Any
 
 from toolgate.auth.refusals import Unauthorized
@@ -212,15 +210,9 @@ class HttpFrontend(Application):
 
     async def _legacy_post(self, request: Request, response: Response, message: Message) -> None:
         session = self._session(request, message)
-        response.headers.append((b"mcp-session-id", session.id.encode()))
-        channel = _channel(request, session)
-        await self._answer(request, response, session, channel, session.respond(message, channel))
-
-    async def _answer(
-        self, request: Request, response: Response, session: Session, channel: Channel, work: Awaitable[bytes]
-    ) -> None:
-        refuse = partial(self._refusal, request)
-        await sse_delivery.answer(response, request.receive, channel, work, session, self._clock, refuse)
+        channel = _channel(request, response, session)
+        work = session.respond(message, channel)
+        await sse_delivery.answer(request, response, channel, work, session, self._clock, self._refusal)
         if session.is_to_end:
             self._sessions.end(session)
 
@@ -240,8 +232,7 @@ class HttpFrontend(Application):
                 await response.whole(202)
                 return
             session = self._new_session(request, is_implicit=True)
-        response.headers.append((b"mcp-session-id", session.id.encode()))
-        channel = _channel(request, session)
+        channel = _channel(request, response, session)
         whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
         whose = request.principal.counted_as
@@ -251,10 +242,12 @@ class HttpFrontend(Application):
             for each in taken:
                 _take(each, session, channel, gathered, turn)
             gathered.is_whole()
-            await self._answer(request, response, session, channel, whole)
+            await sse_delivery.answer(request, response, channel, whole, session, self._clock, self._refusal)
         finally:
             if kept:
                 self._unanswered.answered(whose, kept)
+        if session.is_to_end:
+            self._sessions.end(session)
 
     def _session_of_batch(self, request: Request, error: Malformed) -> Session | None:
         """Raises `error` where no batch is served at all."""
@@ -366,8 +359,9 @@ def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
     return responses.write_cancelled(message) if done.cancelled() else done.result()
 
 
-def _channel(request: Request, session: Session) -> Channel:
-    """What answers a request of a session."""
+def _channel(request: Request, response: Response, session: Session) -> Channel:
+    """What answers a request of a session, which the response names."""
+    response.headers.append((b"mcp-session-id", session.id.encode()))
     channel = Channel(request.accepts_events, request.accepts_events, request.headers, session.rights)
     channel.is_stream = request.accepts_events_only
     return channel

@@ -102,8 +102,9 @@ class ModernResponses:
         if http is not None:
             named = mcp.NAMED.get(message.method)
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
-        revision = modern.check_version(envelope.version)
-        client = Client(principal, "", envelope.capabilities, revision, envelope.told, route.path)
+        if not envelope.revision:
+            raise modern.unsupported(envelope.version)
+        client = Client(principal, "", envelope.capabilities, envelope.revision, envelope.told, route.path)
         handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
         return await handle(self, Request(message, params, envelope, http, client, route, send))
 
@@ -165,17 +166,9 @@ class ModernResponses:
         return Reply(modern.write_unsubscribed(id))
 
     async def _call(self, request: Request) -> Reply:
-        envelope, route, send, params = request.envelope, request.route, request.send, request.params
-        meta, method, client = envelope.meta, request.message.method, request.client
-
-        def listen(note: Note) -> None:
-            if note.kind == "progress":
-                if meta.progress_token:
-                    send(responses.write_note(note, bytes(meta.progress_token)))
-            elif route.is_transparent if note.kind == "other" else self._is_wanted(note, envelope):
-                send(responses.write_note(note, b""))
-
-        notes, level, http = Notes(listen), envelope.log_level, request.http
+        route, params, method, client = request.route, request.params, request.message.method, request.client
+        listen = partial(self._report, request)
+        meta, notes, level, http = request.envelope.meta, Notes(listen), request.envelope.log_level, request.http
         passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else None
         if method in mcp.TARGETED:
             call = calls.read_call(method, params, meta, client, notes, level, headers=http, passed_on=passed_on)
@@ -218,8 +211,17 @@ class ModernResponses:
         """End what clients listen to, gracefully."""
         self._closing.set()
 
-    def _is_wanted(self, note: Note, envelope: modern.Envelope) -> bool:
-        return bool(envelope.log_level) and responses.is_loud_enough(note, envelope.log_level or "")
+    def _report(self, request: Request, note: Note) -> None:
+        """Tell the client of a call what was noted of it, where it wants to hear that."""
+        level, token = request.envelope.log_level, b""
+        if note.kind == "progress":
+            is_wanted = token = bytes(request.envelope.meta.progress_token)
+        elif note.kind == "other":
+            is_wanted = request.route.is_transparent
+        else:
+            is_wanted = level and responses.is_loud_enough(note, level)
+        if is_wanted:
+            request.send(responses.write_note(note, token))
 
     async def _afresh(self, request: Request, call: Call) -> Reply:
         """A round behind which nothing waits yet."""
@@ -265,11 +267,8 @@ class ModernResponses:
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
                 state = self._states.sealed(call, route, origin.asker, 0, None, origin.state)
-                return Reply(
-                    modern.write_required(
-                        call.client, self._gateway.snapshot.scrubber(origin.asker.name).asks(outcome.asks), state
-                    )
-                )
+                questions = self._gateway.snapshot.scrubber(origin.asker.name).asks(outcome.asks)
+                return Reply(modern.write_required(call.client, questions, state))
             questions = await self._gathered(outcome)
             if questions:
                 parked_call = self._held(parked_call, outcome, request, call.notes)
@@ -278,9 +277,8 @@ class ModernResponses:
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), parked_call)
-        return Reply(
-            modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in)), parked_call
-        )
+        body = modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in))
+        return Reply(body, parked_call)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:
         """The questions of a call, with those that follow at once."""

@@ -57,7 +57,21 @@ _TRAILERS = _Nothing()
 
 
 class _Cycle(RequestResponseCycle):
-    """One request and its response, which may come in one piece: with one write, and not looked at twice."""
+    """One request and its response, each of which may come in one piece: the former is handed over with no wait, the
+    latter written at once and not looked at twice."""
+
+    _is_taken = False  # all of the request
+
+    async def receive(self) -> Any:
+        is_over = self.disconnected or self.response_complete
+        if self.more_body or self._is_taken or is_over or self.waiting_for_100_continue:
+            return await super().receive()
+        self._is_taken = True
+        self.message_event.clear()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        body, self.body = self.body, bytearray()
+        return {"type": "http.request", "body": bytes(body), "more_body": False}
 
     async def send(self, message: Any) -> None:
         if message["type"] != WHOLE:
@@ -183,7 +197,8 @@ class _Protocol(HttpToolsProtocol):
         self._patience = HEAD_PATIENCE
 
     def on_headers_complete(self) -> None:
-        self._stop_timer()
+        if self._timer:
+            self._stop_timer()
         self._is_in_head = False
         self._patience = BODY_PATIENCE
         if self.url[:1] != b"/" and (found := _absolute.match(self.url)):  # its host is the one that counts
@@ -239,7 +254,8 @@ class _Protocol(HttpToolsProtocol):
     def _goes_on(self) -> None:
         """With the next request that waits, else until it was idle for too long. uvicorn does the same, but makes and
         cancels a timer for each request."""
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return

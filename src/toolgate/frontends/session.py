@@ -23,7 +23,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Malformed, Message, RpcError
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, NeedInput, Principal, Resume
-from toolgate.core.notes import Listener, Note, Notes
+from toolgate.core.notes import Note, Notes
 from toolgate.eras import calls, legacy, modern, questions, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.channels import PendingEvents, ReplayBuffer, ReplayBuffers, Rights, shows_no_less
@@ -188,9 +188,8 @@ class Session:
                 raise  # it is the task that is to end
             return responses.write_cancelled(message)
         finally:
-            if key in self._cancelled or self._gateway.given_up():
+            if task.cancelling() and (key in self._cancelled or self._gateway.given_up()):
                 task.uncancel()
-            self._cancelled.discard(key)
             self._ended(key)
 
     def _refused(self, message: Message, key: str | int | float) -> bytes:
@@ -424,7 +423,7 @@ class Session:
         params = calls.read_members(message.params, "params")
         meta = calls.read_meta(params.get("_meta"))
         token = bytes(meta.progress_token)
-        notes = Notes(self._reporter(stream.note, token))
+        notes = Notes(partial(self._report, stream.note, token, ""))
         passed_on = self._gateway.passed_on(stream.headers) if self._gateway.snapshot.passed_on else None
         level = self._log_level
         if message.method in mcp.TARGETED:
@@ -433,13 +432,15 @@ class Session:
             more = {"log_level": level, "wants_logs": True, "passed_on": passed_on or {}}
             call = calls.read_undefined(message.method, params, meta, client, notes, "legacy", **more)
         if call.method == mcp.TASK_RESULT:
-            notes.attach(self._reporter(stream.note, token, call.target))
+            notes.attach(partial(self._report, stream.note, token, call.target))
         if not stream.can_ask:
             call = msgspec.structs.replace(call, can_ask=False)
-        outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)
+        if "task" in call.extra:
+            call = tasks.asked(call, self.revision, self._has_tasks)
+        outcome = await self._to_the_end(call, stream)
         if isinstance(outcome, Accepted):  # it goes on when this request is answered: on no request's stream
             say = partial(self.tell, whose=principal)
-            notes.attach(self._reporter(say, token, tasks.read_id(outcome.body)))
+            notes.attach(partial(self._report, say, token, tasks.read_id(outcome.body)))
         if isinstance(outcome, Done) and outcome.is_foreign:
             text = "The server's result has a type that this client's revision does not have"
             raise Fault("UPSTREAM_ERROR", text, server=call.server, reach="executed")
@@ -462,13 +463,11 @@ class Session:
         _refuse,
     )
 
-    def _reporter(self, say: Callable[[bytes], None], token: bytes, task: str = "") -> Listener:
-        def report(note: Note) -> None:
-            if self._is_heard(note, token):
-                params = tasks.with_related(note.params, task) if task else note.params
-                say(responses.write_note(msgspec.structs.replace(note, params=params), token))
-
-        return report
+    def _report(self, say: Callable[[bytes], None], token: bytes, task: str, note: Note) -> None:
+        """Tell the client of a call what was noted of it, or of the `task` that it is about."""
+        if self._is_heard(note, token):
+            params = tasks.with_related(note.params, task) if task else note.params
+            say(responses.write_note(msgspec.structs.replace(note, params=params), token))
 
     def _is_heard(self, note: Note, token: bytes) -> bool:
         if note.kind == "log":

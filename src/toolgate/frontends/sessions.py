@@ -61,13 +61,16 @@ class Sessions:
         """The session, if it is this principal's; to anyone else it does not exist, nor to a request with less rights,
         as a browser's has. From now on it has what this request has shown."""
         session = self._kept.get(id) or self._implicit.get(id)
-        if not session or not principal.may_act_as(session.client.principal):
+        if not session:
             return None
+        if principal is not (before := session.client.principal):  # else it shows what it has shown before
+            if not principal.may_act_as(before):
+                return None
+            session.is_shown(principal)
         if self._implicit and self._was_implicit(session):
             self._kept[id] = session
         self._shares.used(session.counted_as, id)
         session.touch()
-        session.is_shown(principal)
         return session
 
     def end_unknown(self, is_known: Known) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.frontends.channels import Channel, Taken
+from toolgate.frontends.guards import Request
 from toolgate.frontends.session import Session
 from toolgate.frontends.streams import QUIET, HeaderList, Receive, Response, gone
 
@@ -20,13 +21,13 @@ MOMENT = 0.25  # seconds
 RETRY = 1000  # milliseconds until a client whose connection broke comes back
 
 
-Refuse = Callable[[Exception | None], tuple[int, HeaderList] | None]
+Refuse = Callable[[Request, Exception | None], tuple[int, HeaderList] | None]
 """The status and the headers that say of a failure what its body says; None where the body is enough."""
 
 
 async def answer(
+    request: Request,
     response: Response,
-    receive: Receive,
     channel: Channel,
     work: Awaitable[bytes],
     session: Session,
@@ -40,14 +41,15 @@ async def answer(
     def begin() -> None:
         nonlocal stream
         if not stream:
-            stream = asyncio.get_running_loop().create_task(_stream(response, receive, channel, session, clock))
+            stream = asyncio.get_running_loop().create_task(_stream(response, request.receive, channel, session, clock))
 
-    timer = clock.call_later(MOMENT if _is_primed(session) else QUIET, begin) if channel.can_stream else None
+    soon = MOMENT if session.revision.primes_streams else QUIET
+    timer = clock.call_later(soon, begin) if channel.can_stream else None
     channel.on_message = begin
     try:
         channel.end(await work)
         if not stream:
-            refused = refuse(channel.error) if channel.error else None
+            refused = refuse(request, channel.error) if channel.error else None
             status, headers = refused or (200 if channel.last else 202, ())
             if status != 200 or not channel.is_stream:
                 await response.whole(status, channel.last, headers)
@@ -125,10 +127,6 @@ async def _carry_for(
         session.stop_listening(channel)
 
 
-def _is_primed(session: Session) -> bool:
-    return session.revision.primes_streams
-
-
 def _primer(id: str, session: Session) -> bytes:
     """The event that a stream begins with, so that its client can resume before it has heard anything."""
-    return sse.event(b"", id, RETRY) if _is_primed(session) else b""
+    return sse.event(b"", id, RETRY) if session.revision.primes_streams else b""

@@ -1,6 +1,6 @@
 """The gateway: a call's whole story, from a client's name for a tool to the outcome in that client's names.
 
-    handle: resolve → policy_run.before → its server, or ourselves → policy_run.after → surface.leave
+    handle: plan, or resolve → policy_run.before → its server, or ourselves → policy_run.after → surface.leave
 
 The rule this file keeps: every round of a call, a retry too, goes this whole way; what asks on the way keeps the rest
 of it around what comes later (`exchange.then`)."""
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
-from toolgate.core import names
+from toolgate.core import mcp, names
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
-from toolgate.core.model import Call, Client, Event, NeedInput, Outcome, Principal
+from toolgate.core.model import Call, Client, Done, Event, NeedInput, Outcome, Principal
 from toolgate.core.services import Swap
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
@@ -30,7 +31,7 @@ from toolgate.gateway.reload import Reloading
 from toolgate.gateway.resolve import Resolver
 from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
-from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.gateway.snapshot import Route, Snapshot, removed
 from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import scrub
 from toolgate.policy.access import looked_through
@@ -38,10 +39,10 @@ from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
 from toolgate.policy.run import Hooks, PolicyRun
-from toolgate.policy.scrub import is_large
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
+from toolgate.surfaces.uris import may_be_named
 from toolgate.upstreams.base import Upstream
 
 Phase = Literal["serving", "draining", "ending"]
@@ -89,42 +90,45 @@ class Gateway:
 
     async def handle(self, call: Call, route: Route) -> Outcome:
         """One round of a call that a client made on this route. Raises `Fault`."""
-        entered = call
         if self.phase != "serving" and not (call.resumption and call.resumption.live):
             raise shutting_down("not_sent")
-
-        def refused(fault: Fault) -> Outcome:
-            if fault.words and fault.server and self.access.has_whole(call.client.principal, fault.server):
-                fault = fault.told()
-            shown = scrub.fault(with_schema(fault, entered), self.redactor)
-            if fault.code == "INSUFFICIENT_SCOPE":
-                raise shown  # its client's frontend answers, whatever tool it came through: another token may help
-            known = self._resolver.known(route, call.client, self.access.rules(call.client.principal))
-            return route.surface.refuse(entered, shown, known)
-
+        entered = call
         try:
-            try:  # here, and in no function of its own: each call passes this
+            if plan := route.plans.find(call, self.access.rules(call.client.principal), self.snapshot.catalog.version):
+                entered, hooks = plan.enter(call), route.hooks if call.resumption else plan.hooks
+            else:
                 entered, hooks = await self._resolver.enter(call, route)
-            except Fault as fault:
-                raise missed(call, fault, route) from None
-            try:
-                outcome = await self._through(call, entered, hooks, route)
-            except Fault as fault:
-                raise self._resolver.placed(fault, entered, call.target) from None
-            if not isinstance(outcome, NeedInput):
-                return self._handles.leave(entered, outcome, route.path, route.surface)
         except Fault as fault:
-            return refused(fault)
-        return then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
+            return self._refused(entered, route, missed(call, fault, route))
+        try:
+            outcome = await self._through(call, entered, hooks, route)
+        except Fault as fault:
+            return self._refused(entered, route, self._resolver.placed(fault, entered, call.target))
+        return then(outcome, partial(self._left, entered, route), partial(self._refused, entered, route))
+
+    def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
+        """The last outcome of a call that was entered, in its client's names."""
+        is_tools_own = call.method == mcp.CALL and not call.asked
+        if is_tools_own and isinstance(last, Done) and not last.is_foreign and not may_be_named(bytes(last.body)):
+            return last
+        return self._handles.leave(call, last, route.path, route.surface)
+
+    def _refused(self, call: Call, route: Route, fault: Fault) -> Outcome:
+        """What a client hears of a fault of its call: what its surface makes of it, else the fault is raised."""
+        if fault.words and fault.server and self.access.has_whole(call.client.principal, fault.server):
+            fault = fault.told()
+        shown = scrub.fault(with_schema(fault, call), self.redactor)
+        if fault.code == "INSUFFICIENT_SCOPE":
+            raise shown  # its client's frontend answers, whatever tool it came through: another token may help
+        known = self._resolver.known(route, call.client, self.access.rules(call.client.principal))
+        return route.surface.refuse(call, shown, known)
 
     async def _through(self, made: Call, entered: Call, hooks: Sequence[Hooks], route: Route) -> Outcome:
         """A round through the policies and back, of a call as its client has made it, and as it was entered."""
-        snapshot, version = self.snapshot, self.snapshot.catalog.version
-        policy_run = PolicyRun(
-            entered, hooks, self._clock, lambda: self._rechecks.anew(made, entered, route, snapshot, version)
-        )
+        anew = partial(self._rechecks.anew, made, entered, route, self.snapshot, self.snapshot.catalog.version)
+        policy_run = PolicyRun(entered, hooks, self._clock, anew)
         try:
-            decision = await policy_run.before(lambda next: self._again(made, next, route))
+            decision = await policy_run.before(partial(self._again, made, route))
             outcome = await self._invoke(decision, route) if isinstance(decision, Call) else decision
         except BaseException as error:
             policy_run.ended(error)
@@ -135,7 +139,7 @@ class Gateway:
                 return outcome  # its next round goes through all of this itself
         return then(outcome, policy_run.after, policy_run.failed, policy_run.ended)
 
-    async def _again(self, made: Call, next: Call, route: Route) -> Outcome:
+    async def _again(self, made: Call, route: Route, next: Call) -> Outcome:
         """The next round of a call whose client was asked something by a policy: of what its name means by then."""
         made, route = msgspec.structs.replace(made, resumption=next.resumption), self.route(route.path)
         try:
@@ -155,14 +159,14 @@ class Gateway:
             return await self._views.upstream(route, self._clock).invoke(call)
         if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
-        upstream = route.upstream(call.server)
+        upstream = route.upstreams.get(call.server) or removed(call.server)
         try:
             outcome = await upstream.invoke(call)
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
         if call.reference:
             outcome = await looked_through(self.in_turns, self.access, call, outcome)
-        return await self._looked_at(call, outcome) if is_large(outcome) else outcome
+        return await self._looked_at(call, outcome) if scrub.is_large(outcome) else outcome
 
     async def _looked_at(self, call: Call, outcome: Outcome) -> Outcome:
         return await aside(call, outcome, self.snapshot.scrubber(call.server), self.snapshot.truncate, self.in_turns)

@@ -7,14 +7,18 @@ have no plans yet.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from toolgate.auth.access import Rules
 from toolgate.catalog import overlays, tool_info
 from toolgate.catalog.base import Change, ServerList
+from toolgate.core import mcp
 from toolgate.core.model import Call, Client, HeaderArgument, ToolInfo
 from toolgate.eras import header_arguments
 from toolgate.policy.run import Hooks
+from toolgate.upstreams.base import Upstream
 
 MOST = 10_000  # plans of one route; beyond, all are made anew
 
@@ -62,17 +66,22 @@ def of_tool(call: Call, server_list: ServerList | None) -> Plan:
 
 class Plans:
     """Those of one route, by what clients write. A server that has a connection for each client, or each session, may
-    offer something else to each: its plans are theirs alone."""
+    offer something else to each: its plans are theirs alone. `upstreams` are those of the route."""
 
-    def __init__(self) -> None:
+    def __init__(self, upstreams: Mapping[str, Upstream] = {}) -> None:
+        self._upstreams = upstreams
         self._plans: dict[Key, Plan] = {}
         self._version = 0
 
-    def find(self, rules: Rules | None, target: str, client: Client, version: int) -> Plan | None:
+    def find(self, call: Call, rules: Rules | None, version: int) -> Plan | None:
+        """The plan for a call's name, where it holds: its server is up, and the list is its word of now."""
+        if call.method != mcp.CALL:
+            return None
         if version != self._version:
             self._plans.clear()
             self._version = version
-        return self._plans.get((rules, target)) or self._plans.get((rules, target, client.identity))
+        plan = self._plans.get((rules, call.target)) or self._plans.get((rules, call.target, call.client.identity))
+        return plan if plan and self._upstreams[plan.server].live_scope(call.client) == plan.scope else None
 
     def keep(self, plan: Plan, rules: Rules | None, target: str, client: Client, version: int) -> None:
         if len(self._plans) >= MOST or version != self._version:

@@ -1,6 +1,5 @@
 """What a call is for: a client's name for something led to the true server, and to the server's own name.
 
-    a plan that was made before, or
     what the surface needs of the catalog → surface.enter → the server's own names (`overlays`) and `tool info`
 
 The rules this file keeps: a client's names mean what stands in its own view, which is filtered by what it may do. What
@@ -50,13 +49,11 @@ class Resolver:
         self.makers = Makers(self._catalog, source)
 
     async def enter(self, call: Call, route: Route) -> tuple[Call, tuple[Hooks, ...]]:
-        """The call with its true target, and the policies that judge it. What that takes of the catalog is fetched.
-        Raises `Fault`."""
+        """The call with its true target, and the policies that judge it, where there is no plan. What that takes of the
+        catalog is fetched. Raises `Fault`."""
         if call.method in mcp.TASKS:
             return self.makers.judged_by(self._handles.enter(call, route.path)), route.hooks
         rules = self._access.rules(call.client.principal)
-        if plan := self._plan(call, route, rules):
-            return plan.enter(call), route.hooks if call.resumption else plan.hooks
         route.check_let_in(rules)
         view = self.known(route, call.client, rules)
         needs = list(route.surface.needs(call, view))
@@ -81,16 +78,9 @@ class Resolver:
             self._keep(plan, entered, call, route, rules)
         return entered, route.judged_by(entered)
 
-    def _plan(self, call: Call, route: Route, rules: Rules | None) -> Plan | None:
-        """The plan for a call's name, where it holds: its server is up, and the list is its word of now."""
-        if call.method != mcp.CALL:
-            return None
-        plan = route.plans.find(rules, call.target, call.client, self._catalog.version)
-        return plan if plan and route.upstreams[plan.server].live_scope(call.client) == plan.scope else None
-
     def _keep(self, plan: Plan, entered: Call, call: Call, route: Route, rules: Rules | None) -> None:
-        """Keep what a name was found to mean, where that is the same for each call of it. What a bare name means goes
-        by the lists of all servers, and of some each client may have another."""
+        """Keep what a name was found to mean, where that is the same for each call of it: see `Plans`. What a bare name
+        means goes by the lists of all servers, and of some each client may have another."""
         catalog, upstream = self._catalog, route.upstreams[plan.server]
         is_bare = plan.shown == call.target and len(route.upstreams) > 1
         if not plan.tool_info or entered.asked:
@@ -98,9 +88,8 @@ class Resolver:
         if is_bare and any(each.scope(call.client) for each in route.upstreams.values()):
             return
         if catalog.is_live(plan.server, "tools", call.client):
-            kept = msgspec.structs.replace(
-                plan, scope=upstream.scope(call.client), hooks=applying(route.hooks, entered)
-            )
+            hooks = applying(route.hooks, entered)
+            kept = msgspec.structs.replace(plan, scope=upstream.scope(call.client), hooks=hooks)
             route.plans.keep(kept, rules, call.target, call.client, catalog.version)
 
     def _tried(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 import msgspec
 
@@ -55,15 +56,13 @@ class Route(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         servers = {id: upstream.name for id, upstream in self.upstreams.items()}
         msgspec.structs.force_setattr(self, "servers", servers)
+        msgspec.structs.force_setattr(self, "plans", Plans(self.upstreams))
         msgspec.structs.force_setattr(self, "hooks", compiled(self.policies))
         msgspec.structs.force_setattr(self, "own_hooks", compiled(self.own_policies or self.policies))
 
     def upstream(self, server: str) -> Upstream:
         """Raises `Fault` for one that is not here: a task's server, or a resumed call's, may be removed meanwhile."""
-        found = self.upstreams.get(server)
-        if not found:
-            raise Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
-        return found
+        return self.upstreams.get(server) or removed(server)
 
     def judged_by(self, call: Call) -> tuple[Hooks, ...]:
         """The hooks for any round of a call whose true target is known."""
@@ -77,6 +76,10 @@ class Route(msgspec.Struct, frozen=True):
         """Raises `Fault` where the path is that of one server, of which a client of these rules may not know."""
         if rules is not None and self.is_strict and not rules.servers(self.servers):
             raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
+
+
+def removed(server: str) -> NoReturn:
+    raise Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -58,10 +58,6 @@ class Handles:
         if isinstance(outcome, Accepted):
             id = self.write(call.server, tasks.read_id(outcome.body), call.made, path, call.client)
             return Accepted(tasks.with_id(outcome.body, id, lambda raw: raw))
-        if call.method == mcp.CALL and not call.asked and isinstance(outcome, Done) and not outcome.is_foreign:
-            body = bytes(outcome.body)
-            if b'"resource' not in body and b'"ui/resource' not in body and b"\\u00" not in body:
-                return outcome  # nothing is renamed: `uris.may_be_named`
         if not call.about or call.method not in mcp.TASKS or not isinstance(outcome, Done):
             return surface.leave(call, outcome)
         id = self.write(call.server, call.target, call.about.made, path, call.client)

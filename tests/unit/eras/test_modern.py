@@ -74,11 +74,11 @@ def test_an_envelope_out_of_shape_is_refused(wrong: dict[str, bytes]) -> None:
 
 
 def test_a_version_that_is_not_served_is_answered_with_those_that_are() -> None:
-    assert modern.check_version("2026-07-28") is mcp.REVISIONS["2026-07-28"]
-    with pytest.raises(Fault) as caught:
-        modern.check_version("2030-01-01")
-    assert caught.value.rpc == mcp.UNSUPPORTED_VERSION
-    assert caught.value.extra == {"supported": ["2026-07-28"], "requested": "2030-01-01"}
+    assert envelope().revision is mcp.REVISIONS["2026-07-28"]
+    assert envelope(protocolVersion=b'"2030-01-01"').revision is None
+    refusal = modern.unsupported("2030-01-01")
+    assert refusal.rpc == mcp.UNSUPPORTED_VERSION
+    assert refusal.extra == {"supported": ["2026-07-28"], "requested": "2030-01-01"}
 
 
 @pytest.mark.promise("spec.2026.results.type")

@@ -158,7 +158,11 @@ class Gateway:
         )
 
     async def enter(self, target: str, method: str = "tools/call", **more: Any) -> Call:
+        """As the gateway enters a call: by a plan, where there is one."""
         self.call = Call(method, target, ANN, **more)
+        if plan := self.plan:
+            self.hooks = self.route.hooks if self.call.resumption else plan.hooks
+            return plan.enter(self.call)
         entered, self.hooks = await self.resolver.enter(self.call, self.route)
         return entered
 
@@ -169,7 +173,7 @@ class Gateway:
 
     @property
     def plan(self) -> Any:
-        return self.route.plans.find(self.rules, self.call.target, ANN, self.lists.version)
+        return self.route.plans.find(self.call, self.rules, self.lists.version)
 
 
 def there(*tools: str, **members: Any) -> dict[str, ServerList]:
@@ -245,10 +249,10 @@ async def test_no_plan_is_kept_of_what_may_be_something_else_next_time() -> None
     await gateway.enter("there__a")
     assert gateway.plan and gateway.plan.scope == ""
     gateway.servers["there"].of_ann = "ann"
-    assert gateway.plan
+    assert gateway.plan is None  # that plan was of another connection
     gateway.lists.asked_for.clear()
     await gateway.enter("there__a")
-    assert gateway.lists.asked_for  # that plan was of another connection
+    assert gateway.lists.asked_for
     gateway.servers["other"].of_ann = gateway.servers["there"].of_ann = ""
     await gateway.enter("a")
     assert gateway.plan and gateway.plan.server == "there"
@@ -258,7 +262,7 @@ async def test_a_plan_is_of_the_rules_of_its_client() -> None:
     gateway = Gateway(Permissions(tools={"there__b": "off"}), there=there("a", "b"))
     await gateway.enter("there__a")
     assert gateway.plan
-    assert gateway.route.plans.find(None, "there__a", ANN, gateway.lists.version) is None
+    assert gateway.route.plans.find(gateway.call, None, gateway.lists.version) is None
     gateway.lists.asked_for.clear()
     await gateway.enter("there__a")
     assert gateway.lists.asked_for == []
@@ -270,7 +274,8 @@ async def test_a_plan_of_a_connection_of_its_own_says_whose_it_is() -> None:
     await gateway.enter("there__a")
     assert gateway.plan.scope == "ann" and gateway.plan.tool_info == info(gateway, "a")
     assert gateway.plan.hooks == ()
-    assert gateway.route.plans.find(gateway.rules, "there__a", Client(), gateway.lists.version) is None
+    another = Call("tools/call", "there__a", Client())
+    assert gateway.route.plans.find(another, gateway.rules, gateway.lists.version) is None
 
 
 async def test_no_plan_is_kept_of_a_list_that_had_to_be_fetched() -> None:
@@ -456,7 +461,7 @@ async def test_a_server_whose_changes_are_held_back_is_looked_at_in_any_case() -
     await gateway.enter("there__a")
     assert gateway.lists.looked == []  # its list is of now
     gateway.lists.live.clear()
-    gateway.route.plans.find(None, "", ANN, -1)
+    gateway.route.plans.find(gateway.call, None, -1)
     await gateway.enter("other__c")
     assert gateway.lists.looked == []
     await gateway.enter("there__a")

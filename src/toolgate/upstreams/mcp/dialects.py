@@ -154,7 +154,7 @@ class Legacy:
         return self._headers
 
     def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
-        return Accepted(body) if tasks.is_made(call, body) else Done(body)
+        return Accepted(body) if call.task and tasks.is_made(body) else Done(body)
 
 
 class Unknown:

@@ -11,6 +11,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -252,10 +253,7 @@ class Requests:
     def _expect(
         self, id: int, call: Call | None, timeout: float | None, is_long: bool = False, whole: Exchange | None = None
     ) -> OpenRequest:
-        def cancel(reason: str) -> None:
-            self._cancel(id, reason)
-
-        clock = self.clock
+        clock, cancel = self.clock, partial(self._cancel, id)
         exchange = Part(whole, clock, timeout, cancel) if whole else Exchange(self.asker, clock, timeout, cancel)
         request = OpenRequest(exchange, call, is_long, self.link.signs_of_life if self.link else None)
         self.pending[id] = request
