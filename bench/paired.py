@@ -1,7 +1,7 @@
 """CPU of a warm tools/call in pairs that take turns: one server against many, and this tree against another's.
 
 `make bench` compares one server with 1000 of them. `--base TREE` compares with another checkout of toolgate;
-`--instructions` counts instead of timing. See README.md.
+`--instructions` counts instead of timing, and `--policies` has calls pass the whole chain. See README.md.
 """
 
 from __future__ import annotations
@@ -23,6 +23,18 @@ from harness import ROOT, TOOLGATE, Gateway, Load, build, cpu_microseconds, upst
 
 ERAS = {"modern": "2026-07-28", "legacy": "2025-11-25"}
 WARM, COUNTED = 1000, 3000  # calls
+KEY = "the-key-of-a-client-that-is-measured"
+POLICIES = {  # each of them is passed, and none of them refuses
+    "clients": [
+        {
+            "id": "measured",
+            "key": KEY,
+            "mcp_permissions": {"tools": {f"{era}__*": "allow" for era in ERAS}},
+            "limits": {"rate": "1000000/s", "concurrency": 1000},
+        }
+    ],
+    "audit": {"enabled": True},
+}
 SETTLE = 0.05  # seconds; work put off until after the answer counts as well
 
 
@@ -51,15 +63,33 @@ def pair(row: str, loads: list[tuple[Load, int]], args: argparse.Namespace) -> f
     return ratio
 
 
-def counted(calls: Sequence[int], url: str, era: str, behind: str, program: Path, tree: Path, folder: Path) -> int:
+def configured(own: Path, servers: object, args: argparse.Namespace) -> Path:
+    """The file of a gateway's configuration."""
+    file = own / "servers.json"
+    file.touch(0o600)
+    file.write_text(json.dumps({"mcpServers": servers, **(POLICIES if args.policies else {})}))
+    return file
+
+
+def counted(
+    calls: Sequence[int],
+    url: str,
+    era: str,
+    behind: str,
+    args: argparse.Namespace,
+    program: Path,
+    tree: Path,
+    own: Path,
+) -> int:
     """The instructions of a gateway from its start to its end, with so many calls."""
-    own = Path(tempfile.mkdtemp(dir=folder))
-    (own / "servers.json").write_text(json.dumps({"mcpServers": {behind: {"url": url}}}))
+    file = configured(own, {behind: {"url": url}}, args)
     said = own / "said"
     valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
     command = ["env", f"PYTHONPATH={tree / 'src'}", "PYTHONHASHSEED=0", *valgrind, f"--log-file={said}", *TOOLGATE]
-    with Gateway([*command, "serve"], own / "servers.json", own) as gateway:
-        with Load(program, gateway.url(300), era, f"{behind}__echo", 1, 600) as load:  # always as many wakeups
+    with Gateway([*command, "serve"], file, own) as gateway:
+        with Load(
+            program, gateway.url(300), era, f"{behind}__echo", 1, 600, args.key
+        ) as load:  # always as many wakeups
             for each in calls:
                 load.run(each)
         gateway.process.terminate()
@@ -77,9 +107,12 @@ def instructions(args: argparse.Namespace, urls: Mapping[str, str], program: Pat
         for behind in ERAS:
             each: list[float] = []
             for tree in (args.base, ROOT):
-                given = (urls[behind], client, behind, program, tree, folder)
+                given = (urls[behind], client, behind, args, program, tree)
                 with ThreadPoolExecutor(2) as together:
-                    few, many = (together.submit(counted, calls, *given) for calls in ((WARM,), (WARM, COUNTED)))
+                    few, many = (
+                        together.submit(counted, calls, *given, Path(tempfile.mkdtemp(dir=folder)))
+                        for calls in ((WARM,), (WARM, COUNTED))
+                    )
                 each.append((many.result() - few.result()) / COUNTED)
             row, ratio = f"{ERAS[client]} | {ERAS[behind]}", each[1] / each[0]
             print(f"| {row} | {each[0]:,.0f} | {each[1]:,.0f} | {ratio:.3f} |", flush=True)
@@ -99,8 +132,10 @@ def arguments() -> argparse.Namespace:
     add("--connections", type=int, default=16, help="(%(default)s)")
     add("--most", type=float, default=1.15, help="times as much with many servers (%(default)s)")
     add("--most-of-base", type=float, default=1.0, help="times as much as the other checkout (%(default)s)")
+    add("--policies", action="store_true", help="with a key, permissions, limits and the audit log")
     add("--instructions", action="store_true", help="count them, beside the other checkout (needs valgrind)")
     args = parser.parse_args()
+    args.key = KEY if args.policies else ""
     if args.instructions and not args.base:
         parser.error("--instructions compares with another checkout: name it with --base")
     return args
@@ -122,9 +157,9 @@ def main() -> int:
         def gateway(name: str, servers: object, tree: Path | None = None) -> Gateway:
             own = folder / name
             own.mkdir()
-            (own / "servers.json").write_text(json.dumps({"mcpServers": servers}))
+            file = configured(own, servers, args)
             command = ["env", f"PYTHONPATH={tree / 'src'}", *TOOLGATE] if tree else TOOLGATE
-            return stack.enter_context(Gateway([*command, "serve"], own / "servers.json", own))
+            return stack.enter_context(Gateway([*command, "serve"], file, own))
 
         here = gateway("one", few)
         beside = {f"{args.servers} servers beside 2": (here, gateway("many", many), args.most)}
@@ -140,7 +175,7 @@ def main() -> int:
                         each = [
                             (
                                 loads.enter_context(
-                                    Load(program, g.url(), client, f"{behind}__echo", args.connections, 60)
+                                    Load(program, g.url(), client, f"{behind}__echo", args.connections, 60, args.key)
                                 ),
                                 g.pid,
                             )
