@@ -67,7 +67,7 @@ def codex() -> dict[str, Any]:
 
 
 def engine(language: str) -> MakeEngine:
-    """What stands for an engine: all code returns [1, 2], but for that of `process_large_dataset`, which is run here."""
+    """What stands for an engine: code returns [1, 2], and that of `process_large_dataset` is run here."""
 
     async def start(worker: Worker) -> None:
         def write(line: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inmemory import Scripted, gateway, said, tools
@@ -26,7 +27,7 @@ from stage import PIXEL, ROWS, Asker, at_least, playing
 EXAMPLES = {example.id: example.body for example in examples.kept()}
 
 
-def real_code() -> Json:
+def real_code() -> dict[str, Any]:
     """For a gateway that runs code: time is real there, and a clock is of one event loop."""
     return {"clock": SystemClock(), "engines": ENGINES}
 

@@ -16,7 +16,7 @@ import msgspec
 
 from toolgate.core import surrogates
 from toolgate.state.base import Connection
-from toolgate.workspace import exporting, jsonl, task_file, tasks
+from toolgate.workspace import exporting, jsonl, tasks
 from toolgate.workspace.circles import by_place, groups
 from toolgate.workspace.exporting import Mark
 from toolgate.workspace.jsonl import Dependency, Entry, Reading
@@ -151,7 +151,7 @@ class Comparison:
         """Raises `Unreadable`, and `Stopped`."""
         reading, content = Reading(), hashlib.sha256()
         number = offset = 0
-        for piece in _pieces(task_file.lines(opened, content)):
+        for piece in _pieces(jsonl.lines(opened, content)):
             found = self._stored(jsonl.id_of(line) for line in piece)
             for line in piece:
                 number += 1

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, Raw
@@ -270,3 +270,10 @@ def time(written: str, key: str) -> str:
     except (ValueError, OverflowError):
         pass
     raise ValueError(f"`{key}` is not a time such as 2026-11-24T08:30:00Z, before the year {LAST_YEAR + 1}")
+
+
+def lines(file: BinaryIO, found: Any) -> Iterator[bytes]:
+    """Those of a file, each told to the hash `found`."""
+    while line := file.readline(LONGEST_LINE + 2):
+        found.update(line)
+        yield line

@@ -169,7 +169,7 @@ def _reporting(workspace: Workspace, project: Project, tell: Progress) -> Progre
 def _look_for_markers(file: TaskFile, pace: Pace) -> None:
     """Raises `Unreadable`."""
     with contextlib.suppress(FileNotFoundError), file.read() as opened:
-        jsonl.look_for_markers(pace.through(task_file.lines(opened, hashlib.sha256())))
+        jsonl.look_for_markers(pace.through(jsonl.lines(opened, hashlib.sha256())))
 
 
 def _read_note(file: TaskFile) -> _Note | None:

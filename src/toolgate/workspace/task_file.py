@@ -12,10 +12,10 @@ import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from toolgate.config import ownership
 from toolgate.core.clock import Clock
@@ -99,12 +99,6 @@ def hash_of(file: TaskFile, pace: Pace) -> str:
     except FileNotFoundError:
         return ""
     return found.hexdigest()
-
-
-def lines(file: BinaryIO, found: Any) -> Iterator[bytes]:
-    while line := file.readline(jsonl.LONGEST_LINE + 2):
-        found.update(line)
-        yield line
 
 
 @contextlib.contextmanager
