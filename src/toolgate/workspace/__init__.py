@@ -17,6 +17,7 @@ May import `upstreams` and the rooms below it.
     jsonl         the lines of a project's file of tasks
     task_file     that file, opened by one process at a time and replaced as a whole
     exporting     the tasks of a project as lines
+    standing      how the tasks of a project stand in the store
     comparing     lines beside the store: what an import is to do
     importing     lines taken into the store, in pieces
     syncing       that file, exported and imported by tools, and what is known of it

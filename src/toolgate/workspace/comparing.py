@@ -16,11 +16,11 @@ import msgspec
 
 from toolgate.core import surrogates
 from toolgate.state.base import Connection
-from toolgate.workspace import exporting, jsonl, tasks
+from toolgate.workspace import jsonl, standing, tasks
 from toolgate.workspace.circles import by_place, groups
-from toolgate.workspace.exporting import Mark
 from toolgate.workspace.jsonl import Dependency, Entry, Reading
 from toolgate.workspace.pace import Pace
+from toolgate.workspace.standing import Mark
 from toolgate.workspace.tasks import FIELDS, Task, row_of, task_of
 
 LINES = 500  # between two reports of progress
@@ -184,7 +184,7 @@ class Comparison:
             missing=self._are_here < count or bool(self._kept) or self._is_lacking or not is_whole or bool(orphans),
             elsewhere=list(self._elsewhere)[: tasks.MOST_NAMED + 1],
             hash=content.hexdigest(),
-            mark=exporting.mark(self._connection, self._project),
+            mark=standing.mark(self._connection, self._project),
         )
 
     def _line(self, reading: Reading, number: int, offset: int, line: bytes, found: dict[str, _Stored]) -> None:
@@ -248,12 +248,10 @@ class Comparison:
             marks = ", ".join("?" * len(chunk))
             waits: dict[str, list[Dependency]] = {}
             sql = f"SELECT task_id, depends_on, dep_type, created_at FROM task_dependency WHERE task_id IN ({marks})"
-            rows = exporting.rows(self._connection.execute(f"{sql} ORDER BY task_id, depends_on, dep_type", chunk))
+            rows = standing.rows(self._connection.execute(f"{sql} ORDER BY task_id, depends_on, dep_type", chunk))
             for id, *rest in self._pace.through(rows):
                 waits.setdefault(id, []).append(Dependency(*rest))
-            for row in exporting.rows(
-                self._connection.execute(f"SELECT {_ALL} FROM task WHERE id IN ({marks})", chunk)
-            ):
+            for row in standing.rows(self._connection.execute(f"SELECT {_ALL} FROM task WHERE id IN ({marks})", chunk)):
                 self._pace.step()
                 of = waits.get(row[0], [])
                 dates = {(each.depends_on, each.dep_type): each.created_at for each in of}
@@ -266,7 +264,7 @@ class Comparison:
         parents, names = self._parents, self._names.all
         if parents:
             sql = "SELECT id, parent_task_id FROM task WHERE project_id = ? AND parent_task_id IS NOT NULL"
-            for id, parent in self._pace.through(exporting.rows(self._connection.execute(sql, (self._project,)))):
+            for id, parent in self._pace.through(standing.rows(self._connection.execute(sql, (self._project,)))):
                 if not self._places.get(number := self._names.number(id)):
                     parents[number] = self._names.number(parent)
         order, orphans, depths = array("q"), set[int](), dict[int, int]()
@@ -305,7 +303,7 @@ class Comparison:
                 start, goal = ends(key)
                 starts.append(start)
                 goals.append(goal)
-        for id, depends_on in self._pace.through(exporting.rows(self._connection.execute(_BLOCKS))) if starts else ():
+        for id, depends_on in self._pace.through(standing.rows(self._connection.execute(_BLOCKS))) if starts else ():
             starts.append(self._names.number(id))
             goals.append(self._names.number(depends_on))
         names = self._names.all

@@ -18,11 +18,11 @@ import msgspec
 
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
-from toolgate.workspace import comparing, exporting, tasks
+from toolgate.workspace import comparing, standing, tasks
 from toolgate.workspace.circles import MOST_LOOKED_AT, circular, waits
 from toolgate.workspace.comparing import CIRCLE, Changes, Comparison, Progress
-from toolgate.workspace.exporting import Mark
 from toolgate.workspace.pace import Pace, paced
+from toolgate.workspace.standing import Mark
 from toolgate.workspace.task_file import TaskFile
 from toolgate.workspace.tasks import FIELDS, row_of
 from toolgate.workspace.workspace import Workspace
@@ -86,7 +86,7 @@ async def imported(workspace: Workspace, file: TaskFile, tell: Progress) -> File
         unknown_keys=changes.unknown_keys,
         missing=is_missing,
     )
-    mark = await workspace.query(lambda connection: exporting.mark(connection, project))
+    mark = await workspace.query(lambda connection: standing.mark(connection, project))
     is_all = mark == work.mark and not is_missing
     return FileRead(found, changes.hash, mark if is_all else None, changes.elsewhere)
 
@@ -149,7 +149,7 @@ class _Writing:
             self.created += sum(not before for before, _ in done.written)
             self.kept += done.kept
             self.is_missing = self.is_missing or bool(done.kept or done.orphans)
-            self.mark = exporting.moved(self.mark, done.written, ())
+            self.mark = standing.moved(self.mark, done.written, ())
             self._tell(self.written, total, "written")
             await self._rest(is_last=at == total)
         return put_off
@@ -184,7 +184,7 @@ class _Writing:
                 self._changes.refused.add("{}", why)
             self.is_missing = self.is_missing or bool(added.left_out)
             self.added += len(added.times)
-            self.mark = exporting.moved(self.mark, (), added.times)
+            self.mark = standing.moved(self.mark, (), added.times)
             self._tell(looked_at, len(keys), "dependencies written")
             await self._rest(is_last=looked_at == len(keys))
 

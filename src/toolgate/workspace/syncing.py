@@ -24,12 +24,12 @@ from toolgate.config import ownership
 from toolgate.core import jsonrpc
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
-from toolgate.workspace import comparing, exporting, importing, jsonl, task_file, tasks
+from toolgate.workspace import comparing, exporting, importing, jsonl, standing, task_file, tasks
 from toolgate.workspace.comparing import Progress
-from toolgate.workspace.exporting import Mark
 from toolgate.workspace.jsonl import Unreadable
 from toolgate.workspace.pace import Pace, paced
 from toolgate.workspace.projects import FILE, Project
+from toolgate.workspace.standing import Mark
 from toolgate.workspace.task_file import TaskFile
 from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
@@ -100,7 +100,7 @@ async def automatically(workspace: Workspace, project: Project) -> None:
     async with _opened(workspace, project) as file:
         known = _known(workspace, file)
         found = await _hash_of(file)
-        mark = await workspace.query(lambda connection: exporting.mark(connection, project.id))
+        mark = await workspace.query(lambda connection: standing.mark(connection, project.id))
         is_new, is_stale = found not in ("", known.hash), mark != known.mark and (found or mark[0])
     if not is_new and not is_stale:
         return
@@ -196,7 +196,7 @@ async def _export(workspace: Workspace, file: TaskFile, known: _Known, tell: Pro
         )
 
     def work(connection: Connection, pace: Pace) -> tuple[str, int, Mark, bool]:
-        mark, content = exporting.mark(connection, file.project.id), hashlib.sha256()
+        mark, content = standing.mark(connection, file.project.id), hashlib.sha256()
         before = task_file.hash_of(file, pace)
 
         def is_another() -> bool:
