@@ -19,7 +19,7 @@ from toolgate.core import surrogates
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.workspace import exporting, jsonl, task_file, tasks
-from toolgate.workspace.circles import circular, groups, waits
+from toolgate.workspace.circles import changed, circular, groups, waits
 from toolgate.workspace.exporting import Mark
 from toolgate.workspace.jsonl import Reading
 from toolgate.workspace.task_file import TaskFile
@@ -409,7 +409,7 @@ def _add(connection: Connection, wanted: Sequence[Waits]) -> _Added:
         if row[2] == "blocks":
             if row[0] in awaited:
                 if walks == MOST_WALKS:
-                    return _Added(number, [at for *_, at in rows], left_out)
+                    return _added(connection, number, rows, left_out)
                 walks += 1
                 if why := _refused(connection, *row[:2]):
                     left_out.append(why)
@@ -417,7 +417,13 @@ def _add(connection: Connection, wanted: Sequence[Waits]) -> _Added:
             awaited.add(row[1])
         rows.append(row)
         connection.execute("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", row)
-    return _Added(len(wanted), [at for *_, at in rows], left_out)
+    return _added(connection, len(wanted), rows, left_out)
+
+
+def _added(connection: Connection, looked_at: int, rows: Sequence[Waits], left_out: list[str]) -> _Added:
+    if any(dep_type == "blocks" for _, _, dep_type, _ in rows):
+        changed(connection)
+    return _Added(looked_at, [at for *_, at in rows], left_out)
 
 
 _IS_THERE = "SELECT created_at FROM task_dependency WHERE task_id = ? AND depends_on = ? AND dep_type = ?"

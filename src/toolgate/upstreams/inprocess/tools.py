@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.bodies import Kept
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Answer, Ask, Call, Client
@@ -52,7 +53,15 @@ class ToolContext:
         return await self._exchange.ask(method, raw)
 
 
-Work = Callable[[Arguments, ToolContext], Awaitable[Object]]
+class Written(msgspec.Struct, frozen=True):
+    """A result that is JSON already, and what it counts as (`bodies`)."""
+
+    body: bytes
+    kept: Kept | None = None
+
+
+Result = Object | Written
+Work = Callable[[Arguments, ToolContext], Awaitable[Result]]
 
 
 class InProcessItem(msgspec.Struct, frozen=True):
@@ -69,7 +78,7 @@ class InProcessTools(msgspec.Struct, frozen=True):
     read: Callable[[str], Object | None] = lambda _uri: None  # a URI that a template made
     roots_changed: Callable[[Client], object] = lambda _client: None
 
-    async def answer(self, call: Call, exchange: Exchange) -> Object:
+    async def answer(self, call: Call, exchange: Exchange) -> Result:
         """The result of a call. Raises `Fault`."""
         if call.reference:
             raise Fault("METHOD_NOT_FOUND", f"{call.server} does not support completion", reach="not_sent")
