@@ -16,7 +16,7 @@ from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal
 from toolgate.state.memory import MemoryStore
-from toolgate.upstreams.inprocess.tools import InProcessTools, Written
+from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools
 from toolgate.workspace.services import internal_servers
 from toolgate.workspace.workspace import Workspace
 
@@ -52,7 +52,7 @@ class Workroom:
         """What it answers with. Raises `Fault`."""
         call = Call(mcp.CALL, tool, self.client, Raw(json.dumps(arguments).encode()), "gobby-tasks")
         answer = await self.tools.answer(call, _NOBODY)
-        result = json.loads(answer.body) if isinstance(answer, Written) else answer
+        result = json.loads(answer.body) if isinstance(answer, EncodedResult) else answer
         assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
         return dict(result["structuredContent"])
 

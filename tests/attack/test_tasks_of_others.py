@@ -20,7 +20,7 @@ from toolgate.core.bodies import FREE
 from toolgate.core.model import Call, Client, Principal
 from toolgate.state.base import Connection
 from toolgate.state.sqlite import HOLD, SqliteStore
-from toolgate.upstreams.inprocess.tools import Written
+from toolgate.upstreams.inprocess.tools import EncodedResult
 from toolgate.workspace import circles, dependencies, tasks, workspace
 
 LONG = "😀" * tasks.LONGEST_TITLE
@@ -226,10 +226,10 @@ async def test_an_answer_has_as_much_as_fits_and_says_so(
         assert told["count"] == len(told["tasks"]) > 0 and "filter" in told["hint"]
 
 
-async def _written(room: Workroom, tool: str, given: Json) -> Written:
+async def _written(room: Workroom, tool: str, given: Json) -> EncodedResult:
     call = Call(mcp.CALL, tool, room.client, Raw(json.dumps(given).encode()), "gobby-tasks")
     answer = await room.tools.answer(call, None)  # type: ignore[arg-type]  # nothing is asked
-    assert isinstance(answer, Written)
+    assert isinstance(answer, EncodedResult)
     return answer
 
 

@@ -18,7 +18,7 @@ from msgspec import Meta
 from toolgate.core.concurrency import SOON
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
-from toolgate.upstreams.inprocess.tools import Object, ToolContext, Written
+from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
 from toolgate.workspace import tasks
 from toolgate.workspace.circles import ENDS, changed, steps, version, waits, waits_within
 from toolgate.workspace.tasks import TaskId
@@ -167,7 +167,7 @@ class GetDependencyTree(msgspec.Struct, forbid_unknown_fields=True):
     ] = "both"
 
 
-async def get_dependency_tree(given: GetDependencyTree, workspace: Workspace, context: ToolContext) -> Written:
+async def get_dependency_tree(given: GetDependencyTree, workspace: Workspace, context: ToolContext) -> EncodedResult:
     return await workspace.answered(context, lambda connection: tree(connection, given.task_id, given.direction))
 
 
@@ -232,7 +232,9 @@ class CheckDependencyCycles(msgspec.Struct, forbid_unknown_fields=True):
     pass
 
 
-async def check_dependency_cycles(given: CheckDependencyCycles, workspace: Workspace, context: ToolContext) -> Written:
+async def check_dependency_cycles(
+    given: CheckDependencyCycles, workspace: Workspace, context: ToolContext
+) -> EncodedResult:
     project = await workspace.project(context)
 
     def work(connection: Connection) -> Object:

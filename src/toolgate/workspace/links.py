@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from toolgate.state.base import Connection
-from toolgate.upstreams.inprocess.tools import Object, ToolContext, Written
+from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
 from toolgate.workspace import sessions, tasks
 from toolgate.workspace.sessions import SessionId
 from toolgate.workspace.tasks import TaskId
@@ -56,7 +56,7 @@ class GetSessionTasks(msgspec.Struct, forbid_unknown_fields=True):
     session_id: SessionId
 
 
-async def get_session_tasks(given: GetSessionTasks, workspace: Workspace, context: ToolContext) -> Written:
+async def get_session_tasks(given: GetSessionTasks, workspace: Workspace, context: ToolContext) -> EncodedResult:
     principal = sessions.whose(context.client.principal)
 
     def work(connection: Connection) -> Object:
@@ -83,7 +83,7 @@ class GetTaskSessions(msgspec.Struct, forbid_unknown_fields=True):
 _OF_SESSION = ("session_id", "action", "link_created_at", "title", "source", "status")
 
 
-async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, context: ToolContext) -> Written:
+async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, context: ToolContext) -> EncodedResult:
     principal = sessions.whose(context.client.principal)  # what others call theirs is their own affair
 
     def work(connection: Connection) -> Object:

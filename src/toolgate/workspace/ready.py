@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from toolgate.state.base import Connection
-from toolgate.upstreams.inprocess.tools import ToolContext, Written
+from toolgate.upstreams.inprocess.tools import EncodedResult, ToolContext
 from toolgate.workspace import tasks
 from toolgate.workspace.tasks import Limit, Priority, TaskId, Type, in_line
 from toolgate.workspace.tools import Tool
@@ -36,7 +36,7 @@ class ListReadyTasks(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit | None = 10
 
 
-async def list_ready_tasks(given: ListReadyTasks, workspace: Workspace, context: ToolContext) -> Written:
+async def list_ready_tasks(given: ListReadyTasks, workspace: Workspace, context: ToolContext) -> EncodedResult:
     project = await workspace.project(context)
     where = tasks.among(
         project.id if project else "",
@@ -57,7 +57,7 @@ class ListBlockedTasks(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit | None = 20
 
 
-async def list_blocked_tasks(given: ListBlockedTasks, workspace: Workspace, context: ToolContext) -> Written:
+async def list_blocked_tasks(given: ListBlockedTasks, workspace: Workspace, context: ToolContext) -> EncodedResult:
     project = await workspace.project(context)
     where = tasks.among(project.id if project else "", given.parent_task_id, status="open")
     where.append((_OPEN_BLOCKERS, None))

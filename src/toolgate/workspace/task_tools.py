@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from toolgate.state.base import Connection
-from toolgate.upstreams.inprocess.tools import Object, ToolContext, Written
+from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
 from toolgate.workspace import dependencies, git_head, links, tasks
 from toolgate.workspace.sessions import Caller, SessionId
 from toolgate.workspace.tasks import Limit, Priority, Status, Task, TaskId, Type
@@ -110,7 +110,7 @@ class GetTask(msgspec.Struct, forbid_unknown_fields=True):
     task_id: TaskId
 
 
-async def get_task(given: GetTask, workspace: Workspace, context: ToolContext) -> Written:
+async def get_task(given: GetTask, workspace: Workspace, context: ToolContext) -> EncodedResult:
     def work(connection: Connection) -> Object:
         task = tasks.find(connection, given.task_id)
         return tasks.shown(task) | {"dependencies": dependencies.of_task(connection, task.id)}
@@ -317,7 +317,7 @@ class ListTasks(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit | None = 50
 
 
-async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContext) -> Written:
+async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContext) -> EncodedResult:
     project = await workspace.project(context)
     where = tasks.among(
         project.id if project else "",

@@ -11,11 +11,11 @@ from toolgate.core import jsonrpc, surrogates
 from toolgate.core.fault import Fault
 from toolgate.upstreams.inprocess.tools import (
     Arguments,
+    EncodedResult,
     InProcessItem,
     InProcessTools,
     Object,
     ToolContext,
-    Written,
     text,
 )
 from toolgate.workspace.workspace import Workspace
@@ -29,7 +29,7 @@ class Tool(msgspec.Struct, frozen=True):
     name: str
     description: str
     takes: type[msgspec.Struct]
-    work: Callable[[Any, Workspace, ToolContext], Awaitable[Object | Written]]
+    work: Callable[[Any, Workspace, ToolContext], Awaitable[Object | EncodedResult]]
     changes: bool = False
 
 
@@ -55,8 +55,8 @@ def _schema(takes: type[msgspec.Struct]) -> Mapping[str, Any]:
     return {key: value for key, value in schema.items() if key != "title"}
 
 
-def _work(tool: Tool, workspace: Workspace) -> Callable[[Arguments, ToolContext], Awaitable[Object | Written]]:
-    async def work(arguments: Arguments, context: ToolContext) -> Object | Written:
+def _work(tool: Tool, workspace: Workspace) -> Callable[[Arguments, ToolContext], Awaitable[Object | EncodedResult]]:
+    async def work(arguments: Arguments, context: ToolContext) -> Object | EncodedResult:
         try:
             given = msgspec.convert(arguments, tool.takes)
             _check_texts(arguments)
@@ -64,7 +64,7 @@ def _work(tool: Tool, workspace: Workspace) -> Callable[[Arguments, ToolContext]
             takes = {"schema": _schema(tool.takes)}
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent", extra=takes) from None
         said = await tool.work(given, workspace, context)
-        return said if isinstance(said, Written) else text(jsonrpc.encode(said).decode(), structuredContent=said)
+        return said if isinstance(said, EncodedResult) else text(jsonrpc.encode(said).decode(), structuredContent=said)
 
     return work
 

@@ -22,7 +22,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Answer, Client, Principal
 from toolgate.core.services import Swap, sets
 from toolgate.state.base import Connection, NotKept, Result, Store, Subject, Work
-from toolgate.upstreams.inprocess.tools import Object, ToolContext, Written, text
+from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext, text
 from toolgate.workspace import sessions, tasks
 from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.sessions import Caller, Record
@@ -83,7 +83,7 @@ class Workspace:
         except NotKept as error:
             raise _unusable(error) from None
 
-    async def answered(self, context: ToolContext, work: Work[Object]) -> Written:
+    async def answered(self, context: ToolContext, work: Work[Object]) -> EncodedResult:
         """What a tool answers that reads much: written where it is read, and counted until its client has it. `work`
         bounds what it finds (`tasks.Room`). Raises as `query` does, and what `work` raises."""
         whose = context.client.principal.counted_as
@@ -93,9 +93,9 @@ class Workspace:
         body = await self.query(lambda connection: _written(work(connection)), whose)
         kept.body.ended()
         if len(body) <= FREE:
-            return Written(body)
+            return EncodedResult(body)
         kept.body.has(len(body))
-        return Written(body, kept)
+        return EncodedResult(body, kept)
 
     def note(self, project: Project | None) -> Project | None:
         """Its file of tasks is kept up to date from now on."""

@@ -53,14 +53,14 @@ class ToolContext:
         return await self._exchange.ask(method, raw)
 
 
-class Written(msgspec.Struct, frozen=True):
+class EncodedResult(msgspec.Struct, frozen=True):
     """A result that is JSON already, and what it counts as (`bodies`)."""
 
     body: bytes
     kept: Kept | None = None
 
 
-Result = Object | Written
+Result = Object | EncodedResult
 Work = Callable[[Arguments, ToolContext], Awaitable[Result]]
 
 

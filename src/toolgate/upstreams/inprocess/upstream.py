@@ -16,7 +16,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Call, Client, Done, Made, Outcome
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, Status
-from toolgate.upstreams.inprocess.tools import InProcessTools, Result, Written
+from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools, Result
 from toolgate.upstreams.stopping import stopped
 
 
@@ -64,7 +64,11 @@ class InProcessUpstream:
 
         async def done(exchange: Exchange) -> Outcome:
             result = await self._counted(self._tools.answer(call, exchange))
-            return Done(result.body, kept=result.kept) if isinstance(result, Written) else Done(jsonrpc.encode(result))
+            return (
+                Done(result.body, kept=result.kept)
+                if isinstance(result, EncodedResult)
+                else Done(jsonrpc.encode(result))
+            )
 
         return await run(Asker("upstream", self.id), self._clock, self._timeout, done).next()
 
