@@ -73,7 +73,7 @@ def _circle(task_id: str, depends_on: str) -> Fault:
 def of_task(connection: Connection, id: str) -> dict[str, Any]:
     """What a task waits for and what waits for it; and what else it was tied to, from either end."""
     shown: dict[str, Any] = {"blocked_by": [], "blocking": []}
-    room = tasks.Room()
+    room = tasks.AnswerSize()
     for way, (start, end) in ENDS.items():
         sql = (
             f"SELECT d.dep_type, task.id, task.title, task.status FROM task_dependency d JOIN task ON task.id = d.{end}"
@@ -177,7 +177,7 @@ def tree(connection: Connection, id: str, direction: Direction) -> dict[str, Any
     the whole. Raises `Fault` where there is no such task."""
     task = tasks.find(connection, id)
     whole: dict[str, Any] = {name: getattr(task, name) for name in tasks.BRIEF} | {"truncated": False}
-    left, room = MOST_NODES - 1, tasks.Room()
+    left, room = MOST_NODES - 1, tasks.AnswerSize()
     for way in ENDS if direction == "both" else (direction,):
         level, shown = {id: whole}, {id}
         whole[way] = []
@@ -239,7 +239,7 @@ async def check_dependency_cycles(
 
     def work(connection: Connection) -> Object:
         found = cycles(connection, project.id if project else "")
-        return {"has_cycles": bool(found), "cycles": [*itertools.takewhile(tasks.Room().takes, found)]}
+        return {"has_cycles": bool(found), "cycles": [*itertools.takewhile(tasks.AnswerSize().takes, found)]}
 
     return await workspace.answered(context, work)
 

@@ -102,7 +102,7 @@ async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, contex
 
 def _fitting(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     """A member of an answer, with as many as have room; where that is not all, it says so."""
-    shown = [*itertools.takewhile(tasks.Room().takes, found)]
+    shown = [*itertools.takewhile(tasks.AnswerSize().takes, found)]
     return {name: shown} | ({"truncated": True} if len(shown) < len(found) else {})
 
 

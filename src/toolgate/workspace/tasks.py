@@ -31,7 +31,7 @@ MOST_LABELS = 100
 LONGEST_LABELS = 1000  # all of a task's together
 MOST_COMMITS = 1000
 MOST_LISTED = 10_000  # tasks, where no limit is wanted: a longer list would hold up others while it is written
-MOST_BYTES = 2 * 1024 * 1024  # of what an answer shows, as JSON
+MOST_BYTES = 1024 * 1024  # of what an answer shows, as JSON
 MOST_ABOVE = 100  # parents of parents: deeper trees are not made
 MOST_NAMED = 10  # ids, in a message
 CHUNK = 500  # values of one query
@@ -173,7 +173,7 @@ def later(now: str, before: str) -> str:
     return moved.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class Room:
+class AnswerSize:
     """How much of `MOST_BYTES` is left for what an answer shows."""
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ def listing(
     values = [value for sql, value in where if "?" in sql]
     sql = f"SELECT task.id FROM task WHERE {conditions} ORDER BY {order} LIMIT ?"
     ids = [id for [id] in connection.execute(sql, (*values, most + 1)).fetchall()]
-    room, shown = Room(), list[dict[str, Any]]()
+    room, shown = AnswerSize(), list[dict[str, Any]]()
     for chunk in chunks(ids[:most], piece):
         marks = ", ".join("?" * len(chunk))
         sql = f"SELECT {_BRIEF} FROM task WHERE task.id IN ({marks}) ORDER BY {order}"

@@ -85,7 +85,7 @@ class Workspace:
 
     async def answered(self, context: ToolContext, work: Work[Object]) -> EncodedResult:
         """What a tool answers that reads much: written where it is read, and counted until its client has it. `work`
-        bounds what it finds (`tasks.Room`). Raises as `query` does, and what `work` raises."""
+        bounds what it finds (`tasks.AnswerSize`). Raises as `query` does, and what `work` raises."""
         whose = context.client.principal.counted_as
         kept = Kept(self._results.begun(whose))
         if not kept.body.has(LARGEST_ANSWER):
