@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -100,7 +101,7 @@ async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, contex
     return await workspace.answered(context, work)
 
 
-def _fitting(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
+def _fitting(name: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A member of an answer, with as many as have room; where that is not all, it says so."""
     shown = [*itertools.takewhile(tasks.AnswerSize().takes, found)]
     return {name: shown} | ({"truncated": True} if len(shown) < len(found) else {})
