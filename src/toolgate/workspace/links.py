@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -95,13 +94,13 @@ async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, contex
             " WHERE l.task_id = ? ORDER BY l.created_at DESC, l.session_id, l.action LIMIT ?"
         )
         found = connection.execute(sql, (principal, given.task_id, MOST_SHOWN)).fetchall()
-        shown = [dict(zip(_OF_SESSION, row, strict=True)) for row in found]
+        shown: list[dict[str, Any]] = [dict(zip(_OF_SESSION, row, strict=True)) for row in found]
         return {"task_id": given.task_id, **_fitting("sessions", shown)}
 
     return await workspace.answered(context, work)
 
 
-def _fitting(name: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _fitting(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     """A member of an answer, with as many as have room; where that is not all, it says so."""
     shown = [*itertools.takewhile(tasks.AnswerSize().takes, found)]
     return {name: shown} | ({"truncated": True} if len(shown) < len(found) else {})
