@@ -16,7 +16,7 @@ from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal
 from toolgate.state.memory import MemoryStore
-from toolgate.upstreams.inprocess.tools import InProcessTools
+from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools
 from toolgate.workspace.services import internal_servers
 from toolgate.workspace.workspace import Workspace
 
@@ -51,7 +51,8 @@ class Workroom:
     async def do(self, tool: str, /, **arguments: Any) -> Json:
         """What it answers with. Raises `Fault`."""
         call = Call(mcp.CALL, tool, self.client, Raw(json.dumps(arguments).encode()), "gobby-tasks")
-        result = await self.tools.answer(call, _NOBODY)
+        answer = await self.tools.answer(call, _NOBODY)
+        result = json.loads(answer.body) if isinstance(answer, EncodedResult) else answer
         assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
         return dict(result["structuredContent"])
 

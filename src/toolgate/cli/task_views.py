@@ -123,6 +123,8 @@ def _cards(tasks: Sequence[Task], column: str) -> Text:
         text.append(f"{visible(task['title'])}\n")
         for blocker in task.get("blockers", ()) if column == "blocked" else ():
             text.append(f"  waits for {_brief(blocker)}\n", "yellow")
+        if more := task.get("more_blockers"):
+            text.append(f"  and for {more:,} more\n", "yellow")
     return text or Text("-")
 
 
@@ -134,6 +136,8 @@ def plain_board(columns: Columns) -> Iterator[str]:
             yield f"  {visible(task['id'])}  P{task['priority']}  {visible(task['title'])}"
             for blocker in task.get("blockers", ()):
                 yield f"    waits for {_brief(blocker)}"
+            if more := task.get("more_blockers"):
+                yield f"    and for {more:,} more"
 
 
 # Graphs. An arrow leads from what is done first to what waits for it.

@@ -8,7 +8,8 @@ turn that is taken in a thread lasts as long as the thread works, also where nob
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from enum import Enum
 from functools import partial
@@ -95,6 +96,14 @@ class FairLimit:
                 await self._wait(whose)
         return result
 
+    async def during(self, whose: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Have this done when its turn comes; the turn lasts until it is, also where nobody waits for it any more.
+        Raises as `turn` does."""
+        await self.turn(whose)
+        done = asyncio.ensure_future(work())
+        done.add_done_callback(partial(self._over, whose))
+        return await asyncio.shield(done)
+
     async def _worked(self, whose: str, work: Callable[[], Result], threads: Executor | None) -> Result:
         try:
             done = asyncio.get_running_loop().run_in_executor(threads, work)
@@ -132,3 +141,24 @@ class FairLimit:
         message = f"Too many {self._what} at once: {self._most} of this client are waiting already"
         hint = "wait until one of them is answered, then try again"
         return Fault("RATE_LIMITED", message, reach="not_sent", hint=hint, extra={"retryAfter": SOON})
+
+
+class OneEach(FairLimit):
+    """Each principal has one turn at a time, so what one of them wants takes all places only together with others."""
+
+    def __init__(self, limit: int | None, most: int | None = None, what: str = "calls") -> None:
+        super().__init__(limit, most=most, what=what)
+        self._theirs: Counter[str] = Counter()
+
+    def _may(self, whose: str) -> bool:
+        return whose not in self._theirs
+
+    def _took(self, whose: str) -> None:
+        super()._took(whose)
+        self._theirs[whose] += 1
+
+    def give_back(self, whose: str = "") -> None:
+        self._theirs[whose] -= 1
+        if not self._theirs[whose]:
+            del self._theirs[whose]
+        super().give_back(whose)

@@ -1,8 +1,9 @@
 """The store on disk: one SQLite file in the state folder, which several gateways share.
 
-One thread writes: it takes all that is queued into one transaction. Points are read on a connection of their own, on
-the thread that asks; tables are read in a few threads, each with its own. The rules this file keeps: nobody waits for
-the disk who does not say so; that a disk takes nothing is said once, and the gateway goes on without.
+One thread writes: it takes what is queued into one transaction, as much as is done in `HOLD`. Points are read on a
+connection of their own, on the thread that asks; tables are read in a few threads, each with its own. The rules this
+file keeps: nobody waits for the disk who does not say so; that a disk takes nothing is said once, and the gateway goes
+on without.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +32,8 @@ log = logging.getLogger(__name__)
 
 FILE = "toolgate.db"
 BATCH = 1000  # writes in one transaction
+HOLD = 0.02  # seconds after which a transaction takes no more: other processes wait, such as a command of the operator
+GAP = 0.005  # seconds between two transactions of which the first was that long: whoever waits looks now and then only
 MOST_QUEUED = 20_000  # writes that wait for a disk that does not come on
 PURGE = 60.0  # seconds between two looks for what is over
 CACHE = 32 * 1024  # KiB of each of these at most: the indexes of 100,000 tasks are read whole for some lists
@@ -230,15 +234,23 @@ class SqliteStore:
                     break
                 first = self._queue.get()
             is_last = first is None
-            if batch:
-                self._commit(batch)
+            while batch:
+                done = self._commit(batch)
+                batch = batch[done:]
+                if batch:
+                    time.sleep(GAP)
         self._writer.close()
 
-    def _commit(self, batch: list[_Queued]) -> None:
-        """All in one transaction. Where one spoils it, each gets its own."""
+    def _commit(self, batch: list[_Queued]) -> int:
+        """The first of these in one transaction; how many those are. Where one spoils it, each gets its own."""
+        results: list[Any] = []
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            results = [each.work(self._writer) for each in batch]
+            over = self._clock.now() + HOLD
+            for each in batch:
+                results.append(each.work(self._writer))
+                if self._clock.now() >= over:
+                    break
             self._purge()
             self._writer.execute("COMMIT")
         except Exception as error:  # noqa: BLE001  the pump: whoever wrote is told, and the next are written
@@ -248,9 +260,10 @@ class SqliteStore:
             else:
                 for each in batch:
                     self._commit([each])
-            return
+            return len(batch)
         self._problem = ""
-        self._tell(batch, results, None)
+        self._tell(batch[: len(results)], results, None)
+        return len(results)
 
     def _undo(self) -> None:
         if self._writer.in_transaction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -10,6 +11,7 @@ from toolgate.workspace import tasks
 from toolgate.workspace.pace import Pace
 
 MOST_LOOKED_AT = 100_000  # tasks, for a circle
+MOST_EDGES = 1_000_000  # dependencies, for the same
 
 # By where they lead from a task: the condition on the table, and the other end.
 ENDS = {"blockers": ("task_id", "depends_on"), "blocking": ("depends_on", "task_id")}
@@ -81,30 +83,66 @@ def circular(edges: Mapping[str, Sequence[str]]) -> set[tuple[str, str]]:
 # In the table.
 
 
-def waits(
-    connection: Connection,
-    task: str,
-    goal: str,
-    most: int | None = None,
-    seen: dict[str, set[str]] | None = None,
-) -> bool:
-    """Whether a task waits for another, over whatever is between. It is looked for from both ends, always where less
-    was seen so far: so what nothing waits for yet costs nothing, however much is behind the other. What was looked at
-    is in `seen` then. Raises `Fault` where that is too much."""
-    seen = {} if seen is None else seen
-    most = MOST_LOOKED_AT if most is None else most
+def waits(connection: Connection, task: str, goal: str) -> bool:
+    """Whether a task waits for another, over whatever is between. It may take half a second, so it is looked for where
+    nobody waits to write. Raises `Fault` where there is too much to look at."""
+    found = waits_within(connection, task, goal, MOST_EDGES)
+    if found is None:
+        raise tasks.refused(
+            f"more than {MOST_LOOKED_AT:,} tasks wait for each other there, or over more than {MOST_EDGES:,} "
+            "dependencies, too many to check for a cycle"
+        )
+    return found
+
+
+def waits_within(
+    connection: Connection, task: str, goal: str, most: int, looked_at: dict[str, set[str]] | None = None
+) -> bool | None:
+    """Whether a task waits for another, as far as that is seen in so many dependencies; None where it is not. It is
+    looked for from both ends, always where less was seen so far: so what nothing waits for yet costs nothing, however
+    much is behind the other. What was looked at is in `looked_at` then."""
+    seen = {} if looked_at is None else looked_at
     seen |= {"blockers": {task}, "blocking": {goal}}
     edges = {"blockers": [task], "blocking": [goal]}
     while edges["blockers"] and edges["blocking"]:
-        way = min(seen, key=lambda each: len(seen[each]))
-        found = {end for _, end in steps(connection, edges[way], way)} - seen[way]
-        seen[way] |= found
-        edges[way] = list(found)
-        if seen["blockers"] & seen["blocking"]:
-            return True
-        if len(seen[way]) > most:
-            raise tasks.refused(f"more than {most:,} tasks wait for each other there, too many to check for a cycle")
+        way, other = sorted(seen, key=lambda each: len(seen[each]))
+        (start, end), level = ENDS[way], edges[way]
+        edges[way] = []
+        for chunk in tasks.chunks(level):
+            sql = (  # how many rows were read tells whether they were all
+                f"SELECT step, count(*) FROM (SELECT {end} AS step FROM task_dependency"
+                f" WHERE {start} IN ({', '.join('?' * len(chunk))}) AND dep_type = 'blocks' LIMIT ?) e GROUP BY step"
+            )
+            rows = connection.execute(sql, (*chunk, most + 1)).fetchall()
+            most -= sum(count for _, count in rows)
+            found = {id for id, _ in rows}
+            if found & seen[other]:
+                return True
+            if most < 0 or len(seen[way]) > MOST_LOOKED_AT:
+                return None
+            edges[way] += found - seen[way]
+            seen[way] |= found
     return False
+
+
+# Whether the dependencies are those that were looked at: each that could make others wait for something else, so each
+# but those of a new task that waits for nothing yet, changes what is kept here.
+
+
+def version(connection: Connection) -> bytes | None:
+    row = connection.execute("SELECT value FROM kept WHERE space = ? AND key = ?", _VERSION).fetchone()
+    return row[0] if row else None
+
+
+def changed(connection: Connection) -> None:
+    connection.execute(
+        "INSERT INTO kept (space, key, value) VALUES (?, ?, ?)"
+        " ON CONFLICT (space, key) DO UPDATE SET value = excluded.value",
+        (*_VERSION, secrets.token_bytes(8)),
+    )
+
+
+_VERSION = ("workspace", "dependencies")
 
 
 def steps(

@@ -1,8 +1,8 @@
 """What tasks wait for, what they were found in, and what they have to do with: the tools that change and show it.
 
 The rules this file keeps: only `blocks` blocks; no task waits for itself, over whatever is between. That is looked at
-in the transaction that adds the dependency, so that two writers cannot close a circle together. What comes in by other
-ways may have one, which `check_dependency_cycles` finds.
+before the transaction that adds the dependency, since it may take long; there, only whether it still holds, so that two
+writers cannot close a circle together. What comes in by other ways may have one, which `check_dependency_cycles` finds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from toolgate.core.concurrency import SOON
+from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
-from toolgate.upstreams.inprocess.tools import Object, ToolContext
+from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
 from toolgate.workspace import tasks
-from toolgate.workspace.circles import ENDS, steps, waits
+from toolgate.workspace.circles import ENDS, changed, steps, version, waits, waits_within
 from toolgate.workspace.tasks import TaskId
 from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
@@ -30,29 +32,39 @@ DEEPEST = 10  # levels of a tree below its task
 MOST_NODES = 1000  # of a tree
 MOST_OF_ONE = 1000  # dependencies that one task may have; and of those on it, so many are shown
 MOST_CYCLES = 100  # that are shown
+MOST_AT_ONCE = 5000  # dependencies that are looked at while others wait to write
+TRIES = 5  # to add one, while others change them
 REST = 500  # tasks that are looked at before other threads get a turn
 
 
 def add(connection: Connection, task_id: str, depends_on: str, dep_type: DependencyType, now: str) -> bool:
-    """Whether it is new. Raises `Fault` where a task is not there, or would wait for itself."""
+    """Whether it is new. That it closes no circle is known: what it depends on is new, or was looked at. Raises `Fault`
+    where a task is not there, or waits for too many."""
+    if not _is_new(connection, task_id, depends_on, dep_type):
+        return False
+    connection.execute("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", (task_id, depends_on, dep_type, now))
+    return True
+
+
+def _is_new(connection: Connection, task_id: str, depends_on: str, dep_type: DependencyType) -> bool:
     if task_id == depends_on:
         raise tasks.refused(f"{task_id} cannot depend on itself")
     for id in (task_id, depends_on):
         tasks.find(connection, id)
-    key = (task_id, depends_on, dep_type)
     is_there = "SELECT 1 FROM task_dependency WHERE task_id = ? AND depends_on = ? AND dep_type = ?"
-    if connection.execute(is_there, key).fetchone():
+    if connection.execute(is_there, (task_id, depends_on, dep_type)).fetchone():
         return False
     [count] = connection.execute("SELECT count(*) FROM task_dependency WHERE task_id = ?", (task_id,)).fetchone()
     if count >= MOST_OF_ONE:
         raise tasks.refused(f"{task_id} has {count:,} dependencies already; remove some, or group them under a task")
-    if dep_type == "blocks" and waits(connection, depends_on, task_id):
-        raise tasks.refused(
-            f"{task_id} cannot wait for {depends_on}, which waits for {task_id} already",
-            hint=f"get_dependency_tree of {depends_on} shows the tasks between them",
-        )
-    connection.execute("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", (*key, now))
     return True
+
+
+def _circle(task_id: str, depends_on: str) -> Fault:
+    return tasks.refused(
+        f"{task_id} cannot wait for {depends_on}, which waits for {task_id} already",
+        hint=f"get_dependency_tree of {depends_on} shows the tasks between them",
+    )
 
 
 # What `get_task` shows of them.
@@ -61,16 +73,18 @@ def add(connection: Connection, task_id: str, depends_on: str, dep_type: Depende
 def of_task(connection: Connection, id: str) -> dict[str, Any]:
     """What a task waits for and what waits for it; and what else it was tied to, from either end."""
     shown: dict[str, Any] = {"blocked_by": [], "blocking": []}
+    room = tasks.AnswerSize()
     for way, (start, end) in ENDS.items():
         sql = (
             f"SELECT d.dep_type, task.id, task.title, task.status FROM task_dependency d JOIN task ON task.id = d.{end}"
             f" WHERE d.{start} = ? ORDER BY d.dep_type, task.priority, task.created_at, task.id LIMIT ?"
         )
         found = connection.execute(sql, (id, MOST_OF_ONE + 1)).fetchall()
-        for dep_type, *row in found[:MOST_OF_ONE]:
-            shown.setdefault(_SHOWN_AS[way, dep_type], []).append(tasks.in_line(row))
-        if len(found) > MOST_OF_ONE:
-            shown["truncated"] = True
+        for number, (dep_type, *row) in enumerate(found):
+            if number == MOST_OF_ONE or not room.takes(one := tasks.in_line(row)):
+                shown["truncated"] = True
+                break
+            shown.setdefault(_SHOWN_AS[way, dep_type], []).append(one)
     return shown
 
 
@@ -94,11 +108,35 @@ class AddDependency(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def add_dependency(given: AddDependency, workspace: Workspace, context: ToolContext) -> Object:
-    now = workspace.now()
-    added = await workspace.transact(
-        lambda connection: add(connection, given.task_id, given.depends_on, given.dep_type, now), "tasks"
-    )
-    return {"added": added, **msgspec.structs.asdict(given)}
+    """What would close a circle is found before anything is written: whoever writes waits for no search."""
+    now, whose = workspace.now(), context.client.principal.counted_as
+    task_id, depends_on, is_blocking = given.task_id, given.depends_on, given.dep_type == "blocks"
+
+    def look(connection: Connection) -> bytes | None:
+        if _is_new(connection, task_id, depends_on, given.dep_type) and waits(connection, depends_on, task_id):
+            raise _circle(task_id, depends_on)
+        return version(connection)
+
+    def work(connection: Connection) -> bool | None:
+        """None where others have changed so much meanwhile that it is to be looked for again."""
+        if is_blocking and version(connection) != seen:
+            found = waits_within(connection, depends_on, task_id, MOST_AT_ONCE)
+            if found is None:
+                return None
+            if found:
+                raise _circle(task_id, depends_on)
+        is_added = add(connection, task_id, depends_on, given.dep_type, now)
+        if is_added and is_blocking:
+            changed(connection)
+        return is_added
+
+    for _ in range(TRIES):
+        seen = await workspace.query(look, whose) if is_blocking else None
+        added = await workspace.transact(work, "tasks", whose=whose)
+        if added is not None:
+            return {"added": added, **msgspec.structs.asdict(given)}
+    message = "Dependencies were changed again and again while they were checked for a cycle"
+    raise Fault("RATE_LIMITED", message, reach="not_sent", hint="try again", extra={"retryAfter": SOON})
 
 
 class RemoveDependency(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,7 +156,7 @@ async def remove_dependency(given: RemoveDependency, workspace: Workspace, conte
         connection.execute(f"DELETE {where}", pair)
         return [dep_type for [dep_type] in found]
 
-    removed = await workspace.transact(work, "tasks")
+    removed = await workspace.transact(work, "tasks", whose=context.client.principal.counted_as)
     return {"removed": bool(removed), **msgspec.structs.asdict(given), "dep_types": removed}
 
 
@@ -129,8 +167,8 @@ class GetDependencyTree(msgspec.Struct, forbid_unknown_fields=True):
     ] = "both"
 
 
-async def get_dependency_tree(given: GetDependencyTree, workspace: Workspace, context: ToolContext) -> Object:
-    return await workspace.query(lambda connection: tree(connection, given.task_id, given.direction))
+async def get_dependency_tree(given: GetDependencyTree, workspace: Workspace, context: ToolContext) -> EncodedResult:
+    return await workspace.answered(context, lambda connection: tree(connection, given.task_id, given.direction))
 
 
 def tree(connection: Connection, id: str, direction: Direction) -> dict[str, Any]:
@@ -139,7 +177,7 @@ def tree(connection: Connection, id: str, direction: Direction) -> dict[str, Any
     the whole. Raises `Fault` where there is no such task."""
     task = tasks.find(connection, id)
     whole: dict[str, Any] = {name: getattr(task, name) for name in tasks.BRIEF} | {"truncated": False}
-    left = MOST_NODES - 1
+    left, room = MOST_NODES - 1, tasks.AnswerSize()
     for way in ENDS if direction == "both" else (direction,):
         level, shown = {id: whole}, {id}
         whole[way] = []
@@ -148,7 +186,10 @@ def tree(connection: Connection, id: str, direction: Direction) -> dict[str, Any
             found = _briefs(connection, {end for _, end in edges})
             edges = _in_order([edge for edge in edges if edge[1] in found], list(level), found)
             below: dict[str, dict[str, Any]] = {}
-            for start, end in edges[:left]:
+            fitting = [
+                edge for edge in edges[:left] if room.takes(found[edge[1]])
+            ]  # from the first without room on, none
+            for start, end in fitting:
                 node = dict(found[end])
                 level[start].setdefault(way, []).append(node)
                 if end in shown:
@@ -156,9 +197,9 @@ def tree(connection: Connection, id: str, direction: Direction) -> dict[str, Any
                 else:
                     shown.add(end)
                     below[end] = node
-            for start, _ in edges[left:]:
+            for start, _ in edges[len(fitting) :]:
                 level[start]["truncated"] = whole["truncated"] = True
-            left -= min(left, len(edges))
+            left = left - len(edges) if len(fitting) == len(edges) else 0
             level = below
         for start, _ in steps(connection, level, way, MOST_NODES):
             level[start]["truncated"] = whole["truncated"] = True
@@ -191,10 +232,16 @@ class CheckDependencyCycles(msgspec.Struct, forbid_unknown_fields=True):
     pass
 
 
-async def check_dependency_cycles(given: CheckDependencyCycles, workspace: Workspace, context: ToolContext) -> Object:
+async def check_dependency_cycles(
+    given: CheckDependencyCycles, workspace: Workspace, context: ToolContext
+) -> EncodedResult:
     project = await workspace.project(context)
-    found = await workspace.query(lambda connection: cycles(connection, project.id if project else ""))
-    return {"has_cycles": bool(found), "cycles": found}
+
+    def work(connection: Connection) -> Object:
+        found = cycles(connection, project.id if project else "")
+        return {"has_cycles": bool(found), "cycles": [*itertools.takewhile(tasks.AnswerSize().takes, found)]}
+
+    return await workspace.answered(context, work)
 
 
 def cycles(connection: Connection, project_id: str) -> list[list[str]]:

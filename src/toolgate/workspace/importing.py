@@ -16,10 +16,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.workspace import comparing, standing, tasks
-from toolgate.workspace.circles import MOST_LOOKED_AT, circular, waits
+from toolgate.workspace.circles import MOST_LOOKED_AT, changed, circular, waits_within
 from toolgate.workspace.comparing import CIRCLE, Changes, Comparison, Progress
 from toolgate.workspace.pace import Pace, paced
 from toolgate.workspace.standing import Mark
@@ -30,6 +29,7 @@ from toolgate.workspace.workspace import Workspace
 PIECE = 100  # tasks or dependencies that are written in one transaction
 LARGEST_PIECE = 128 * 1024  # bytes of them
 MOST_WALKED = 2_000  # tasks that are looked at in one transaction, over all that waits for a task, before it ends
+EDGES_OF_ONE = 10  # dependencies that are looked at for each task that may be
 MOST_WALKED_IN_ALL = 2_000_000  # in one import: some ten seconds
 PAUSE = 0.002  # seconds from one piece to the next, in which other processes write
 
@@ -264,7 +264,7 @@ def _add(connection: Connection, wanted: Sequence[Wait], most: int) -> _Added:
         awaited |= {id for [id] in connection.execute(sql, chunk).fetchall()}
     times: list[str] = []
     left_out: list[str] = []
-    walked = 0
+    walked, looked_at = 0, len(wanted)
     for number, row in enumerate(wanted):
         if found := connection.execute(_IS_THERE, row[:3]).fetchone():
             if row[3] < found[0]:
@@ -273,7 +273,8 @@ def _add(connection: Connection, wanted: Sequence[Wait], most: int) -> _Added:
         if row[2] == "blocks":
             if row[0] in awaited:
                 if walked >= MOST_WALKED:
-                    return _Added(number, times, left_out, walked)
+                    looked_at = number
+                    break
                 why, steps = _refused(connection, *row[:2], min(MOST_LOOKED_AT, most - walked))
                 walked += steps
                 if why:
@@ -282,7 +283,9 @@ def _add(connection: Connection, wanted: Sequence[Wait], most: int) -> _Added:
             awaited.add(row[1])
         times.append(row[3])
         connection.execute("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", row)
-    return _Added(len(wanted), times, left_out, walked)
+    if any(dep_type == "blocks" for _, _, dep_type, _ in wanted[:looked_at]):
+        changed(connection)
+    return _Added(looked_at, times, left_out, walked)
 
 
 _IS_THERE = "SELECT created_at FROM task_dependency WHERE task_id = ? AND depends_on = ? AND dep_type = ?"
@@ -292,8 +295,9 @@ _DATE = "UPDATE task_dependency SET created_at = ? WHERE task_id = ? AND depends
 def _refused(connection: Connection, id: str, depends_on: str, most: int) -> tuple[str, int]:
     """Why a task cannot wait for another, empty where it can; and how many tasks were looked at."""
     seen: dict[str, set[str]] = {}
-    try:
-        why = CIRCLE.format(id, depends_on) if waits(connection, depends_on, id, most, seen) else ""
-    except Fault as fault:
-        why = f"{id} does not wait for {depends_on}: {fault.message}"
+    found = waits_within(connection, depends_on, id, most * EDGES_OF_ONE, seen)
+    if found is None:
+        why = f"{id} does not wait for {depends_on}: too many tasks wait for each other there to check for a cycle"
+    else:
+        why = CIRCLE.format(id, depends_on) if found else ""
     return why, sum(map(len, seen.values()))

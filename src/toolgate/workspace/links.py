@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import itertools
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from toolgate.state.base import Connection
-from toolgate.upstreams.inprocess.tools import Object, ToolContext
+from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
 from toolgate.workspace import sessions, tasks
 from toolgate.workspace.sessions import SessionId
 from toolgate.workspace.tasks import TaskId
@@ -45,7 +46,7 @@ async def link_task_to_session(given: LinkTaskToSession, workspace: Workspace, c
         link(connection, given.task_id, session, given.action, now)
         return session
 
-    session = await workspace.transact(work, "tasks", "sessions")
+    session = await workspace.transact(work, "tasks", "sessions", whose=context.client.principal.counted_as)
     if given.session_id:
         workspace.bind(context, session)
     return {"linked": True, "task_id": given.task_id, "session_id": session, "action": given.action}
@@ -55,7 +56,7 @@ class GetSessionTasks(msgspec.Struct, forbid_unknown_fields=True):
     session_id: SessionId
 
 
-async def get_session_tasks(given: GetSessionTasks, workspace: Workspace, context: ToolContext) -> Object:
+async def get_session_tasks(given: GetSessionTasks, workspace: Workspace, context: ToolContext) -> EncodedResult:
     principal = sessions.whose(context.client.principal)
 
     def work(connection: Connection) -> Object:
@@ -70,9 +71,9 @@ async def get_session_tasks(given: GetSessionTasks, workspace: Workspace, contex
             {"task": tasks.brief_of(row), "action": action, "link_created_at": created_at}
             for action, created_at, *row in connection.execute(sql, (session, MOST_SHOWN)).fetchall()
         ]
-        return {"session_id": session, "tasks": found}
+        return {"session_id": session, **_fitting("tasks", found)}
 
-    return await workspace.query(work)
+    return await workspace.answered(context, work)
 
 
 class GetTaskSessions(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,7 +83,7 @@ class GetTaskSessions(msgspec.Struct, forbid_unknown_fields=True):
 _OF_SESSION = ("session_id", "action", "link_created_at", "title", "source", "status")
 
 
-async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, context: ToolContext) -> Object:
+async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, context: ToolContext) -> EncodedResult:
     principal = sessions.whose(context.client.principal)  # what others call theirs is their own affair
 
     def work(connection: Connection) -> Object:
@@ -93,9 +94,16 @@ async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, contex
             " WHERE l.task_id = ? ORDER BY l.created_at DESC, l.session_id, l.action LIMIT ?"
         )
         found = connection.execute(sql, (principal, given.task_id, MOST_SHOWN)).fetchall()
-        return {"task_id": given.task_id, "sessions": [dict(zip(_OF_SESSION, row, strict=True)) for row in found]}
+        shown: list[dict[str, Any]] = [dict(zip(_OF_SESSION, row, strict=True)) for row in found]
+        return {"task_id": given.task_id, **_fitting("sessions", shown)}
 
-    return await workspace.query(work)
+    return await workspace.answered(context, work)
+
+
+def _fitting(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """A member of an answer, with as many as have room; where that is not all, it says so."""
+    shown = [*itertools.takewhile(tasks.AnswerSize().takes, found)]
+    return {name: shown} | ({"truncated": True} if len(shown) < len(found) else {})
 
 
 TOOLS = (

@@ -12,11 +12,14 @@ import msgspec
 from msgspec import Meta
 
 from toolgate.state.base import Connection
-from toolgate.upstreams.inprocess.tools import Object, ToolContext
+from toolgate.upstreams.inprocess.tools import EncodedResult, ToolContext
 from toolgate.workspace import tasks
 from toolgate.workspace.tasks import Limit, Priority, TaskId, Type, in_line
 from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
+
+MOST_BLOCKERS = 20  # that are shown of each task; of the others, how many there are
+PIECE = 50  # tasks whose blockers are looked up at once: each may have a thousand
 
 _OPEN_BLOCKERS = (
     "EXISTS (SELECT 1 FROM task_dependency d JOIN task blocker ON blocker.id = d.depends_on"
@@ -33,7 +36,7 @@ class ListReadyTasks(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit | None = 10
 
 
-async def list_ready_tasks(given: ListReadyTasks, workspace: Workspace, context: ToolContext) -> Object:
+async def list_ready_tasks(given: ListReadyTasks, workspace: Workspace, context: ToolContext) -> EncodedResult:
     project = await workspace.project(context)
     where = tasks.among(
         project.id if project else "",
@@ -44,8 +47,9 @@ async def list_ready_tasks(given: ListReadyTasks, workspace: Workspace, context:
         assignee=given.assignee,
     )
     where.append((f"NOT {_OPEN_BLOCKERS}", None))
-    found, more = await workspace.query(lambda connection: tasks.briefs(connection, where, _BY_URGENCY, given.limit))
-    return {"tasks": found, "count": len(found), "has_more": more}
+    return await workspace.answered(
+        context, lambda connection: tasks.listing(connection, where, _BY_URGENCY, given.limit)
+    )
 
 
 class ListBlockedTasks(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,31 +57,35 @@ class ListBlockedTasks(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit | None = 20
 
 
-async def list_blocked_tasks(given: ListBlockedTasks, workspace: Workspace, context: ToolContext) -> Object:
+async def list_blocked_tasks(given: ListBlockedTasks, workspace: Workspace, context: ToolContext) -> EncodedResult:
     project = await workspace.project(context)
     where = tasks.among(project.id if project else "", given.parent_task_id, status="open")
     where.append((_OPEN_BLOCKERS, None))
 
-    def work(connection: Connection) -> tuple[list[dict[str, Any]], bool]:
-        found, more = tasks.briefs(connection, where, _BY_URGENCY, given.limit)
-        return _with_blockers(connection, found), more
-
-    found, more = await workspace.query(work)
-    return {"tasks": found, "count": len(found), "has_more": more}
+    return await workspace.answered(
+        context,
+        lambda connection: tasks.listing(connection, where, _BY_URGENCY, given.limit, _with_blockers, PIECE),
+    )
 
 
 def _with_blockers(connection: Connection, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     blockers: dict[str, list[dict[str, Any]]] = {task["id"]: [] for task in found}
-    for chunk in tasks.chunks(blockers):
-        sql = (
-            "SELECT d.task_id, task.id, task.title, task.status FROM task_dependency d"
-            " JOIN task ON task.id = d.depends_on"
-            f" WHERE d.task_id IN ({', '.join('?' * len(chunk))}) AND d.dep_type = 'blocks' AND task.status <> 'closed'"
-            f" ORDER BY {_BY_URGENCY}"
-        )
-        for id, *row in connection.execute(sql, chunk).fetchall():
-            blockers[id].append(in_line(row))
-    return [task | {"blockers": blockers[task["id"]]} for task in found]
+    more: dict[str, dict[str, int]] = {}
+    ranked = (
+        f"SELECT d.task_id AS waiting, task.id AS id, row_number() OVER (PARTITION BY d.task_id ORDER BY {_BY_URGENCY})"
+        " AS place, count(*) OVER (PARTITION BY d.task_id) AS total FROM task_dependency d"
+        " JOIN task ON task.id = d.depends_on"
+        f" WHERE d.task_id IN ({', '.join('?' * len(found))}) AND d.dep_type = 'blocks' AND task.status <> 'closed'"
+    )
+    sql = (
+        f"SELECT r.waiting, r.total, task.id, task.title, task.status FROM ({ranked}) r JOIN task ON task.id = r.id"
+        " WHERE r.place <= ? ORDER BY r.waiting, r.place"
+    )
+    for id, total, *row in connection.execute(sql, (*blockers, MOST_BLOCKERS)).fetchall():
+        blockers[id].append(in_line(row))
+        if total > MOST_BLOCKERS:
+            more[id] = {"more_blockers": total - MOST_BLOCKERS}
+    return [task | {"blockers": blockers[task["id"]]} | more.get(task["id"], {}) for task in found]
 
 
 TOOLS = (

@@ -40,7 +40,7 @@ class WorkspaceServices:
         spool: Path | None,
         link_deps: LinkDeps,
     ) -> None:
-        workspace = Workspace(store, link_deps.clock, config, folder)
+        workspace = Workspace(store, link_deps.clock, config, folder, link_deps.results)
         self.workspace = workspace
         self.internal = internal_servers(workspace)
         self.hooks = Hooks(workspace, link_deps.clock, spool)

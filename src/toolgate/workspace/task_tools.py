@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from toolgate.state.base import Connection
-from toolgate.upstreams.inprocess.tools import Object, ToolContext
+from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
 from toolgate.workspace import dependencies, git_head, links, tasks
 from toolgate.workspace.sessions import Caller, SessionId
 from toolgate.workspace.tasks import Limit, Priority, Status, Task, TaskId, Type
@@ -83,7 +83,7 @@ async def create_task(given: CreateTask, workspace: Workspace, context: ToolCont
             links.link(connection, made.id, session, "discovered", now)
         return made
 
-    made = await workspace.transact(work, "tasks", "sessions")
+    made = await workspace.transact(work, "tasks", "sessions", whose=context.client.principal.counted_as)
     if given.session_id:
         workspace.bind(context, made.created_in_session_id)
     return tasks.shown(made)
@@ -110,12 +110,12 @@ class GetTask(msgspec.Struct, forbid_unknown_fields=True):
     task_id: TaskId
 
 
-async def get_task(given: GetTask, workspace: Workspace, context: ToolContext) -> Object:
+async def get_task(given: GetTask, workspace: Workspace, context: ToolContext) -> EncodedResult:
     def work(connection: Connection) -> Object:
         task = tasks.find(connection, given.task_id)
         return tasks.shown(task) | {"dependencies": dependencies.of_task(connection, task.id)}
 
-    return await workspace.query(work)
+    return await workspace.answered(context, work)
 
 
 class UpdateTask(msgspec.Struct, forbid_unknown_fields=True):
@@ -163,7 +163,8 @@ async def update_task(given: UpdateTask, workspace: Workspace, context: ToolCont
             links.link(connection, task.id, session, "closed" if given.status == "closed" else "worked_on", at)
         return tasks.save(connection, changed, at)
 
-    return tasks.shown(await workspace.transact(work, "tasks", "sessions"))
+    whose = context.client.principal.counted_as
+    return tasks.shown(await workspace.transact(work, "tasks", "sessions", whose=whose))
 
 
 class CloseTask(msgspec.Struct, forbid_unknown_fields=True):
@@ -216,7 +217,8 @@ async def close_task(given: CloseTask, workspace: Workspace, context: ToolContex
             links.link(connection, task.id, session, "closed", at)
         return tasks.save(connection, closed, at), is_validated
 
-    closed, is_validated = await workspace.transact(work, "tasks", "sessions")
+    whose = context.client.principal.counted_as
+    closed, is_validated = await workspace.transact(work, "tasks", "sessions", whose=whose)
     if given.session_id:
         workspace.bind(context, closed.closed_in_session_id)
     return tasks.shown(closed) | {"validated": is_validated}
@@ -283,7 +285,7 @@ async def delete_task(given: DeleteTask, workspace: Workspace, context: ToolCont
             connection.execute(f"DELETE FROM task WHERE id IN {marks}", chunk)
         return len(ids)
 
-    count = await workspace.transact(work, "tasks")
+    count = await workspace.transact(work, "tasks", whose=context.client.principal.counted_as)
     return {"deleted": True, "task_id": given.task_id, "count": count}
 
 
@@ -315,7 +317,7 @@ class ListTasks(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit | None = 50
 
 
-async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContext) -> Object:
+async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContext) -> EncodedResult:
     project = await workspace.project(context)
     where = tasks.among(
         project.id if project else "",
@@ -332,8 +334,9 @@ async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContex
         written = msgspec.json.encode(given.label).decode()
         where += _has("labels", "label_letters", written)  # which costs less, but does not tell B from b
         where.append((_HAS_LABEL, f",{written}"))
-    found, more = await workspace.query(lambda connection: tasks.briefs(connection, where, _NEWEST_FIRST, given.limit))
-    return {"tasks": found, "count": len(found), "has_more": more}
+    return await workspace.answered(
+        context, lambda connection: tasks.listing(connection, where, _NEWEST_FIRST, given.limit)
+    )
 
 
 def _has(column: str, letters: str, text: str) -> list[tuple[str, object]]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 
@@ -30,13 +31,17 @@ MOST_LABELS = 100
 LONGEST_LABELS = 1000  # all of a task's together
 MOST_COMMITS = 1000
 MOST_LISTED = 10_000  # tasks, where no limit is wanted: a longer list would hold up others while it is written
+MOST_BYTES = 1024 * 1024  # of what an answer shows, as JSON
 MOST_ABOVE = 100  # parents of parents: deeper trees are not made
 MOST_NAMED = 10  # ids, in a message
 CHUNK = 500  # values of one query
 
 Priority = Annotated[int, Meta(ge=0, le=3, description="0 critical, 1 high, 2 medium, 3 low")]
 
-Limit = Annotated[int, Meta(description="The maximum number; null: 10,000", ge=1, le=MOST_LISTED)]
+Limit = Annotated[
+    int,
+    Meta(description="The maximum number; null: as many as fit into an answer, at most 10,000", ge=1, le=MOST_LISTED),
+]
 TaskId = Annotated[str, Meta(description="The id of a task, such as gt-1a2b3c", min_length=1, max_length=64)]
 
 
@@ -168,18 +173,53 @@ def later(now: str, before: str) -> str:
     return moved.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def briefs(
-    connection: Connection, where: Sequence[tuple[str, object]], order: str, limit: int | None
-) -> tuple[list[dict[str, Any]], bool]:
-    """Tasks for which all of these conditions hold, each SQL with the value for its `?`; and whether there are more.
-    Which ones is found in an index alone, as far as it goes, and then only those are read that are shown."""
+class AnswerSize:
+    """How much of `MOST_BYTES` is left for what an answer shows."""
+
+    def __init__(self) -> None:
+        self._left = MOST_BYTES
+
+    def takes(self, shown: Any) -> bool:
+        """Whether this has room as well. After the first that has none, nothing has."""
+        self._left -= len(jsonrpc.encode(shown)) + 1 if self._left >= 0 else 0
+        return self._left >= 0
+
+
+Widened = Callable[[Connection, list[dict[str, Any]]], list[dict[str, Any]]]
+"""What lists show of tasks beside their brief form."""
+
+
+def listing(
+    connection: Connection,
+    where: Sequence[tuple[str, object]],
+    order: str,
+    limit: int | None,
+    widened: Widened = lambda _connection, found: found,
+    piece: int = CHUNK,
+) -> dict[str, Any]:
+    """The answer of a list: tasks for which all of these conditions hold, each SQL with the value for its `?`, as many
+    as have room, and whether there are more. Which ones is found in an index alone, as far as it goes, and then only
+    those are read that are shown, some at a time (`piece`)."""
     most = MOST_LISTED if limit is None else limit
     conditions = " AND ".join(sql for sql, _ in where)
     values = [value for sql, value in where if "?" in sql]
-    ids = f"SELECT task.id FROM task WHERE {conditions} ORDER BY {order} LIMIT ?"
-    sql = f"SELECT {_BRIEF} FROM task WHERE task.id IN ({ids}) ORDER BY {order}"
-    found = connection.execute(sql, (*values, most + 1)).fetchall()
-    return [brief_of(row) for row in found[:most]], len(found) > most
+    sql = f"SELECT task.id FROM task WHERE {conditions} ORDER BY {order} LIMIT ?"
+    ids = [id for [id] in connection.execute(sql, (*values, most + 1)).fetchall()]
+    room, shown = AnswerSize(), list[dict[str, Any]]()
+    for chunk in chunks(ids[:most], piece):
+        marks = ", ".join("?" * len(chunk))
+        sql = f"SELECT {_BRIEF} FROM task WHERE task.id IN ({marks}) ORDER BY {order}"
+        found = widened(connection, [brief_of(row) for row in connection.execute(sql, chunk).fetchall()])
+        fitting = [*itertools.takewhile(room.takes, found)]
+        shown += fitting
+        if len(fitting) < len(found):
+            return {"tasks": shown, "count": len(shown), "has_more": True, "hint": _NO_ROOM}
+    return {"tasks": shown, "count": len(shown), "has_more": len(ids) > most}
+
+
+_NO_ROOM = (
+    "an answer has no room for more tasks; filter them (by parent_task_id, say), or use list_tasks with title_like"
+)
 
 
 def among(
@@ -209,10 +249,10 @@ def listed(ids: Sequence[str]) -> str:
     return ", ".join(ids[:MOST_NAMED]) + (" and more" if len(ids) > MOST_NAMED else "")
 
 
-def chunks(values: Iterable[str]) -> Iterator[tuple[str, ...]]:
+def chunks(values: Iterable[str], most: int = CHUNK) -> Iterator[tuple[str, ...]]:
     """So many as one query takes."""
     rest = iter(values)
-    while chunk := tuple(itertools.islice(rest, CHUNK)):
+    while chunk := tuple(itertools.islice(rest, most)):
         yield chunk
 
 

@@ -9,18 +9,27 @@ import msgspec
 
 from toolgate.core import jsonrpc, surrogates
 from toolgate.core.fault import Fault
-from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Object, ToolContext, text
+from toolgate.upstreams.inprocess.tools import (
+    Arguments,
+    EncodedResult,
+    InProcessItem,
+    InProcessTools,
+    Object,
+    ToolContext,
+    text,
+)
 from toolgate.workspace.workspace import Workspace
 
 
 class Tool(msgspec.Struct, frozen=True):
     """`takes` is the struct of its arguments, closed (`forbid_unknown_fields`), each field with a description. `work`
-    returns the object that it answers with; it raises `Fault`. `changes`: it does more than read."""
+    returns the object that it answers with, or has it written already (`Workspace.answered`); it raises `Fault`.
+    `changes`: it does more than read."""
 
     name: str
     description: str
     takes: type[msgspec.Struct]
-    work: Callable[[Any, Workspace, ToolContext], Awaitable[Object]]
+    work: Callable[[Any, Workspace, ToolContext], Awaitable[Object | EncodedResult]]
     changes: bool = False
 
 
@@ -46,8 +55,8 @@ def _schema(takes: type[msgspec.Struct]) -> Mapping[str, Any]:
     return {key: value for key, value in schema.items() if key != "title"}
 
 
-def _work(tool: Tool, workspace: Workspace) -> Callable[[Arguments, ToolContext], Awaitable[Object]]:
-    async def work(arguments: Arguments, context: ToolContext) -> Object:
+def _work(tool: Tool, workspace: Workspace) -> Callable[[Arguments, ToolContext], Awaitable[Object | EncodedResult]]:
+    async def work(arguments: Arguments, context: ToolContext) -> Object | EncodedResult:
         try:
             given = msgspec.convert(arguments, tool.takes)
             _check_texts(arguments)
@@ -55,7 +64,7 @@ def _work(tool: Tool, workspace: Workspace) -> Callable[[Arguments, ToolContext]
             takes = {"schema": _schema(tool.takes)}
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent", extra=takes) from None
         said = await tool.work(given, workspace, context)
-        return text(jsonrpc.encode(said).decode(), structuredContent=said)
+        return said if isinstance(said, EncodedResult) else text(jsonrpc.encode(said).decode(), structuredContent=said)
 
     return work
 

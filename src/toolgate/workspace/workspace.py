@@ -15,13 +15,15 @@ import msgspec
 
 from toolgate.config import Config
 from toolgate.core import jsonrpc
+from toolgate.core.bodies import FREE, Bodies, Kept
 from toolgate.core.clock import Clock
+from toolgate.core.concurrency import FairLimit, OneEach
 from toolgate.core.fault import Fault
 from toolgate.core.model import Answer, Client, Principal
 from toolgate.core.services import Swap, sets
 from toolgate.state.base import Connection, NotKept, Result, Store, Subject, Work
-from toolgate.upstreams.inprocess.tools import ToolContext
-from toolgate.workspace import sessions
+from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext, text
+from toolgate.workspace import sessions, tasks
 from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.sessions import Caller, Record
 
@@ -29,7 +31,12 @@ MOST_BOUND = 10_000  # sessions of clients whose record and roots are remembered
 MOST_PROJECTS = 64  # whose files are kept up to date
 LONGEST_PATH = 4096  # characters
 MOST_ROOTS = 20  # of a client that are looked at
+READS = 2  # at once, one of each principal
+WRITES = 4  # that are with the store at once: so many are before another principal's
+MOST_WAITING = 1000  # reads, and as many writes, of one principal
 PATIENCE = 10.0  # seconds that a client has to say what its roots are
+
+LARGEST_ANSWER = 3 * tasks.MOST_BYTES  # it stands there as JSON, and as a text in which each quote is two characters
 
 Value = TypeVar("Value")
 Identity = tuple[str, str]
@@ -37,9 +44,9 @@ Identity = tuple[str, str]
 
 
 class Workspace:
-    """`folder` is where the gateway was started."""
+    """`folder` is where the gateway was started; `results` are on their way to clients."""
 
-    def __init__(self, store: Store, clock: Clock, config: Config, folder: Path) -> None:
+    def __init__(self, store: Store, clock: Clock, config: Config, folder: Path, results: Bodies | None = None) -> None:
         self.config = config.tasks
         self.store = store
         self.clock = clock
@@ -47,6 +54,9 @@ class Workspace:
         self.syncs: dict[Path, str] = {}  # how far those are that run now, in words, by the same
         self.on_project: Callable[[], object] = lambda: None  # another one
         self._folder = folder
+        self._results = results or Bodies()
+        self._reads = OneEach(READS, most=MOST_WAITING, what="reads of tasks and sessions")
+        self._writes = FairLimit(WRITES, most=MOST_WAITING, what="changes of tasks and sessions")
         self._bound: dict[Identity, str] = {}  # ids of records by the session of a client
         self._roots: dict[Identity, tuple[str, ...]] = {}  # folders, by the same
         self.note(project_of(folder))
@@ -58,19 +68,34 @@ class Workspace:
         """The time as the tables have it: UTC, `2026-11-24T08:30:00.000000Z`."""
         return datetime.fromtimestamp(self.clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
-    async def query(self, work: Work[Result]) -> Result:
-        """As `Store.query`. Raises `Fault` where the tables cannot be used."""
+    async def query(self, work: Work[Result], whose: str = "") -> Result:
+        """As `Store.query`; principals (`Principal.counted_as`, empty for the gateway itself) take turns. Raises
+        `Fault` where the tables cannot be used, and RATE_LIMITED where `MOST_WAITING` of the same principal wait."""
         try:
-            return await self.store.query(work)
+            return await self._reads.during(whose, lambda: self.store.query(work))
         except NotKept as error:
             raise _unusable(error) from None
 
-    async def transact(self, work: Work[Result], *tells: Subject) -> Result:
-        """As `Store.transact`. Raises `Fault` where the tables cannot be used."""
+    async def transact(self, work: Work[Result], *tells: Subject, whose: str = "") -> Result:
+        """As `Store.transact`, and otherwise as `query`. `work` is short: it keeps all others from writing."""
         try:
-            return await self.store.transact(work, *tells)
+            return await self._writes.during(whose, lambda: self.store.transact(work, *tells))
         except NotKept as error:
             raise _unusable(error) from None
+
+    async def answered(self, context: ToolContext, work: Work[Object]) -> EncodedResult:
+        """What a tool answers that reads much: written where it is read, and counted until its client has it. `work`
+        bounds what it finds (`tasks.AnswerSize`). Raises as `query` does, and what `work` raises."""
+        whose = context.client.principal.counted_as
+        kept = Kept(self._results.begun(whose))
+        if not kept.body.has(LARGEST_ANSWER):
+            await kept.body.room()
+        body = await self.query(lambda connection: _written(work(connection)), whose)
+        kept.body.ended()
+        if len(body) <= FREE:
+            return EncodedResult(body)
+        kept.body.has(len(body))
+        return EncodedResult(body, kept)
 
     def note(self, project: Project | None) -> Project | None:
         """Its file of tasks is kept up to date from now on."""
@@ -105,7 +130,9 @@ class Workspace:
         its project."""
         if named and context.client.session:
             whose = sessions.whose(context.client.principal)
-            known = await self.query(lambda connection: sessions.find(connection, whose, named))
+            known = await self.query(
+                lambda connection: sessions.find(connection, whose, named), context.client.principal.counted_as
+            )
             self.bind(context, known and known.id)
         record, folder, project = await self._place(context)
         sign = self.sign(context.client.principal, "")
@@ -120,7 +147,7 @@ class Workspace:
             id = caller.session(connection, None, now)
             return sessions.get(connection, id) if id else None
 
-        return await self.query(work)
+        return await self.query(work, context.client.principal.counted_as)
 
     async def project(self, context: ToolContext) -> Project | None:
         """The project that a call is in: that of the folder that the operator named for it, of the record that its
@@ -135,7 +162,8 @@ class Workspace:
     async def _place(self, context: ToolContext) -> tuple[Record | None, str, Project | None]:
         """The record that a call's session is bound to, the folder that it comes from, and its project."""
         id = self._bound.get(context.client.identity)
-        record = await self.query(lambda connection: sessions.get(connection, id)) if id else None
+        whose = context.client.principal.counted_as
+        record = await self.query(lambda connection: sessions.get(connection, id), whose) if id else None
         roots = await self._roots_of(context)
         is_here = sessions.is_on_this_machine(context.client.principal)
         folder = "" if not is_here else roots[0] if roots else str(self._folder)
@@ -175,6 +203,10 @@ class Workspace:
     def roots_changed(self, client: Client) -> None:
         """It is asked again."""
         self._roots.pop(client.identity, None)
+
+
+def _written(said: Object) -> bytes:
+    return jsonrpc.encode(text(jsonrpc.encode(said).decode(), structuredContent=said))
 
 
 def absolute(path: str) -> str:

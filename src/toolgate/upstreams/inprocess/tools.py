@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.bodies import Kept
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Outcome
@@ -59,7 +60,15 @@ class ToolContext:
         return await relaying.to_the_end(outcome, self._exchange, shown, waits)
 
 
-Work = Callable[[Arguments, ToolContext], Awaitable[Object]]
+class EncodedResult(msgspec.Struct, frozen=True):
+    """A result that is JSON already, and what it counts as (`bodies`)."""
+
+    body: bytes
+    kept: Kept | None = None
+
+
+Result = Object | EncodedResult
+Work = Callable[[Arguments, ToolContext], Awaitable[Result]]
 
 
 class InProcessItem(msgspec.Struct, frozen=True):
@@ -76,7 +85,7 @@ class InProcessTools(msgspec.Struct, frozen=True):
     read: Callable[[str], Object | None] = lambda _uri: None  # a URI that a template made
     roots_changed: Callable[[Client], object] = lambda _client: None
 
-    async def answer(self, call: Call, exchange: Exchange) -> Object:
+    async def answer(self, call: Call, exchange: Exchange) -> Result:
         """The result of a call. Raises `Fault`."""
         if call.reference:
             raise Fault("METHOD_NOT_FOUND", f"{call.server} does not support completion", reach="not_sent")

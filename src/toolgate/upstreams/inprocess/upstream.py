@@ -16,7 +16,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Call, Client, Done, Made, Outcome
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, Status
-from toolgate.upstreams.inprocess.tools import InProcessTools, Object
+from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools, Result
 from toolgate.upstreams.stopping import stopped
 
 
@@ -63,11 +63,16 @@ class InProcessUpstream:
             call.reached.is_sent = True
 
         async def done(exchange: Exchange) -> Outcome:
-            return Done(jsonrpc.encode(await self._counted(self._tools.answer(call, exchange))))
+            result = await self._counted(self._tools.answer(call, exchange))
+            return (
+                Done(result.body, kept=result.kept)
+                if isinstance(result, EncodedResult)
+                else Done(jsonrpc.encode(result))
+            )
 
         return await run(Asker("upstream", self.id), self._clock, self._timeout, done).next()
 
-    async def _counted(self, work: Awaitable[Object]) -> Object:
+    async def _counted(self, work: Awaitable[Result]) -> Result:
         task = asyncio.current_task()
         assert task
         self._running.add(task)
