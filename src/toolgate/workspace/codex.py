@@ -2,8 +2,8 @@
 
 The rules this file keeps: a call says at most what `codex.most` says, and what it leaves out is the narrower of that
 and Codex's usual mode; each turn is told in full what it may do, whatever its thread or Codex's own configuration says;
-the folder of a thread is named by programs on this machine only; and a turn that nobody waits for any more is
-interrupted, if need be with the process that runs it.
+the folder of a thread is named by programs on this machine only, and is the one that was asked about; and a turn that
+nobody waits for any more is interrupted, if need be with the process that runs it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ from toolgate.config.settings import Codex as Settings
 from toolgate.core import jsonrpc
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.fault import Fault
-from toolgate.core.model import Answer, Principal
+from toolgate.core.model import Answer, Call, Principal
 from toolgate.core.redaction import excerpt
 from toolgate.core.services import Swap
 from toolgate.state.base import Connection as Tables
@@ -45,6 +46,7 @@ NAME = "codex app-server"  # of the process, which no server can have: it is no 
 LONGEST_PROMPT = 48 * 1024  # characters; a person may have to read it
 LONGEST_MODEL = 200  # characters
 LONGEST_FOLDER = 4096  # characters
+FOLDER = "folder"  # of a call's `extra`: a `Folder`
 LONGEST_CURSOR = 2048  # characters
 MOST_TURNS = 8  # at the same time, of all clients
 MOST_FOLDERS = 1000  # threads of which it is known where they were run
@@ -65,6 +67,15 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     approval_policy: str
     thread_id: str = ""
     model: str = ""
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """What is at the resolved `cwd` of a call: shown with it to the person who decides, and to be the same when it is
+    made, since whoever named the folder may be able to put another one there."""
+
+    cwd: str
+    device: int
+    inode: int
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -191,11 +202,8 @@ class Codex:
         )
 
     def _folder(self, named: str, thread: str, caller: Caller) -> str:
-        if not named:
-            return self._folders.get(thread, self.folder) if caller.is_here else self.folder
-        if named == self.folder:
-            return named
-        if not caller.is_here:
+        named = named or (caller.is_here and self._folders.get(thread)) or self.folder
+        if not caller.is_here and named != self.folder:
             message = "Access denied: only a program on the gateway's machine may name a folder"
             raise Fault("ACCESS_DENIED", message, reach="not_sent", hint="leave `cwd` out")
         if len(named) > LONGEST_FOLDER or not os.path.isabs(named) or "\0" in named:
@@ -222,21 +230,26 @@ class Codex:
 
     async def run(self, given: Mapping[str, Any], context: ToolContext, caller: Caller) -> Object:
         """One turn, to its end: `{success, thread_id, turn_id, status, result, items, ...}`. Raises `Fault`."""
-        prompt = self.prompt(given, caller)
+        asked = _asked_about(context.call, given.get("cwd") or self._folder("", given.get("thread_id", ""), caller))
+        _check_same(asked)
+        prompt = self.prompt({**given, "cwd": asked.cwd}, caller)
         if self._turns >= MOST_TURNS:
             message = f"Codex is busy: {MOST_TURNS} prompts are running"
             raise Fault("RATE_LIMITED", message, reach="not_sent", hint="try again when one has ended")
         self._turns += 1
         try:
             async with self._clock.timeout(self.settings.timeout), self._used() as connection:
-                return await self._run(prompt, context, caller, connection)
+                _check_same(asked)  # Codex may have had to start
+                return await self._run(prompt, asked, context, caller, connection)
         except TimeoutError:
             message = f"Codex did not finish within {self.settings.timeout:g} s and was interrupted (codex.timeout)"
             raise Fault("TIMEOUT", message, reach="executed") from None
         finally:
             self._turns -= 1
 
-    async def _run(self, prompt: Prompt, context: ToolContext, caller: Caller, connection: Connection) -> Object:
+    async def _run(
+        self, prompt: Prompt, asked: Folder, context: ToolContext, caller: Caller, connection: Connection
+    ) -> Object:
         if prompt.thread_id in self._busy:
             message = f"Thread {prompt.thread_id} is working on another prompt"
             raise Fault("RATE_LIMITED", message, reach="not_sent", hint="wait until it has ended")
@@ -263,6 +276,7 @@ class Codex:
         connection.turns[thread] = turn
         try:
             session = await self._noted(thread, prompt, caller)
+            _check_same(asked)
             begun = asyncio.ensure_future(connection.request("turn/start", _turn_start(thread, prompt)))
             turn_id = _read(await _asked("turn/start", asyncio.shield(begun)), _Begun).turn.id
             ended = await asyncio.shield(turn.over)
@@ -393,7 +407,8 @@ class Codex:
         """Say in the record of its session that a turn begins, or with a `reply` that it has ended. The id of the
         record; empty where the tables cannot be used, which hinders no prompt."""
         sign = self._workspace.sign(caller.principal, thread, "codex")
-        sign.cwd, sign.project_id = prompt.cwd, await self._workspace.project_id(prompt.cwd)
+        sign.cwd = prompt.cwd
+        sign.project_id, sign.place = await self._workspace.project_id_and_place(prompt.cwd)
         sign.model = prompt.model
 
         def work(tables: Tables) -> str:
@@ -402,7 +417,7 @@ class Codex:
                 sessions.prompted(record, excerpt(prompt.prompt, sessions.LONGEST_PROMPT))
             else:
                 sessions.stopped(record, excerpt(reply, sessions.LONGEST_REPLY))
-            return sessions.put(tables, record).id
+            return sessions.put(tables, record).shown_id
 
         try:
             return await self._workspace.transact(work, "sessions")
@@ -469,6 +484,36 @@ def _told(thread: _Thread) -> Object:
         "created_at": int(thread.created_at),
         "updated_at": int(thread.updated_at),
     }
+
+
+def looked_at(cwd: str) -> Folder:
+    """What is at a resolved path now. Raises `Fault` where that is no folder, or the path leads elsewhere by now."""
+    try:
+        found = os.lstat(cwd)
+    except OSError:
+        raise _replaced(cwd) from None
+    if not stat.S_ISDIR(found.st_mode) or os.path.realpath(cwd) != cwd:
+        raise _replaced(cwd)
+    return Folder(cwd, found.st_dev, found.st_ino)
+
+
+def _asked_about(call: Call, cwd: str) -> Folder:
+    """The folder that the person who decided was shown, or has named instead. Raises `Fault`."""
+    shown = jsonrpc.read(call.extra[FOLDER], type=Folder)
+    return shown if shown.cwd == cwd else looked_at(cwd)
+
+
+def _check_same(asked: Folder) -> None:
+    """Raises `Fault` where another folder is there by now."""
+    if looked_at(asked.cwd) != asked:
+        raise _replaced(asked.cwd)
+
+
+def _replaced(cwd: str) -> Fault:
+    message = (
+        f"Access denied: {cwd} is not the folder that was asked about: it, or one above it, was replaced meanwhile"
+    )
+    return Fault("ACCESS_DENIED", message, reach="not_sent", hint="make the same call again, which is asked about anew")
 
 
 def _check_thread(thread: str) -> None:
