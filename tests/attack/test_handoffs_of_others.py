@@ -15,7 +15,8 @@ from inmemory import THE_SOCKET, Visitor, gateway
 from msgspec import Raw
 
 from toolgate.app import App
-from toolgate.workspace.projects import FILE, place_of
+from toolgate.workspace.projects import FILE
+from toolgate.workspace.workspace import place_of
 
 
 def project(folder: Path, id: str = "acme") -> Path:

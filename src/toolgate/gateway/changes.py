@@ -23,7 +23,7 @@ from toolgate.core.model import Call, Principal
 from toolgate.policy.base import Policy
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, daemon
-from toolgate.workspace import codex as codexes
+from toolgate.workspace import codex_folder
 from toolgate.workspace.codex import Caller, Codex
 
 
@@ -66,9 +66,9 @@ class Changes(Policy):
         if call.target != "codex":
             return call
         prompt = self._codex.prompt(given, caller(self._config, self._access, call.client.principal))
-        folder = Raw(jsonrpc.encode(codexes.looked_at(prompt.cwd)))
+        folder = Raw(jsonrpc.encode(codex_folder.looked_at(prompt.cwd)))
         arguments = Raw(jsonrpc.encode(prompt))
-        return msgspec.structs.replace(call, arguments=arguments, extra={**call.extra, codexes.FOLDER: folder})
+        return msgspec.structs.replace(call, arguments=arguments, extra={**call.extra, codex_folder.FOLDER: folder})
 
     def recheck(self, call: Call, ticket: Any) -> None:
         self.before(call, was_passed=True)

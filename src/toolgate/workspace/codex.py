@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import shutil
-import stat
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -29,13 +28,13 @@ from toolgate.config.settings import Codex as Settings
 from toolgate.core import jsonrpc
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.fault import Fault
-from toolgate.core.model import Answer, Call, Principal
+from toolgate.core.model import Answer, Principal
 from toolgate.core.redaction import excerpt
 from toolgate.core.services import Swap
 from toolgate.state.base import Connection as Tables
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.upstreams.links import LinkDeps, MakeLink
-from toolgate.workspace import sessions
+from toolgate.workspace import codex_folder, sessions
 from toolgate.workspace.codex_server import CodexError, CodexServer, Connection, over_stdio
 from toolgate.workspace.codex_turn import LONGEST_SHOWN, Turn
 from toolgate.workspace.workspace import Workspace
@@ -46,7 +45,6 @@ NAME = "codex app-server"  # of the process, which no server can have: it is no 
 LONGEST_PROMPT = 48 * 1024  # characters; a person may have to read it
 LONGEST_MODEL = 200  # characters
 LONGEST_FOLDER = 4096  # characters
-FOLDER = "folder"  # of a call's `extra`: a `Folder`
 LONGEST_CURSOR = 2048  # characters
 MOST_TURNS = 8  # at the same time, of all clients
 MOST_FOLDERS = 1000  # threads of which it is known where they were run
@@ -67,15 +65,6 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     approval_policy: str
     thread_id: str = ""
     model: str = ""
-
-
-class Folder(msgspec.Struct, frozen=True):
-    """What is at the resolved `cwd` of a call: shown with it to the person who decides, and to be the same when it is
-    made, since whoever named the folder may be able to put another one there."""
-
-    cwd: str
-    device: int
-    inode: int
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -230,8 +219,10 @@ class Codex:
 
     async def run(self, given: Mapping[str, Any], context: ToolContext, caller: Caller) -> Object:
         """One turn, to its end: `{success, thread_id, turn_id, status, result, items, ...}`. Raises `Fault`."""
-        asked = _asked_about(context.call, given.get("cwd") or self._folder("", given.get("thread_id", ""), caller))
-        _check_same(asked)
+        asked = codex_folder.asked_about(
+            context.call, given.get("cwd") or self._folder("", given.get("thread_id", ""), caller)
+        )
+        codex_folder.check_same(asked)
         prompt = self.prompt({**given, "cwd": asked.cwd}, caller)
         if self._turns >= MOST_TURNS:
             message = f"Codex is busy: {MOST_TURNS} prompts are running"
@@ -239,7 +230,7 @@ class Codex:
         self._turns += 1
         try:
             async with self._clock.timeout(self.settings.timeout), self._used() as connection:
-                _check_same(asked)  # Codex may have had to start
+                codex_folder.check_same(asked)  # Codex may have had to start
                 return await self._run(prompt, asked, context, caller, connection)
         except TimeoutError:
             message = f"Codex did not finish within {self.settings.timeout:g} s and was interrupted (codex.timeout)"
@@ -248,7 +239,7 @@ class Codex:
             self._turns -= 1
 
     async def _run(
-        self, prompt: Prompt, asked: Folder, context: ToolContext, caller: Caller, connection: Connection
+        self, prompt: Prompt, asked: codex_folder.Folder, context: ToolContext, caller: Caller, connection: Connection
     ) -> Object:
         if prompt.thread_id in self._busy:
             message = f"Thread {prompt.thread_id} is working on another prompt"
@@ -276,7 +267,7 @@ class Codex:
         connection.turns[thread] = turn
         try:
             session = await self._noted(thread, prompt, caller)
-            _check_same(asked)
+            codex_folder.check_same(asked)
             begun = asyncio.ensure_future(connection.request("turn/start", _turn_start(thread, prompt)))
             turn_id = _read(await _asked("turn/start", asyncio.shield(begun)), _Begun).turn.id
             ended = await asyncio.shield(turn.over)
@@ -484,36 +475,6 @@ def _told(thread: _Thread) -> Object:
         "created_at": int(thread.created_at),
         "updated_at": int(thread.updated_at),
     }
-
-
-def looked_at(cwd: str) -> Folder:
-    """What is at a resolved path now. Raises `Fault` where that is no folder, or the path leads elsewhere by now."""
-    try:
-        found = os.lstat(cwd)
-    except OSError:
-        raise _replaced(cwd) from None
-    if not stat.S_ISDIR(found.st_mode) or os.path.realpath(cwd) != cwd:
-        raise _replaced(cwd)
-    return Folder(cwd, found.st_dev, found.st_ino)
-
-
-def _asked_about(call: Call, cwd: str) -> Folder:
-    """The folder that the person who decided was shown, or has named instead. Raises `Fault`."""
-    shown = jsonrpc.read(call.extra[FOLDER], type=Folder)
-    return shown if shown.cwd == cwd else looked_at(cwd)
-
-
-def _check_same(asked: Folder) -> None:
-    """Raises `Fault` where another folder is there by now."""
-    if looked_at(asked.cwd) != asked:
-        raise _replaced(asked.cwd)
-
-
-def _replaced(cwd: str) -> Fault:
-    message = (
-        f"Access denied: {cwd} is not the folder that was asked about: it, or one above it, was replaced meanwhile"
-    )
-    return Fault("ACCESS_DENIED", message, reach="not_sent", hint="make the same call again, which is asked about anew")
 
 
 def _check_thread(thread: str) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
 from toolgate.config import ownership
 from toolgate.core import jsonrpc
-from toolgate.workspace import git_head
 
 FILE = Path(".gobby", "project.json")
 LONGEST = 64 * 1024  # bytes of that file; a longer one is none
@@ -38,19 +36,3 @@ def project_of(folder: Path) -> Project | None:
         if written.id:
             return Project(written.id, written.name or each.name, each)
     return None
-
-
-def place_of(folder: Path) -> str:
-    """Where the sessions of an absolute folder leave what they hand over: the same for all that is below its project,
-    and for the worktrees of one repository; for a folder in no project that folder. A project's id is in a file that
-    others may copy; what this says is not for them to choose. It reads files, which may take a while."""
-    project = project_of(folder)
-    real = Path(os.path.realpath(project.folder if project else folder))
-    try:
-        checkout = git_head.checkout_of(real) if project else None
-    except (OSError, ValueError):
-        checkout = None
-    if checkout is None:
-        return str(real)
-    top, shared = checkout
-    return f"{shared}:{real.relative_to(top)}"

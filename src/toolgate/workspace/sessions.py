@@ -42,7 +42,7 @@ class Record(msgspec.Struct, kw_only=True):
     """A row of the table `session_record`, its columns in their order. `principal` is that of `whose`. `id` is what
     the program calls its session (`external_id`), with something behind it where its principal has one of this name,
     and behind that which principal it is, but for the operator. `place` is where handoffs are left and taken: see
-    `projects.place_of`."""
+    `workspace.place_of`."""
 
     id: str
     external_id: str

@@ -21,8 +21,8 @@ from toolgate.core.model import Answer, Client, Principal
 from toolgate.core.services import Swap, sets
 from toolgate.state.base import Connection, NotKept, Result, Store, Subject, Work
 from toolgate.upstreams.inprocess.tools import ToolContext
-from toolgate.workspace import sessions
-from toolgate.workspace.projects import Project, place_of, project_of
+from toolgate.workspace import git_head, sessions
+from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.sessions import Caller, Record
 
 MOST_BOUND = 10_000  # sessions of clients whose record and roots are remembered
@@ -183,6 +183,22 @@ class Workspace:
     def roots_changed(self, client: Client) -> None:
         """It is asked again."""
         self._roots.pop(client.identity, None)
+
+
+def place_of(folder: Path) -> str:
+    """Where the sessions of an absolute folder leave what they hand over: the same for all that is below its project,
+    and for the worktrees of one repository; for a folder in no project that folder. A project's id is in a file that
+    others may copy; what this says is not for them to choose. It reads files, which may take a while."""
+    project = project_of(folder)
+    real = Path(os.path.realpath(project.folder if project else folder))
+    try:
+        checkout = git_head.checkout_of(real) if project else None
+    except (OSError, ValueError):
+        checkout = None
+    if checkout is None:
+        return str(real)
+    top, shared = checkout
+    return f"{shared}:{real.relative_to(top)}"
 
 
 def absolute(path: str) -> str:
