@@ -50,4 +50,4 @@ def _replaced(cwd: str) -> Fault:
     message = (
         f"Access denied: {cwd} is not the folder that was asked about: it, or one above it, was replaced meanwhile"
     )
-    return Fault("ACCESS_DENIED", message, reach="not_sent", hint="make the same call again, which is asked about anew")
+    return Fault("ACCESS_DENIED", message, reach="not_sent", hint="make the same call again")
