@@ -23,6 +23,7 @@ from toolgate.core.model import Call, Principal
 from toolgate.policy.base import Policy
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, daemon
+from toolgate.workspace import codex_folder
 from toolgate.workspace.codex import Caller, Codex
 
 
@@ -65,7 +66,9 @@ class Changes(Policy):
         if call.target != "codex":
             return call
         prompt = self._codex.prompt(given, caller(self._config, self._access, call.client.principal))
-        return msgspec.structs.replace(call, arguments=Raw(jsonrpc.encode(prompt)))
+        folder = Raw(jsonrpc.encode(codex_folder.looked_at(prompt.cwd)))
+        arguments = Raw(jsonrpc.encode(prompt))
+        return msgspec.structs.replace(call, arguments=arguments, extra={**call.extra, codex_folder.FOLDER: folder})
 
     def recheck(self, call: Call, ticket: Any) -> None:
         self.before(call, was_passed=True)

@@ -127,4 +127,8 @@ WORKSPACE = Migration(
     """,
 )
 
-MIGRATIONS = (KEPT, WORKSPACE)
+# A session takes the handoffs of its own place, since any clone may have copied the project's id. Of those that were
+# left before, the place is not known, and no session takes them.
+PLACES = Migration(3, "ALTER TABLE session_record ADD COLUMN place TEXT NOT NULL DEFAULT '';")
+
+MIGRATIONS = (KEPT, WORKSPACE, PLACES)

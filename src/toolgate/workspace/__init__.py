@@ -13,7 +13,7 @@ May import `upstreams` and the rooms below it.
     links         which sessions had to do with which tasks
     sessions      records of agents' sessions, and which a call belongs to; what one hands over to the next
     hooks         what the agents' programs say of their sessions, by `call_hook` or by `toolgate hook`
-    git_head      the commit that a checkout is at
+    git_head      the commit that a checkout is at, and its repository
     jsonl         the lines of a project's file of tasks
     task_file     that file, opened by one process at a time and replaced as a whole
     exporting     the tasks of a project as lines
@@ -25,6 +25,7 @@ May import `upstreams` and the rooms below it.
     circles       what is above or before itself
     pace          long work in a thread: others have their turn, and it can be stopped
     codex         `Codex`: prompts, threads, and what they may do
+    codex_folder  the folder that a call of Codex names, as it was when a person was asked
     codex_turn    one turn of Codex: what is kept of it, and what it asks
     codex_said    texts, ids and lists of Codex, read no further than they are kept
     codex_server  the process that runs Codex

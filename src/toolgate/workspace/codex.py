@@ -2,8 +2,8 @@
 
 The rules this file keeps: a call says at most what `codex.most` says, and what it leaves out is the narrower of that
 and Codex's usual mode; each turn is told in full what it may do, whatever its thread or Codex's own configuration says;
-the folder of a thread is named by programs on this machine only; and a turn that nobody waits for any more is
-interrupted, if need be with the process that runs it.
+the folder of a thread is named by programs on this machine only, and is the one that was asked about; and a turn that
+nobody waits for any more is interrupted, if need be with the process that runs it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from toolgate.core.services import Swap
 from toolgate.state.base import Connection as Tables
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.upstreams.links import LinkDeps, MakeLink
-from toolgate.workspace import codex_said, sessions
+from toolgate.workspace import codex_folder, codex_said, sessions
 from toolgate.workspace.codex_server import CodexError, CodexServer, Connection, over_stdio
 from toolgate.workspace.codex_turn import LONGEST_SHOWN, Turn
 from toolgate.workspace.workspace import Workspace
@@ -191,11 +191,8 @@ class Codex:
         )
 
     def _folder(self, named: str, thread: str, caller: Caller) -> str:
-        if not named:
-            return self._folders.get(thread, self.folder) if caller.is_here else self.folder
-        if named == self.folder:
-            return named
-        if not caller.is_here:
+        named = named or (caller.is_here and self._folders.get(thread)) or self.folder
+        if not caller.is_here and named != self.folder:
             message = "Access denied: only a program on the gateway's machine may name a folder"
             raise Fault("ACCESS_DENIED", message, reach="not_sent", hint="leave `cwd` out")
         if len(named) > LONGEST_FOLDER or not os.path.isabs(named) or "\0" in named:
@@ -222,21 +219,28 @@ class Codex:
 
     async def run(self, given: Mapping[str, Any], context: ToolContext, caller: Caller) -> Object:
         """One turn, to its end: `{success, thread_id, turn_id, status, result, items, ...}`. Raises `Fault`."""
-        prompt = self.prompt(given, caller)
+        asked = codex_folder.asked_about(
+            context.call, given.get("cwd") or self._folder("", given.get("thread_id", ""), caller)
+        )
+        codex_folder.check_same(asked)
+        prompt = self.prompt({**given, "cwd": asked.cwd}, caller)
         if self._turns >= MOST_TURNS:
             message = f"Codex is busy: {MOST_TURNS} prompts are running"
             raise Fault("RATE_LIMITED", message, reach="not_sent", hint="try again when one has ended")
         self._turns += 1
         try:
             async with self._clock.timeout(self.settings.timeout), self._used() as connection:
-                return await self._run(prompt, context, caller, connection)
+                codex_folder.check_same(asked)  # Codex may have had to start
+                return await self._run(prompt, asked, context, caller, connection)
         except TimeoutError:
             message = f"Codex did not finish within {self.settings.timeout:g} s and was interrupted (codex.timeout)"
             raise Fault("TIMEOUT", message, reach="executed") from None
         finally:
             self._turns -= 1
 
-    async def _run(self, prompt: Prompt, context: ToolContext, caller: Caller, connection: Connection) -> Object:
+    async def _run(
+        self, prompt: Prompt, asked: codex_folder.Folder, context: ToolContext, caller: Caller, connection: Connection
+    ) -> Object:
         if prompt.thread_id in self._busy:
             message = f"Thread {prompt.thread_id} is working on another prompt"
             raise Fault("RATE_LIMITED", message, reach="not_sent", hint="wait until it has ended")
@@ -263,6 +267,7 @@ class Codex:
         connection.turns[thread] = turn
         try:
             session = await self._noted(thread, prompt, caller)
+            codex_folder.check_same(asked)
             begun = asyncio.ensure_future(connection.request("turn/start", _turn_start(thread, prompt)))
             turn_id = _read(await _asked("turn/start", asyncio.shield(begun)), _turn_id)
             ended = await asyncio.shield(turn.over)
@@ -391,7 +396,8 @@ class Codex:
         """Say in the record of its session that a turn begins, or with a `reply` that it has ended. The id of the
         record; empty where the tables cannot be used, which hinders no prompt."""
         sign = self._workspace.sign(caller.principal, thread, "codex")
-        sign.cwd, sign.project_id = prompt.cwd, await self._workspace.project_id(prompt.cwd)
+        sign.cwd = prompt.cwd
+        sign.project_id, sign.place = await self._workspace.project_id_and_place(prompt.cwd)
         sign.model = prompt.model
 
         def work(tables: Tables) -> str:
@@ -400,7 +406,7 @@ class Codex:
                 sessions.prompted(record, excerpt(prompt.prompt, sessions.LONGEST_PROMPT))
             else:
                 sessions.stopped(record, excerpt(reply, sessions.LONGEST_REPLY))
-            return sessions.put(tables, record).id
+            return sessions.put(tables, record).shown_id
 
         try:
             return await self._workspace.transact(work, "sessions", whose=caller.principal.counted_as)

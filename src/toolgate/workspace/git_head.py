@@ -1,11 +1,13 @@
-"""The commit that a folder's git checkout is at, read from git's own files: no program is started.
+"""The repository of a folder's git checkout and the commit that it is at, read from git's own files: no program is
+started.
 
 Whoever owns the checkout wrote them, and they say where to read on. So each is read up to a size, and what comes out is
-the id of a commit or nothing.
+the id of a commit, a folder, or nothing.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -28,6 +30,32 @@ def commit_of(folder: Path) -> str | None:
         if git:
             return _commit_of(git)
     return None
+
+
+def checkout_of(folder: Path) -> tuple[Path, Path] | None:
+    """The checkout that a real folder lies in, and the folder that it shares with the other worktrees of its
+    repository. None where there is no checkout, or nothing but the checkout's own files says of which repository it is:
+    those may name any. So `.git` is a folder itself, or the repository names this worktree in turn."""
+    for each in (folder, *folder.parents)[:MOST_PARENTS]:
+        git = each / ".git"
+        if git.is_symlink():
+            return None
+        if git.is_dir():
+            return each, git
+        if git.exists():
+            found = _git_folder(git)
+            shared = found and _repository(Path(os.path.realpath(found)), git)
+            return (each, shared) if shared else None
+    return None
+
+
+def _repository(git: Path, of: Path) -> Path | None:
+    """The repository that keeps `git` for the worktree whose `.git` is `of`; None where it does not say so."""
+    common, back = _read(git / "commondir"), _read(git / "gitdir")
+    if not common or not back or os.path.realpath(git / _decoded(back)) != str(of):
+        return None
+    shared = Path(os.path.realpath(git / _decoded(common)))
+    return shared if git.parent == shared / "worktrees" else None
 
 
 def _git_folder(path: Path) -> Path | None:

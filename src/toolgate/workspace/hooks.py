@@ -211,7 +211,7 @@ class Hooks:
         sign = workspace.sign(client.principal, payload.session_id, _source(source))
         told = payload.cwd if sessions.is_on_this_machine(client.principal) else ""
         sign.cwd = told or folder
-        sign.project_id = await workspace.project_id(sign.cwd)
+        sign.project_id, sign.place = await workspace.project_id_and_place(sign.cwd)
         sign.model, sign.transcript_path = payload.model, payload.transcript_path
 
         def work(connection: Connection) -> Change:
@@ -370,14 +370,14 @@ def _said(hook: str, change: Change, now: str) -> Mapping[str, Any]:
     said: dict[str, Any] = {
         "success": True,
         "hook_type": hook,
-        "session_id": record.id,
+        "session_id": record.shown_id,
         "status": sessions.shown_status(record, now),
         "title": record.title or None,
-        "parent_session_id": record.parent_id,
+        "parent_session_id": record.parent_id and sessions.shown_id(record.principal, record.parent_id),
         "project_id": record.project_id or None,
     }
     if HOOKS[hook] is _start:
-        handed = restored and {"session_id": restored.id, "title": restored.title, "summary": restored.summary}
+        handed = restored and {"session_id": restored.shown_id, "title": restored.title, "summary": restored.summary}
         said |= {"is_new": change.is_new, "restored": handed or None}
     if HOOKS[hook] in (_end, _summarize):
         said["summary"] = record.summary
@@ -387,7 +387,7 @@ def _said(hook: str, change: Change, now: str) -> Mapping[str, Any]:
 def _printed(change: Change) -> bytes:
     """What the hook of a session's start prints so that its model sees it. Claude Code, Codex and Gemini CLI take the
     same form."""
-    lines = [f"The id of this session, for tools that ask for a `session_id`: {change.record.id}"]
+    lines = [f"The id of this session, for tools that ask for a `session_id`: {change.record.shown_id}"]
     if change.restored and change.restored.summary:
         lines += ["An earlier session in this project has left this:", "", change.restored.summary]
     shown = {"hookEventName": "SessionStart", "additionalContext": "\n".join(lines)}

@@ -49,7 +49,8 @@ async def link_task_to_session(given: LinkTaskToSession, workspace: Workspace, c
     session = await workspace.transact(work, "tasks", "sessions", whose=context.client.principal.counted_as)
     if given.session_id:
         workspace.bind(context, session)
-    return {"linked": True, "task_id": given.task_id, "session_id": session, "action": given.action}
+    shown = sessions.shown_id(caller.principal, session)
+    return {"linked": True, "task_id": given.task_id, "session_id": shown, "action": given.action}
 
 
 class GetSessionTasks(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,6 +63,8 @@ async def get_session_tasks(given: GetSessionTasks, workspace: Workspace, contex
     def work(connection: Connection) -> Object:
         known = sessions.find(connection, principal, given.session_id)
         session = known.id if known else given.session_id
+        if known is None and sessions.get(connection, session):  # somebody else's, which is not found
+            return {"session_id": session, "tasks": []}
         columns = ", ".join(f"task.{name}" for name in tasks.BRIEF)
         sql = (
             f"SELECT l.action, l.created_at, {columns} FROM task_session l JOIN task ON task.id = l.task_id"
@@ -71,7 +74,7 @@ async def get_session_tasks(given: GetSessionTasks, workspace: Workspace, contex
             {"task": tasks.brief_of(row), "action": action, "link_created_at": created_at}
             for action, created_at, *row in connection.execute(sql, (session, MOST_SHOWN)).fetchall()
         ]
-        return {"session_id": session, **_fitting("tasks", found)}
+        return {"session_id": known.shown_id if known else session, **_fitting("tasks", found)}
 
     return await workspace.answered(context, work)
 
@@ -94,7 +97,8 @@ async def get_task_sessions(given: GetTaskSessions, workspace: Workspace, contex
             " WHERE l.task_id = ? ORDER BY l.created_at DESC, l.session_id, l.action LIMIT ?"
         )
         found = connection.execute(sql, (principal, given.task_id, MOST_SHOWN)).fetchall()
-        shown: list[dict[str, Any]] = [dict(zip(_OF_SESSION, row, strict=True)) for row in found]
+        rows = [(sessions.shown_id(principal, id), *rest) for id, *rest in found]
+        shown: list[dict[str, Any]] = [dict(zip(_OF_SESSION, row, strict=True)) for row in rows]
         return {"task_id": given.task_id, **_fitting("sessions", shown)}
 
     return await workspace.answered(context, work)

@@ -8,6 +8,7 @@ before the next session's model; and what is kept of a prompt or a reply is boun
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -38,8 +39,10 @@ MOST_RECORDS = 10_000  # of one principal; the one without a sign for longest is
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """A row of the table `session_record`, its columns in their order. `id` is what the program calls its session
-    (`external_id`), with something behind it where that was taken; `principal` is that of `whose`."""
+    """A row of the table `session_record`, its columns in their order. `principal` is that of `whose`. `id` is what
+    the program calls its session (`external_id`), with something behind it where its principal has one of this name,
+    and behind that which principal it is, but for the operator. `place` is where handoffs are left and taken: see
+    `workspace.place_of`."""
 
     id: str
     external_id: str
@@ -61,6 +64,12 @@ class Record(msgspec.Struct, kw_only=True):
     created_at: str
     updated_at: str
     ended_at: str | None = None
+    place: str = ""
+
+    @property
+    def shown_id(self) -> str:
+        """What its principal knows it by."""
+        return shown_id(self.principal, self.id)
 
 
 FIELDS = Record.__struct_fields__
@@ -78,9 +87,28 @@ def is_on_this_machine(principal: Principal) -> bool:
 
 
 def whose(principal: Principal) -> str:
-    """Whose the records are that somebody makes: empty for the user of this machine, whose agents' hooks come over the
-    operator's socket and whose agents themselves come any way."""
-    return "" if is_on_this_machine(principal) else principal.counted_as
+    """Whose the records are that somebody makes. Empty for the operator: what comes through the folder of hooks, over
+    the operator's socket, or over the pipe of a gateway that its own user has started. Who comes over TCP without a
+    key may be any user of the machine, so these are others, one for each address; and web pages are not the programs
+    of their address."""
+    if principal.client == OPERATOR or (principal.is_here and principal.client):
+        return ""
+    return f"{principal.counted_as} here" if principal.is_here else principal.counted_as
+
+
+def id_of(principal: str, shown: str) -> str:
+    """The id of a record, of what its principal knows it by. Each principal has its own, so that nobody learns by an
+    id that is taken which sessions others have."""
+    return shown + _mark(principal)
+
+
+def shown_id(principal: str, id: str) -> str:
+    """What a principal knows a record by; of somebody else's, the id itself."""
+    return id.removesuffix(_mark(principal))
+
+
+def _mark(principal: str) -> str:
+    return f"@{hashlib.sha256(principal.encode()).hexdigest()[:12]}" if principal else ""
 
 
 def put(connection: Connection, record: Record) -> Record:
@@ -97,7 +125,7 @@ def find(connection: Connection, principal: str, named: str) -> Record | None:
     return _one(
         connection,
         "principal = ? AND (external_id = ? OR id = ?) ORDER BY updated_at DESC LIMIT 1",
-        (principal, named, named),
+        (principal, named, id_of(principal, named)),
     )
 
 
@@ -145,13 +173,14 @@ def seen(connection: Connection, sign: Record, may_move: bool = True) -> tuple[R
     record = _one(connection, where, (sign.principal, sign.external_id, sign.machine, sign.source))
     is_new = record is None
     if record is None:
-        is_taken = get(connection, sign.external_id) is not None
-        id = f"{sign.external_id}-{secrets.token_hex(4)}" if is_taken else sign.external_id
+        id = id_of(sign.principal, sign.external_id)
+        if get(connection, id):
+            id = id_of(sign.principal, f"{sign.external_id}-{secrets.token_hex(4)}")
         record = msgspec.structs.replace(sign, id=id)
         _forget_oldest(connection, sign.principal)
     record.model, record.transcript_path = sign.model or record.model, sign.transcript_path or record.transcript_path
     if may_move or not record.cwd:
-        record.cwd, record.project_id = sign.cwd, sign.project_id
+        record.cwd, record.project_id, record.place = sign.cwd, sign.project_id, sign.place
     record.updated_at = sign.updated_at
     return put(connection, record), is_new
 
@@ -177,6 +206,14 @@ class Caller(msgspec.Struct, frozen=True):
     @property
     def project_id(self) -> str:
         return self.sign.project_id
+
+    @property
+    def principal(self) -> str:
+        return self.sign.principal
+
+    def shown_id(self, session: str | None) -> str | None:
+        """What it knows a record by."""
+        return session and shown_id(self.principal, session)
 
     def session(self, connection: Connection, named: str | None, now: str) -> str | None:
         """The id of the record that a call belongs to: the one that it names, else the one that it is bound to, else
@@ -227,13 +264,13 @@ def title_of(prompt: str) -> str:
 
 
 def take_handoff(connection: Connection, taker: Record) -> Record | None:
-    """The newest handoff of the same principal, machine and project (the same folder, where that is in none) that no
-    session has taken; now this one has. It may be its own, of when it had ended."""
-    place = "project_id = ?" if taker.project_id else "project_id = '' AND cwd = ?"
+    """The newest handoff of the same principal, machine, project and place that no session has taken; now this one
+    has. It may be its own, of when it had ended. The project's id alone is no proof: any clone may have copied it."""
     record = _one(
         connection,
-        f"principal = ? AND {place} AND machine = ? AND status = 'handoff_ready' ORDER BY updated_at DESC, id LIMIT 1",
-        (taker.principal, taker.project_id or taker.cwd, taker.machine),
+        "principal = ? AND project_id = ? AND place = ? AND machine = ? AND status = 'handoff_ready' "
+        "ORDER BY updated_at DESC, id LIMIT 1",
+        (taker.principal, taker.project_id, taker.place, taker.machine),
     )
     if record is None or record.id == taker.id:
         return record
@@ -254,7 +291,7 @@ def summary_of(connection: Connection, record: Record, said: str = "") -> str:
         "\n".join(
             [
                 f"# Handoff: {record.title or 'a session without a title'}",
-                f"Session {record.id} ({record.source}{f', {record.model}' if record.model else ''}) "
+                f"Session {record.shown_id} ({record.source}{f', {record.model}' if record.model else ''}) "
                 f"in {record.cwd or 'an unknown folder'}, {record.created_at[:16]}Z to {record.updated_at[:16]}Z, "
                 f"{record.prompts} prompt{'' if record.prompts == 1 else 's'}.",
             ]

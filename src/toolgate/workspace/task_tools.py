@@ -71,7 +71,7 @@ async def create_task(given: CreateTask, workspace: Workspace, context: ToolCont
                 updated_at=now,
                 description=given.description or None,
                 parent_task_id=given.parent_task_id or None,
-                created_in_session_id=session,
+                created_in_session_id=caller.shown_id(session),
                 labels=_labels(given.labels or ()),
                 test_strategy=given.test_strategy or None,
                 validation_criteria=given.validation_criteria or None,
@@ -85,7 +85,7 @@ async def create_task(given: CreateTask, workspace: Workspace, context: ToolCont
 
     made = await workspace.transact(work, "tasks", "sessions", whose=context.client.principal.counted_as)
     if given.session_id:
-        workspace.bind(context, made.created_in_session_id)
+        workspace.bind_shown(context, made.created_in_session_id)
     return tasks.shown(made)
 
 
@@ -154,7 +154,9 @@ async def update_task(given: UpdateTask, workspace: Workspace, context: ToolCont
         changed = msgspec.structs.replace(task, **changes)
         if changed.status == "closed" != task.status:
             _check_children(connection, task, "completed")
-            changed = _closed(changed, "completed", session, commit if _is_here(task, caller) else None, at)
+            changed = _closed(
+                changed, "completed", caller.shown_id(session), commit if _is_here(task, caller) else None, at
+            )
         elif task.status == "closed" != changed.status:
             changed = msgspec.structs.replace(changed, **_NOT_CLOSED)
         if changed.status == "escalated" != task.status:
@@ -206,7 +208,7 @@ async def close_task(given: CloseTask, workspace: Workspace, context: ToolContex
         session = caller.session(connection, given.session_id, at)
         is_skipped = given.skip_validation or bool(given.override_justification)
         is_validated = bool(task.validation_criteria and given.changes_summary) and not is_skipped
-        closed = _closed(task, given.reason, session, commit if _is_here(task, caller) else None, at)
+        closed = _closed(task, given.reason, caller.shown_id(session), commit if _is_here(task, caller) else None, at)
         if given.changes_summary:
             closed.validation_feedback = given.changes_summary
         if given.override_justification:
@@ -220,7 +222,7 @@ async def close_task(given: CloseTask, workspace: Workspace, context: ToolContex
     whose = context.client.principal.counted_as
     closed, is_validated = await workspace.transact(work, "tasks", "sessions", whose=whose)
     if given.session_id:
-        workspace.bind(context, closed.closed_in_session_id)
+        workspace.bind_shown(context, closed.closed_in_session_id)
     return tasks.shown(closed) | {"validated": is_validated}
 
 

@@ -23,7 +23,7 @@ from toolgate.core.model import Answer, Client, Principal
 from toolgate.core.services import Swap, sets
 from toolgate.state.base import Connection, NotKept, Result, Store, Subject, Work
 from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext, text
-from toolgate.workspace import sessions, tasks
+from toolgate.workspace import git_head, sessions, tasks
 from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.sessions import Caller, Record
 
@@ -125,6 +125,10 @@ class Workspace:
         if record:
             _remember(self._bound, context.client, record)
 
+    def bind_shown(self, context: ToolContext, shown: str | None) -> None:
+        """The same, by what the client knows the record by."""
+        self.bind(context, shown and sessions.id_of(sessions.whose(context.client.principal), shown))
+
     async def caller(self, context: ToolContext, named: str | None = None) -> Caller:
         """`named` is the session that the call names. If it is known, this very call belongs to its record, and is in
         its project."""
@@ -137,6 +141,7 @@ class Workspace:
         record, folder, project = await self._place(context)
         sign = self.sign(context.client.principal, "")
         sign.cwd, sign.project_id = folder, project.id if project else ""
+        sign.place = await self._place_of(folder)
         return Caller(sign, record.id if record else None)
 
     async def record(self, context: ToolContext) -> Record | None:
@@ -172,11 +177,14 @@ class Workspace:
                 return record, folder, self.note(project)
         return record, folder, self.note(project_of(self._folder))
 
-    async def project_id(self, folder: str) -> str:
-        """The id of the project that a folder is in, that where the gateway was started for an empty one; empty where
-        it is in none."""
+    async def project_id_and_place(self, folder: str) -> tuple[str, str]:
+        """The id of the project that a folder is in, that where the gateway was started for an empty one, empty where
+        it is in none; and where the sessions of this folder leave handoffs, empty for an empty one."""
         project = await self._project_of(folder or str(self._folder))
-        return project.id if project else ""
+        return project.id if project else "", await self._place_of(folder)
+
+    async def _place_of(self, folder: str) -> str:
+        return await asyncio.to_thread(place_of, Path(folder)) if folder else ""
 
     async def _project_of(self, folder: str) -> Project | None:
         """In a thread: a client may name a folder of a disk that does not answer."""
@@ -207,6 +215,22 @@ class Workspace:
 
 def _written(said: Object) -> bytes:
     return jsonrpc.encode(text(jsonrpc.encode(said).decode(), structuredContent=said))
+
+
+def place_of(folder: Path) -> str:
+    """Where the sessions of an absolute folder leave what they hand over: the same for all that is below its project,
+    and for the worktrees of one repository; for a folder in no project that folder. A project's id is in a file that
+    others may copy; what this says is not for them to choose. It reads files, which may take a while."""
+    project = project_of(folder)
+    real = Path(os.path.realpath(project.folder if project else folder))
+    try:
+        checkout = git_head.checkout_of(real) if project else None
+    except (OSError, ValueError):
+        checkout = None
+    if checkout is None:
+        return str(real)
+    top, shared = checkout
+    return f"{shared}:{real.relative_to(top)}"
 
 
 def absolute(path: str) -> str:

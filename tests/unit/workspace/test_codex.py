@@ -103,13 +103,12 @@ async def test_a_thread_is_linked_to_a_session_record() -> None:
         await call(app, prompt="say more", thread_id=told["thread_id"])
         rows = await app.workspace.workspace.query(
             lambda tables: tables.execute(
-                "SELECT id, external_id, source, status, cwd, first_prompt, last_prompt, last_reply, prompts FROM "
+                "SELECT external_id, source, status, cwd, first_prompt, last_prompt, last_reply, prompts FROM "
                 "session_record"
             ).fetchall()
         )
-        assert rows == [
-            (told["session_id"], told["thread_id"], "codex", "paused", HERE, "say done", "say more", "more", 2)
-        ]
+        assert told["session_id"] == told["thread_id"]
+        assert rows == [(told["thread_id"], "codex", "paused", HERE, "say done", "say more", "more", 2)]
 
 
 async def test_progress_is_told_on_the_way() -> None:

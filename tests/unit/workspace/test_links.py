@@ -54,8 +54,8 @@ async def test_a_session_that_is_not_known_is_registered_on_the_fly_but_not_by_a
     assert await room.do("get_session_tasks", session_id="s-1") == {"session_id": "s-1", "tasks": []}
     assert await room.run("SELECT id FROM session_record") == []
     await room.do("link_task_to_session", task_id=await room.task(), session_id="s-1")
-    [record] = await room.run("SELECT id, external_id, principal, cwd, status FROM session_record")
-    assert record == ("s-1", "s-1", "local@", "", "active")
+    [record] = await room.run("SELECT external_id, principal, cwd, status FROM session_record")
+    assert record == ("s-1", "local@", "", "active")
 
 
 async def test_a_session_goes_by_the_id_of_its_record_and_by_that_of_its_program(room: Workroom) -> None:

@@ -106,8 +106,11 @@ def test_a_session_without_a_sign_for_long_is_stale() -> None:
 
 
 def test_paths_count_only_from_this_machine() -> None:
-    here = (THE_OPERATOR, Principal("local", "127.0.0.1", is_here=True))
+    pipe = Principal("client:ann", is_here=True, client="ann")  # of a gateway that the operator has started for ann
+    here = (THE_OPERATOR, pipe, Principal("local", "127.0.0.1", is_here=True))
     away = (Principal("local", "10.0.0.7"), Principal("client:ann", "127.0.0.1", client="ann", via="key"))
-    assert [sessions.whose(principal) for principal in here] == ["", ""]
-    assert all(sessions.whose(principal) for principal in away)
-    assert [sessions.is_on_this_machine(each) for each in (*here, *away)] == [True, True, False, False]
+    assert [sessions.whose(principal) for principal in here[:2]] == ["", ""]
+    page = Principal("local", "127.0.0.1")
+    others = [sessions.whose(principal) for principal in (here[2], page, *away)]
+    assert all(others) and len({*others}) == len(others)
+    assert [sessions.is_on_this_machine(each) for each in (*here, *away)] == [True] * 3 + [False] * 2

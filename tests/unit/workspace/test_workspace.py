@@ -153,12 +153,12 @@ async def test_a_call_belongs_to_the_only_active_session_of_its_folder(repo: Pat
     assert await workspace.record(calling()) is None
     await named(workspace, calling("one"), "a")
     found = await workspace.record(calling("other"))
-    assert found and found.id == "a"
+    assert found and found.shown_id == "a"
     assert await workspace.record(calling("s", AWAY)) is None
     await named(workspace, calling("two"), "b")
     assert await workspace.record(calling("other")) is None  # it may be either
     bound = [await workspace.record(calling(session)) for session in ("one", "two")]
-    assert [record and record.id for record in bound] == ["a", "b"]
+    assert [record and record.shown_id for record in bound] == ["a", "b"]
 
 
 async def test_a_stale_session_is_no_candidate(repo: Path) -> None:

@@ -1,0 +1,53 @@
+"""The folder that a call of Codex names, as it was when a person was asked about the call."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import msgspec
+
+from toolgate.core import jsonrpc
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
+
+FOLDER = "folder"  # of a call's `extra`: a `Folder`
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """What is at the resolved `cwd` of a call: shown with it to the person who decides, and to be the same when it is
+    made, since whoever named the folder may be able to put another one there."""
+
+    cwd: str
+    device: int
+    inode: int
+
+
+def looked_at(cwd: str) -> Folder:
+    """What is at a resolved path now. Raises `Fault` where that is no folder, or the path leads elsewhere by now."""
+    try:
+        found = os.lstat(cwd)
+    except OSError:
+        raise _replaced(cwd) from None
+    if not stat.S_ISDIR(found.st_mode) or os.path.realpath(cwd) != cwd:
+        raise _replaced(cwd)
+    return Folder(cwd, found.st_dev, found.st_ino)
+
+
+def asked_about(call: Call, cwd: str) -> Folder:
+    """The folder that the person who decided was shown, or has named instead. Raises `Fault`."""
+    shown = jsonrpc.read(call.extra[FOLDER], type=Folder)
+    return shown if shown.cwd == cwd else looked_at(cwd)
+
+
+def check_same(asked: Folder) -> None:
+    """Raises `Fault` where another folder is there by now."""
+    if looked_at(asked.cwd) != asked:
+        raise _replaced(asked.cwd)
+
+
+def _replaced(cwd: str) -> Fault:
+    message = (
+        f"Access denied: {cwd} is not the folder that was asked about: it, or one above it, was replaced meanwhile"
+    )
+    return Fault("ACCESS_DENIED", message, reach="not_sent", hint="make the same call again")
