@@ -154,16 +154,14 @@ class App:
 
     def _open_gateway(self) -> None:
         """With the first snapshot."""
-        self.workspace = self._given.make_workspace(self._link_deps)
         run_by = (self.supervisor, self.clock, self._link_deps.turns, self._given.engines)
-        self.sandbox = Sandbox(self._given.config, *run_by)
-        self._own_work = OwnWork(self.workspace, self.sandbox)
+        own = OwnWork(self._given.make_workspace(self._link_deps), Sandbox(self._given.config, *run_by))
+        self.workspace, self.sandbox = self._own_work = own
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
         handles, info = Handles(Seal("task", self._given.keys)), self._info()
-        ours = (self._reloading, self._policy_deps, self._own_work)
-        self.gateway = Gateway(snapshot, self.events, handles, info, *ours)
+        self.gateway = Gateway(snapshot, self.events, handles, info, self._reloading, self._policy_deps, self._own_work)
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source

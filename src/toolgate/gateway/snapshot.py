@@ -121,24 +121,24 @@ def build(
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
     policy_deps: PolicyDeps,
-    own_work: OwnWork,
+    own: OwnWork,
     before: Snapshot | None = None,
 ) -> Snapshot:
     """`on_change` hears what servers say of themselves, `policies` come before those of the configuration, `links` are
-    other links than the usual ones, by server id; `own_work` has the gateway's own servers. Of the snapshot `before`,
+    other links than the usual ones, by server id; `own` has the gateway's own servers. Of the snapshot `before`,
     servers that are to run as they did are carried over. The catalog is not told yet: see `Snapshot.take_over`."""
     servers = {server.id: server for server in config.servers if server.enabled}
-    own = own_work.workspace.internal
-    servers |= {id: Server(id=id, name=id, type="registry") for id in own}
+    internal = own.workspace.internal
+    servers |= {id: Server(id=id, name=id, type="registry") for id in internal}
     upstreams = {
-        id: _carried(server, before) or upstream_of(server, link_deps, on_change, links.get(id), own.get(id))
+        id: _carried(server, before) or upstream_of(server, link_deps, on_change, links.get(id), internal.get(id))
         for id, server in servers.items()
     }
     return Snapshot(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies), policy_deps, own_work),
+        routes=build_routes(config, upstreams, tuple(policies), policy_deps, own),
         servers=servers,
         redactor=policy_deps.redactor,
         truncate=chain.truncate(config, policy_deps.overflow),
@@ -158,23 +158,17 @@ def prints(config: Config) -> Mapping[str, str]:
 
 
 def build_routes(
-    config: Config,
-    upstreams: Mapping[str, Upstream],
-    first: tuple[Policy, ...],
-    policy_deps: PolicyDeps,
-    own_work: OwnWork,
+    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], policy_deps: PolicyDeps, own: OwnWork
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
     policies = first + chain.build(config, policy_deps)
-    own = first + chain.build(
-        config, policy_deps, changes=Changes(config, policy_deps.access, own_work.workspace.codex)
-    )
+    of_own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access, own.workspace.codex))
     transparent = first + chain.build(config, policy_deps, is_transparent=True)
-    toolsets = surfaces.toolset_surfaces(config, own_work.workspace.internal, own_work.offers(config))
+    toolsets = surfaces.toolset_surfaces(config, own.workspace.internal, own.offers(config))
     routes = {
-        f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in toolsets.items()
+        f"/mcp/{name}": Route(f"/mcp/{name}", each, upstreams, policies, of_own) for name, each in toolsets.items()
     }
-    routes["/mcp"] = Route("/mcp", toolsets[config.surface], upstreams, policies, own)
+    routes["/mcp"] = Route("/mcp", toolsets[config.surface], upstreams, policies, of_own)
     for id, upstream in upstreams.items():
         route = Route(
             f"/mcp/servers/{id}", Single(id), {id: upstream}, transparent, is_strict=True, is_transparent=True
@@ -184,5 +178,5 @@ def build_routes(
     for name, patterns in config.bundles.items():
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
         path = f"/mcp/bundles/{name}"
-        routes[path] = Route(path, toolsets[f"bundles/{name}"], shown, policies, own)
+        routes[path] = Route(path, toolsets[f"bundles/{name}"], shown, policies, of_own)
     return routes

@@ -123,10 +123,9 @@ class ToolsetSurface:
         """The precedence of names: behaviour.md section 1."""
         if call.method != mcp.CALL:
             return None
-        if call.by_script:
-            return controls.FROM_SCRIPTS[call.target]
-        if call.target in self._listed:
-            return self._listed[call.target]
+        first = controls.FROM_SCRIPTS if call.by_script else self._listed
+        if call.target in first:
+            return first[call.target]
         control = controls.find(call.target)
         is_there = control and (control.needs != "codex" or "codex" in self._offers)
         return control if is_there and not self._behind.claims(call, view) else None

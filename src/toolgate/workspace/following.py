@@ -75,7 +75,7 @@ class TaskFiles:
                 await self._bring_up_to_date(self._workspace, project)
             except (Fault, NotKept) as error:
                 said = error.message if isinstance(error, Fault) else str(error)
-            except Exception as error:  # noqa: BLE001  whatever is wrong with one file: the others are kept up to date
+            except Exception as error:  # noqa: BLE001  the rescue: the other files go on
                 said = f"{folder}: {type(error).__name__}: {error}"[:LONGEST_SAID]
             self._under_way = None
             if said and self._complaints.get(folder) != said:
