@@ -145,12 +145,12 @@ async def test_what_is_no_store_of_ours_is_refused(file: Path, tmp_path: Path) -
     made(tmp_path / "triggered", "CREATE TRIGGER t AFTER INSERT ON kept BEGIN DELETE FROM kept; END")
     (tmp_path / "folder").mkdir()
     for name, why in {
-        "empty": "no store",
-        "text": "no store",
-        "cut": "no store|damaged",
+        "empty": "not a store",
+        "text": "not a store",
+        "cut": "not a store|damaged",
         "newer": "newer toolgate",
-        "other": "no store",
-        "triggered": "no store",
+        "other": "not a store",
+        "triggered": "not a store",
         "folder": "not a regular file",
         "missing": "No such file",
     }.items():
