@@ -81,7 +81,12 @@ async def test_of_messages_out_of_shape_too(flood: bytes, told: Told) -> None:
 
 @pytest.mark.promise("b.attacks.logs")
 async def test_of_lists_full_of_nonsense_there_is_one_line_and_other_servers_have_their_own_share(told: Told) -> None:
-    listed = {"tools": [*({"title": f"{each}"} for each in range(5000)), *tools("read")["tools"]]}
+    listed = {
+        "tools": [
+            *({"title": f"{each}", "inputSchema": {"type": "object"}} for each in range(5000)),
+            *tools("read")["tools"],
+        ]
+    }
     scripts = {each: Scripted(tools_list=listed) for each in ("one", "two")}
     async with gateway(scripts=scripts) as app:
         visitor = Visitor(app)

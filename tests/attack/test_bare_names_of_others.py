@@ -62,7 +62,7 @@ OF_OTHERS = (
     "gobby-memory__save",
     "toolgate__status",
 )
-OF_SEEDS = ("codex", "codex_list_threads", "mcp_execute", "execute_code", "create_task", "list_ready_tasks")
+OF_SEEDS = ("codex", "codex_list_threads", "create_task", "list_ready_tasks")
 URIS = (
     "quiet+note:a",
     "quiet+note:zz",

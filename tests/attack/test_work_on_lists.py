@@ -80,7 +80,7 @@ LOOKS: dict[str, Callable[[Raw], object]] = {
     "mirrored arguments": lambda raw: paging._why_useless(raw),
     "an older client's": lambda raw: revisions.write_item("tools", Raw(bytes(raw)), REVISIONS["2025-03-26"]),
     "a component's": lambda raw: _refused(lambda: metadata.read(b"[" + bytes(raw) + b"]")),
-    "a list": lambda raw: at_once(paging._kept([raw], True)),
+    "a list": lambda raw: at_once(paging._kept([raw], "tools", True)),
 }
 
 

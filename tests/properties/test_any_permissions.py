@@ -276,9 +276,9 @@ class Visit:
             if self.oracle.sees(server):
                 own = await self.at(f"/mcp/servers/{server}")
                 assert await self.reaches(server, own.call(tool, arguments={})) == may
-            owners = [id for id in IDS if (id, tool) in self.permitted("tools")]
-            if owners in ([], [server]):
-                assert await self.reaches(server, client.call(tool, arguments={})) == (owners == [server])
+            owners = [id for id, each in self.things("tools") if each == tool]  # whoever may use them
+            if owners == [server]:
+                assert await self.reaches(server, client.call(tool, arguments={})) == may
 
     async def prompts(self) -> None:
         client = await self.at("/mcp")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolgate.sandbox.dataset import grammar, sql, steps
-from toolgate.sandbox.dataset.tables import Refused, Table, listed, quoted, table_of
+from toolgate.sandbox.dataset.tables import Refused, Table, listed, quoted, sizes, table_of
 
 SECONDS = 30.0
 PARAMETERS = frozenset({"sql", "steps", "path", "header"})
@@ -76,9 +76,3 @@ def _reply(before: Table, after: Table, interpretation: str, method: str, notes:
         "method": method,
         **({"notes": told} if (told := list(dict.fromkeys([*after.notes, *notes]))) else {}),
     }
-
-
-def sizes(original: int, processed: int) -> dict[str, Any]:
-    """How many rows there were, how many there are, and how many per cent fewer that is."""
-    fewer = 100.0 * (original - processed) / original if original else 0.0
-    return {"original_size": original, "processed_size": processed, "reduction_percent": round(fewer, 2)}

@@ -333,3 +333,9 @@ def _distance(one: str, other: str) -> int:
             line.append(best)
         before, above = above, line
     return above[-1]
+
+
+def sizes(original: int, processed: int) -> dict[str, Any]:
+    """How many rows there were, how many there are, and how many per cent fewer that is."""
+    fewer = 100.0 * (original - processed) / original if original else 0.0
+    return {"original_size": original, "processed_size": processed, "reduction_percent": round(fewer, 2)}

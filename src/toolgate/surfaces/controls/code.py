@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
-from toolgate.sandbox.dataset import program, runner
+from toolgate.sandbox.dataset import program, tables
 from toolgate.sandbox.run import Ran, SandboxError
 from toolgate.surfaces.controls.context import ControlContext
 from toolgate.upstreams.inprocess.tools import Object
@@ -102,7 +102,7 @@ async def _by_code(given: Object, parameters: Mapping[str, Raw], context: Contro
     return {
         "success": True,
         "result": Raw(value),
-        **runner.sizes(_length(given["data"]), _length(Raw(value))),
+        **tables.sizes(_length(given["data"]), _length(Raw(value))),
         "interpretation": "Ran the code in parameters.code on the whole data.",
         "method": "code",
         "execution_time": round(ran.seconds, 3),
