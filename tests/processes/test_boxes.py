@@ -15,8 +15,9 @@ from processes.ground import alive, family_of, real, until
 from sandboxing import boxed, supervising
 
 from toolgate.core.fault import Fault
+from toolgate.sandbox.javascript import ENVIRONMENT
 from toolgate.upstreams.process import confinement, seccomp
-from toolgate.upstreams.process.confinement import DENO_ENVIRONMENT, MIB, Box, box_for_deno
+from toolgate.upstreams.process.confinement import MIB, Box, box_for_deno
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="boxes are for Linux"),
@@ -201,7 +202,7 @@ async def test_deno_runs_in_the_box_that_is_meant_for_it(tmp_path: Path) -> None
     )
     async with supervising() as supervisor:
         box = box_for_deno(binary, (str(entry),))
-        by_path = await boxed(supervisor, box, [*flags, str(entry)], DENO_ENVIRONMENT, stdin=b"four", command=binary)
+        by_path = await boxed(supervisor, box, [*flags, str(entry)], ENVIRONMENT, stdin=b"four", command=binary)
         assert by_path.output == "heard 4 [ 2, 4 ]\n", by_path
         attempts = (
             "Deno.readTextFileSync('/etc/passwd')", "Deno.writeTextFileSync('/tmp/x', 'x')",
@@ -212,7 +213,7 @@ async def test_deno_runs_in_the_box_that_is_meant_for_it(tmp_path: Path) -> None
         entry.write_text(
             "".join(f"try {{ {each}; console.log('out') }} catch {{ console.log('no') }}\n" for each in attempts)
         )
-        granted = await boxed(supervisor, box, [*flags, "-A", str(entry)], DENO_ENVIRONMENT, command=binary)
+        granted = await boxed(supervisor, box, [*flags, "-A", str(entry)], ENVIRONMENT, command=binary)
         assert granted.output == "no\n" * len(attempts), granted
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 
 class Lines:
-    """Chunks in, whole lines out. `pending` is the length of the unfinished one, in bytes."""
+    """Chunks in, whole lines out. `pending` is the length of the unfinished one, in bytes; `dropped` is how much of it
+    was dropped."""
 
     def __init__(self) -> None:
-        self.pending = 0
+        self.pending = self.dropped = 0
         self._rest = bytearray()  # in one piece: chunks may be of one byte
         self._dropping = False
 
@@ -18,8 +19,9 @@ class Lines:
         *whole, rest = chunk.split(b"\n")
         if self._dropping:
             if not whole:
+                self.dropped += len(rest)
                 return []
-            self._dropping = False
+            self._dropping, self.dropped = False, 0
             del whole[0]
         if whole and self._rest:
             self._rest += whole[0]
@@ -35,4 +37,5 @@ class Lines:
         dropped = bytes(self._rest)
         self._rest, self.pending = bytearray(), 0
         self._dropping = True
+        self.dropped += len(dropped)
         return dropped

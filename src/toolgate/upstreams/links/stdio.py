@@ -38,8 +38,8 @@ class StdioLink(PipeLink):
         complaints: Complaints | None = None,
         cut: int | None = None,
     ) -> None:
-        """A line of more than `cut` bytes is received without what follows them; None: it ends the server, if it is
-        longer than `LONGEST_LINE`."""
+        """A line of more than `cut` bytes, where that is said, is received without what follows them. One of more than
+        `LONGEST_LINE` ends the server."""
         self._cut = cut
         self._complaints = complaints
         self._signs = 0
@@ -99,8 +99,9 @@ class StdioLink(PipeLink):
             self._hear(line)
         if self._cut is not None and self._lines.pending > self._cut:
             self._hear(self._lines.drop())
-        elif self._lines.pending > LONGEST_LINE and self._child:
+        if self._lines.pending + self._lines.dropped > LONGEST_LINE and self._child:
             self._lines.drop()
+            self._lines.dropped = 0  # said once, and again only where as much still comes
             log.error("%s wrote a line of more than %d bytes and was stopped", self._server.name, LONGEST_LINE)
             self._child.end(f"wrote a line of more than {LONGEST_LINE} bytes and was stopped")
 

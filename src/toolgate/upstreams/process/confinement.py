@@ -170,13 +170,12 @@ def of_python() -> tuple[tuple[str, ...], tuple[str, ...]]:
 V8_CODE = 512 * MIB
 
 # All that Deno needs of an environment: it looks for a folder to keep things in, and goes on where there is none.
-DENO_ENVIRONMENT = {"DENO_DIR": "/nonexistent", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
 
 
 def box_for_deno(binary: str, entry: Sequence[str] = (), memory: int = 512 * MIB, cpu: int = 125) -> Box:
     """For `deno run ENTRY`, or with `-` for an entry on stdin: it reads its own binary, its libraries and the entry's
     files, writes nothing, reaches nobody. It makes machine code and runs threads, as V8 must; it starts no process.
-    `memory` is what it may use beside `V8_CODE`. Its environment is to be `DENO_ENVIRONMENT`."""
+    `memory` is what it may use beside `V8_CODE`."""
     return Box(
         profile="jit",
         read=tuple(str(Path(each).absolute()) for each in entry),
