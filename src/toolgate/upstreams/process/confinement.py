@@ -169,8 +169,6 @@ def of_python() -> tuple[tuple[str, ...], tuple[str, ...]]:
 # What V8 reserves for machine code, and the kernel counts as memory of the process since it may be written to.
 V8_CODE = 512 * MIB
 
-# All that Deno needs of an environment: it looks for a folder to keep things in, and goes on where there is none.
-
 
 def box_for_deno(binary: str, entry: Sequence[str] = (), memory: int = 512 * MIB, cpu: int = 125) -> Box:
     """For `deno run ENTRY`, or with `-` for an entry on stdin: it reads its own binary, its libraries and the entry's
