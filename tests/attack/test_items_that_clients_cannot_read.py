@@ -60,7 +60,7 @@ BAD = {
         '{"name":"a","inputSchema":{"type":"object","maximum":1e999}}',
         *(
             f'{{"name":"a","inputSchema":{schema}}}'
-            for schema in ("[]", "null", '"x"', "7", '{"type":"array"}', '{"type":5}', '{"type":["object"]}')
+            for schema in ("[]", '"x"', "7", '{"type":"array"}', '{"type":5}', '{"type":["object"]}')
         ),
         '{"name":5,"inputSchema":{"type":"object"}}',
         '{"name":null,"inputSchema":{"type":"object"}}',
@@ -164,6 +164,14 @@ async def test_what_an_item_can_do_without_costs_nobody_the_item(method: str, mo
     kind, _ = LISTS[method]
     async with gateway(scripts=two(method, GOOD[kind] % more)) as app:
         assert len(read(await asked(app, method, revision), kind)) == 2
+
+
+@pytest.mark.parametrize("schema", ["", ',"inputSchema":null', ',"inputSchema":{}'])
+@pytest.mark.parametrize("revision", ["2024-11-05", LATEST, MODERN])
+async def test_a_tool_without_a_schema_takes_an_object(schema: str, revision: str) -> None:
+    async with gateway(scripts=two("tools/list", f'{{"name":"bare"{schema}}}')) as app:
+        found = {tool.name: tool for tool in read(await asked(app, "tools/list", revision), "tools")}
+        assert found["evil__bare"].input_schema == {"type": "object"}
 
 
 @pytest.mark.parametrize("path", ["/mcp/servers/evil", "/mcp/components", "/mcp/all"])

@@ -26,7 +26,7 @@ class _Schema(msgspec.Struct):
 
 
 class _Tool(msgspec.Struct):
-    inputSchema: _Schema
+    inputSchema: _Schema | None = None  # one that is missing, the writers add
 
 
 class _Resource(msgspec.Struct):

@@ -124,7 +124,14 @@ def _size(raw: Raw) -> Raw:
 def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
     rest = {"annotations": _hints, "execution": _task_support, "outputSchema": output_schema, **_about}
     wanted = {"inputSchema": _arguments_schema(input_schema)}
-    return object_of({**wanted, **{name: optional(repair) for name, repair in rest.items()}})
+    listed = object_of({**wanted, **{name: optional(repair) for name, repair in rest.items()}})
+
+    def repair(raw: Raw) -> Raw:
+        if bytes(jsonrpc.members(raw).get("inputSchema", b"null")) == b"null":  # lenient clients list such a tool, too
+            raw = Raw(jsonrpc.with_members(raw, {"inputSchema": b'{"type":"object"}'}))
+        return listed(raw)
+
+    return repair
 
 
 _resource = options(mimeType=TEXT, annotations=_audience, size=_size, **_about)
