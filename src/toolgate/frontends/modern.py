@@ -256,7 +256,7 @@ class ModernResponses:
                 raise
             asker = Asker("sign-in" if fault.code == "SIGN_IN_REQUIRED" else "upstream", fault.server)
             again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
-            return NeedInput(required.asks, again)
+            return NeedInput(self._gateway.shown(asker, required.asks), again)
 
     async def _reply(self, request: Request, call: Call, parked_call: ParkedCall | None, outcome: Outcome) -> Reply:
         route = request.route
@@ -267,8 +267,7 @@ class ModernResponses:
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
                 state = self._states.sealed(call, route, origin.asker, 0, None, origin.state)
-                questions = self._gateway.snapshot.scrubber(origin.asker.name).asks(outcome.asks)
-                return Reply(modern.write_required(call.client, questions, state))
+                return Reply(modern.write_required(call.client, outcome.asks, state))
             questions = await self._gathered(outcome)
             if questions:
                 parked_call = self._held(parked_call, outcome, request, call.notes)
@@ -287,8 +286,7 @@ class ModernResponses:
         except BaseException:
             outcome.resume.cancel()
             raise
-        origin = outcome.resume.origin
-        return self._gateway.snapshot.scrubber(origin.asker.name).asks(origin.open_asks())
+        return outcome.resume.open_asks()
 
     def _held(
         self, parked_call: ParkedCall | None, outcome: NeedInput, request: Request, notes: Notes | None

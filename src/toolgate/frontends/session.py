@@ -495,7 +495,7 @@ class Session:
         outcome = await self._gateway.handle(call, self.route)
         try:
             while isinstance(outcome, NeedInput):
-                for ask in self._gateway.snapshot.scrubber(outcome.resume.asker.name).asks(outcome.asks):
+                for ask in outcome.asks:
                     _refuse_if_unaskable(ask, stream, outcome.resume)
                     asking.add(self._spawn(self._put(ask, outcome.resume, stream, task, call)))
                 outcome = await outcome.resume.next()

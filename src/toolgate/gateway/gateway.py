@@ -19,7 +19,7 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
-from toolgate.core.model import Call, Client, Done, Event, NeedInput, Outcome, Principal
+from toolgate.core.model import Ask, Asker, Call, Client, Done, Event, NeedInput, Outcome, Principal
 from toolgate.core.services import Swap
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
@@ -104,7 +104,8 @@ class Gateway:
             outcome = await self._through(call, entered, hooks, route)
         except Fault as fault:
             return self._refused(entered, route, self._resolver.placed(fault, entered, call.target))
-        return then(outcome, partial(self._left, entered, route), partial(self._refused, entered, route))
+        left, refused = partial(self._left, entered, route), partial(self._refused, entered, route)
+        return then(outcome, left, refused, shown=self.shown)
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
         """The last outcome of a call that was entered, in its client's names."""
@@ -170,6 +171,10 @@ class Gateway:
 
     async def _looked_at(self, call: Call, outcome: Outcome) -> Outcome:
         return await aside(call, outcome, self.snapshot.scrubber(call.server), self.snapshot.truncate, self.in_turns)
+
+    def shown(self, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
+        """The questions of a server as its client may see them."""
+        return self.snapshot.scrubber(asker.name).asks(asks)
 
     # What is told without a call.
 
