@@ -34,7 +34,7 @@ from toolgate.core.model import (
     Resumption,
 )
 from toolgate.core.notes import Note, Notes
-from toolgate.eras import calls, headers, legacy, modern, tasks
+from toolgate.eras import calls, headers, legacy, listening, modern, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.request_states import RequestStates
@@ -136,7 +136,7 @@ class ModernResponses:
 
     async def _listen(self, request: Request) -> Reply:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
-        id, wanted = bytes(request.message.id), modern.read_filter(request.params)
+        id, wanted = bytes(request.message.id), listening.read_filter(request.params)
         client, route, send = request.client, request.route, request.send
         if any(wanted.named[key] for key, method in mcp.WATCH_FILTERS.items() if mcp.METHODS[method].role == "task"):
             tasks.check_declared(client.capabilities)
@@ -146,7 +146,7 @@ class ModernResponses:
 
         def say(method: str, params: Raw) -> None:
             if early is None:
-                send(modern.write_told(id, method, params))
+                send(listening.write_told(id, method, params))
             elif len(early) < EARLY_KEPT:
                 early.append((method, params))
 
@@ -156,14 +156,14 @@ class ModernResponses:
             named = {
                 key: await subscriber.watch_all(wanted.named[key], method) for key, method in mcp.WATCH_FILTERS.items()
             }
-            send(modern.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
+            send(listening.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
             kept, early = early, None
             while kept:
                 say(*kept.pop(0))
             await self._closing.wait()
         finally:
             subscriber.close()
-        return Reply(modern.write_unsubscribed(id))
+        return Reply(listening.write_unsubscribed(id))
 
     async def _call(self, request: Request) -> Reply:
         route, params, method, client = request.route, request.params, request.message.method, request.client
