@@ -266,7 +266,7 @@ class Session:
             question.answer.set_result(answer)
 
     def _question(self, id: object) -> _Question | None:
-        """The question of this id, if whoever has just been shown may answer it."""
+        """The question of this id, if the principal that was just shown may answer it."""
         question = self._questions.get(id) if isinstance(id, int) else None
         return question if question and shows_no_less(self.client.principal, question.whose) else None
 

@@ -233,7 +233,7 @@ class Gateway:
         self.subscriptions.renew(before, snapshot)
 
     def given_up(self) -> Fault | None:
-        """What is told to whoever's call was cancelled, where that is because the gateway ends."""
+        """What is told to a client whose call was cancelled because the gateway ends; None if that was not why."""
         return shutting_down("sent_unknown") if self.phase == "ending" else None
 
     async def close(self) -> None:
@@ -242,6 +242,6 @@ class Gateway:
 
 
 def shutting_down(reach: Reach) -> Fault:
-    """What is told to whoever calls while the gateway ends, and to whoever's call does not end in time."""
+    """What is told to clients that call while the gateway ends, and to those whose calls do not end in time."""
     hint = "call again after the restart" if reach == "not_sent" else "it may have run: check before you call again"
     return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)
