@@ -50,7 +50,7 @@ class Pace:
 
 
 async def paced(begin: Callable[[Pace], Awaitable[Value]]) -> Value:
-    """What comes of work in a thread. A caller that is cancelled meanwhile waits for its next step: what it works with may be
+    """What comes of work in a thread. A caller that is cancelled meanwhile waits for its next step: what it uses may be
     closed then."""
     pace = Pace()
     running = asyncio.ensure_future(begin(pace))
