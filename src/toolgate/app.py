@@ -291,7 +291,7 @@ class App:
         self._served.note(self.gateway.snapshot.config)
         self.http.expel_unknown(self._is_known)
 
-    # Another configuration, whoever wants it: the one path.
+    # Another configuration, for whatever reason: the one path.
 
     @property
     def problem(self) -> str:

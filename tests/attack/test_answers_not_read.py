@@ -16,8 +16,9 @@ from processes.ground import real, until
 
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
-from toolgate.frontends import connections, server, streams, unread
+from toolgate.frontends import server, streams, unread
 from toolgate.frontends.application import Application
+from toolgate.frontends.guards import connection_of
 from toolgate.frontends.streams import Outbox, Response, relay
 from toolgate.frontends.unread import FREE, Backlog, Unread
 
@@ -39,7 +40,7 @@ class Frontend(Application):
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.started += 1
-        connection = connections.of(scope)
+        connection = connection_of(scope)
         assert connection
         name = dict(scope["headers"]).get(b"authorization", b"").decode()
         connection.admitted(Principal(name, client=name))

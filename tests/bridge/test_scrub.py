@@ -132,6 +132,17 @@ async def test_questions_are_without_secrets_and_answered_as_ever(kind: type[Any
     assert asked == [f"Use {GONE}?"]
 
 
+async def test_pages_that_an_older_server_wants_visited_are_asked_for_without_what_looks_like_a_token() -> None:
+    async def wants_visits(scene: Scene) -> str:
+        page = {"mode": "url", "message": f"Show {TOKEN}", "url": "https://a.example/", "elicitationId": "e1"}
+        raise RpcError(-32042, "Sign in first", {"elicitations": [page]})
+
+    async with gateway(config=guarded("patterns"), one=LegacyServer(tools={"visits": wants_visits})) as rig:
+        client = rig.modern(capabilities={"elicitation": {"url": {}}})
+        (question,) = (await client.call("one__visits")).result["inputRequests"].values()
+        assert question["params"]["message"] == f"Show {GONE}"
+
+
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_what_is_cut_and_kept_is_without_secrets(kind: type[Any]) -> None:
     async with gateway(config=guarded(limits=Limits(result_limit=2000)), one=server(kind)) as rig:

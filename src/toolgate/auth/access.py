@@ -22,7 +22,7 @@ from toolgate.core.services import Swap
 from toolgate.core.spelling import normalized
 
 OPERATOR: Final = "*"
-"""The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
+"""The `Principal.client` of the user who started the gateway on a pipe of their own: no id, so no client can be it."""
 THE_OPERATOR: Final = Principal("local", is_admin=True, client=OPERATOR)
 WHO_ADMINISTERS: Final = (
     "the user who runs the gateway, with `toolgate servers add`, `toolgate servers remove` and `toolgate reload`; or a "
@@ -31,7 +31,7 @@ WHO_ADMINISTERS: Final = (
 HARMLESS: Final = Hints(readOnlyHint=True)
 
 KEPT: Final = names.OWN_SCHEME + "results/"
-"""What was cut of results: whoever may make the call may read on."""
+"""What was cut of results: clients that may make the call may read on."""
 
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "off": 2}
 _SILENT: Final = Hints()

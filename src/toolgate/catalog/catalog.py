@@ -70,7 +70,7 @@ class Slot:
         self.server_list = server_list
         self.lost: ServerList | None = None  # what it was, since it is not shown any more
         self.is_checked = False  # it was listed since the server was last started
-        self.is_outdated = False  # the server has said that it is another now; whoever looks again tells clients
+        self.is_outdated = False  # the server has said that it is another now; the next look tells clients
         self.is_missed = False  # clients were shown a list without it
         self.failing: float | None = None  # since when it cannot be had anew
         self.fault: Fault | None = None  # of the last attempt
@@ -559,7 +559,7 @@ class Catalog:
     def _fetched(self, place: Place, slot: Slot, done: asyncio.Task[ServerList]) -> None:
         slot.fetch, slot.has_changed = None, False
         if not slot.server_list and place[1]:
-            self._slots.pop(place, None)  # whoever has a connection of its own may have any number of them
+            self._slots.pop(place, None)  # clients with connections of their own may have any number of them
         error = None if done.cancelled() else done.exception()
         if error:
             error.__traceback__ = error.__context__ = None  # they hold what was read of the list

@@ -1,6 +1,6 @@
 """What of a listed tool is pinned: all that a client may show to a model, in one order and one spelling.
 
-The rule this file keeps: whoever changes what is pinned makes another version (`PRINT`), and keeps what the one before
+The rule this file keeps: a change of what is pinned makes another version (`PRINT`), and keeps what the one before
 had pinned: existing pins hold, and are made anew.
 """
 

@@ -25,7 +25,7 @@ Look = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Refresh:
-    """What is to be looked at again, and whoever does."""
+    """What is to be looked at again, and who does that."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""What was served last, kept in the store: an edit of a file is in the audit, whoever made it, also while nothing ran.
+"""What was served last, kept in the store: each edit of a file is in the audit, by anybody, also while nothing ran.
 
 The rules this file keeps: what is served is held against what was served before, by whichever gateway; nothing of a
 secret is kept but hashes; and a line says whose file it was, since nobody knows who has edited it.

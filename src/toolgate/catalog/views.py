@@ -1,6 +1,6 @@
 """What one client may see of the catalog: a view, which is filtered before anything else looks at it.
 
-The rule this file keeps: whoever works on a view, a surface, search or a control tool, needs to know nothing of
+The rule this file keeps: what works on a view (a surface, search, a control tool) needs to know nothing of
 permissions. The part of a list that is permitted is made once for all clients who have the same rules; where that is
 all of it, it is that very list, so that nothing is kept twice.
 """

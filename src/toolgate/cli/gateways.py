@@ -182,8 +182,8 @@ def described(about: Any) -> str:
 
 @asynccontextmanager
 async def opened(config: Config) -> AsyncGenerator[App]:
-    """A gateway for one command, and for who runs it: whoever can start its servers needs no permission. What its
-    servers list is kept for the gateways that come after it."""
+    """A gateway for one command and the user who runs it. That user could start its servers anyhow, so no permission is
+    needed. What its servers list is kept for the gateways that come after it."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stores.opened(state_folder(config, os.environ)))
         yield await stack.enter_async_context(running(config, store=store))

@@ -1,6 +1,6 @@
 """The files of other tools, and of the seeds: how each is recognised, where its servers stand, and what differs.
 
-`DIALECTS` is all that toolgate knows of them: whoever adds one adds a row. The rules this file keeps: a file is
+`DIALECTS` is all that toolgate knows of them: to add one, add a row. The rules this file keeps: a file is
 recognised by what it holds, and by its name only where several tools write the same; keys of a tool that ask nothing
 of a gateway have the row None; all other keys that are not understood are warned of.
 """

@@ -1,4 +1,4 @@
-"""Work that nobody waits for, and that has an owner all the same: it ends with whoever started it.
+"""Work that nobody waits for, and that has an owner all the same: it ends with the object that started it.
 
 The rule this file keeps: what fails is said once, in the log, and fails nothing else.
 """

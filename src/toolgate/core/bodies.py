@@ -3,7 +3,7 @@ may have megabytes, and there are many.
 
 The rule this file keeps: who is beyond the budget is not read, and waits; but the oldest of a principal's bodies always
 goes on, and so do all within its share, whatever others keep, so nobody waits for somebody else; and nobody waits for
-ever: whoever reads a body ends it when it does not come in time."""
+ever: the reader of a body ends it when it does not come in time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Bodies:
                 del self._waiting[body]
 
     def drop(self, body: Body, size: int) -> None:
-        """It is where it was to go, or given up. Whoever waits to read on is let go."""
+        """It is where it was to go, or given up. A reader that waits is let go."""
         theirs = self._by.get(body.key, {})
         if body not in theirs:
             return

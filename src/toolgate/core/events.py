@@ -17,7 +17,7 @@ from toolgate.core.model import Event, EventSink
 
 MOST_OF_ONE = 4096  # streams of one principal
 PORTION = 32  # listeners that are told in one go
-MOST_WAITING = 64  # events beyond which no more wait: whoever tells of more waits until all are told
+MOST_WAITING = 64  # events beyond which no more wait: a sender of more waits until all are told
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -315,9 +316,18 @@ def raised(fault: Fault) -> Outcome:
     raise fault
 
 
+Shown: TypeAlias = Callable[[Asker, tuple[Ask, ...]], tuple[Ask, ...]]
+"""The questions of somebody as clients may see them."""
+
+
+def as_asked(_asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
+    return asks
+
+
 class Then:
     """A resume whose next outcome goes through `then`, and its fault through `rescue`: how the gateway keeps its
-    policies around what comes later. `given_up` is told, once, where there is neither."""
+    policies around what comes later. `given_up` is told, once, where there is neither. `shown` are the questions as
+    they may be put."""
 
     def __init__(
         self,
@@ -325,8 +335,10 @@ class Then:
         then: Callable[[Outcome], Outcome],
         rescue: Callable[[Fault], Outcome] = raised,
         given_up: Callable[[BaseException], None] = _nobody,
+        shown: Shown = as_asked,
     ) -> None:
         self._inner = inner
+        self._shown = shown
         self._then = then
         self._rescue = rescue
         self._given_up = given_up
@@ -348,7 +360,7 @@ class Then:
         return self._inner.origin
 
     def open_asks(self) -> tuple[Ask, ...]:
-        return self._inner.open_asks()
+        return self._shown(self.asker, self._inner.open_asks())
 
     def answer(self, key: str, answer: Answer) -> None:
         self._inner.answer(key, answer)
@@ -385,13 +397,14 @@ def then(
     do: Callable[[Outcome], Outcome],
     rescue: Callable[[Fault], Outcome] = raised,
     given_up: Callable[[BaseException], None] = _nobody,
+    shown: Shown = as_asked,
 ) -> Outcome:
-    """`do` applied to the last outcome: now, or when the questions before it are answered; `rescue` to the fault that
-    it may turn out to be. `given_up` is told where nobody waits for it any more."""
+    """`do` applied to the last outcome: now, or when the questions before it are answered, which are put as `shown`
+    has them; `rescue` to the fault that it may turn out to be. `given_up` is told where nobody waits for it any
+    more."""
     if isinstance(next, NeedInput):
-        return NeedInput(
-            next.asks, Then(next.resume, lambda later: then(later, do, rescue, given_up), rescue, given_up)
-        )
+        again = Then(next.resume, lambda later: then(later, do, rescue, given_up, shown), rescue, given_up, shown)
+        return NeedInput(shown(again.asker, next.asks), again)
     try:
         return do(next)
     except Fault as fault:

@@ -261,7 +261,7 @@ def declares_more(capabilities: Mapping[str, Any]) -> bool:
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """One revision of MCP, and each thing in which it differs from another. Nobody compares revisions, or names one:
-    whoever needs a difference asks for its field. What differs in shape is written by `eras`, by these fields."""
+    code that needs a difference asks for its field. What differs in shape is written by `eras`, by these fields."""
 
     date: str
     era: Era

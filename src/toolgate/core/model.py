@@ -214,7 +214,7 @@ class Call(msgspec.Struct, frozen=True):
     volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
     asked_in: Literal["", "legacy", "modern"] = ""  # the era, of a method that MCP does not define
     is_notification: bool = False  # of such a method: it has no answer
-    reached: Reached | None = None  # which whoever lets it go on, or sends it, writes to
+    reached: Reached | None = None  # written to by what lets it go on or sends it
     is_by_admin: bool = False  # an administrator makes it at the admin door, and not a model
     folder: str = ""  # where that administrator's command was given, an absolute path
 
@@ -316,7 +316,7 @@ class Resume(Protocol):
         ...
 
     def cancel(self) -> None:
-        """End it; whoever works on it is told. Safe to call more than once."""
+        """End it; the working side is told. Safe to call more than once."""
         ...
 
 

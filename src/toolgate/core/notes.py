@@ -20,7 +20,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 Listener: TypeAlias = Callable[[Note], None]
-"""Whoever hears the notes of one call; events, which belong to no call, go to an `EventSink`."""
+"""What hears the notes of one call; events, which belong to no call, go to an `EventSink`."""
 
 
 class _Progress(msgspec.Struct):
@@ -28,7 +28,7 @@ class _Progress(msgspec.Struct):
 
 
 class Notes(msgspec.Struct, eq=False):
-    """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked). What is to
+    """Where a call's notes go: to the listener of now, or into a bounded buffer while nobody does (parked). What is to
     be changed in them is, before anything else is done with them."""
 
     KEPT_LOGS: ClassVar = 100

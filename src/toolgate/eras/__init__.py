@@ -5,6 +5,7 @@ May import `state`, `config` and `core`, and needs only `core`. Stands apart fro
 One era
     legacy            the handshake revisions, 2024-11-05 to 2025-11-25
     modern            revision 2026-07-28: requests that carry their envelope, results that may ask
+    listening         `subscriptions/listen` of 2026-07-28: what a client wants to hear, and what it is told
     headers           request headers of 2026-07-28 that repeat values of the body
     header_arguments  arguments that an HTTP request repeats in headers (`x-mcp-header`)
 Both
@@ -18,6 +19,9 @@ Both
 `header_arguments` reads `x-mcp-header` out of a tool's schema. The gateway knows those arguments from the tool's
 listing (`catalog.tool_info`), compares a client's headers with them, and writes them anew for the server. A server
 that answers "header mismatch" has changed its tool: the tool is listed again and called once more.
+
+How an era is spoken to a server is the `ToServer` of `legacy` and of `modern`; a connection has one
+(`upstreams.mcp.dialects` says what it must have).
 
 What only some revisions have is a field of `core.mcp.Revision`. Nobody compares revisions or names one: what differs
 is asked of the row, and written here. A new revision is a row there, the shapes that it changes here, and a row in

@@ -8,8 +8,8 @@ not mind case, as Go's `encoding/json` does: it would do other things than were 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -19,6 +19,8 @@ from toolgate.core.fault import Fault, Reached
 from toolgate.core.jsonrpc import Members, Message, Params
 from toolgate.core.model import Call, Client
 from toolgate.core.notes import Notes
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]  # of HTTP
 
 LONGEST_NAME = 16 * 1024  # characters
 MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed
@@ -295,3 +297,8 @@ class _Cancelled(msgspec.Struct):
 
 
 _cancelled = jsonrpc.Decoder(_Cancelled)
+
+
+def write_cursor(cursor: str | None) -> Members:
+    """What asks for a page of a list; None for the first."""
+    return {"cursor": Raw(jsonrpc.encode(cursor))} if cursor is not None else {}

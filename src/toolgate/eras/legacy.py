@@ -17,10 +17,11 @@ from msgspec import Raw
 
 from toolgate.core import asks, counting, jsonrpc, mcp, redaction
 from toolgate.core.fault import Fault
-from toolgate.core.jsonrpc import Members, Message
+from toolgate.core.jsonrpc import Members, Message, Params
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Answer, Ask, Listing
-from toolgate.eras import questions, revisions, tasks
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Listing, Required
+from toolgate.eras import calls, questions, revisions, tasks
+from toolgate.eras.calls import Headers
 
 LONGEST_INITIALIZE = 256 * 1024  # bytes
 LONGEST_VERSION = 100  # characters of one that we do not know
@@ -233,3 +234,38 @@ def read_answer(message: Message) -> Answer:
     if message.error:
         return Answer(error=jsonrpc.read_error(message.error))
     return Answer(result=message.result)
+
+
+class ToServer:
+    """How a handshake revision is spoken to one server: the handshake said what can be said; questions come as requests
+    of the server."""
+
+    closing_cancels = False
+    hears_of_roots = True
+    has_header_arguments = False
+
+    def __init__(self, revision: Revision, found: Initialized) -> None:
+        self.revision = revision
+        self.resource_missing = revision.resource_missing
+        self.capabilities = found.capabilities
+        self.instructions = found.instructions
+        self.runs_tasks = revision.tasks == "experimental" and tasks.offers_tasks(found.capabilities)
+        self._headers: Headers = (
+            ((b"MCP-Protocol-Version", revision.date.encode()),) if revision.has_version_header else ()
+        )
+
+    def call(self, call: Call, id: int) -> tuple[Params, Headers]:
+        meta = {mcp.PROGRESS_KEY: Raw(b"%d" % id)} if call.wants_progress else {}
+        return tasks.write_wish(call, calls.write_params(call, meta)), self._headers
+
+    def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
+        return calls.write_cursor(cursor), self._headers
+
+    def ping(self) -> tuple[str, Members, Headers]:
+        return "ping", {}, self._headers
+
+    def other(self) -> Headers:
+        return self._headers
+
+    def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
+        return Accepted(body) if call.task and tasks.is_made(body) else Done(body)

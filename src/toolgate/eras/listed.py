@@ -34,16 +34,15 @@ class _Resource(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """Of which a list has nothing but the name that it is listed by, which the catalog reads."""
+    """Of all other kinds a reader needs nothing but the name that they are listed by, which the catalog reads."""
 
 
 _READERS: Mapping[str, msgspec.json.Decoder[Any]] = {
     "tools": msgspec.json.Decoder(_Tool),
     "resources": msgspec.json.Decoder(_Resource),
     "resourceTemplates": msgspec.json.Decoder(_Resource),
-    "prompts": msgspec.json.Decoder(_Object),
-    "tasks": msgspec.json.Decoder(_Object),
 }
+_OTHERS = msgspec.json.Decoder(_Object)
 
 
 def why_unreadable(kind: str, item: Raw) -> str:
@@ -51,7 +50,7 @@ def why_unreadable(kind: str, item: Raw) -> str:
     the reader looks at the escapes of what it passes over, too. Official schemas, `Tool`, `Resource`,
     `ResourceTemplate`, `Prompt`; RFC 7493, sections 2.1 and 2.2."""
     try:
-        _READERS[kind].decode(item)
+        _READERS.get(kind, _OTHERS).decode(item)
     except msgspec.ValidationError:
         return SHAPE
     except jsonrpc.UNREADABLE:

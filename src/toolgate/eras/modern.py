@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -18,7 +18,8 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Params
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Listing, Required
-from toolgate.eras import calls, revisions, tasks
+from toolgate.eras import calls, header_arguments, headers, revisions, tasks
+from toolgate.eras.calls import Headers
 from toolgate.eras.questions import write_question
 
 Value = TypeVar("Value")
@@ -85,6 +86,7 @@ def unsupported(version: str) -> Fault:
 _text = jsonrpc.Decoder(str)
 
 
+DEFAULT_LEVEL = "info"  # for clients of an era in which a server may log without being asked
 LONGEST_STATE = 256 * 1024  # characters of what a server wants back; those of real ones have some hundreds
 MOST_REPEATED = 128
 LONGEST_REPEATED = 1024  # bytes
@@ -235,48 +237,6 @@ def write_discovered(
     return jsonrpc.encode(result)
 
 
-class Filter(NamedTuple):
-    """What a client wants to hear (spec: basic/patterns/subscriptions, "Notification Filter"): members of
-    `mcp.LIST_FILTERS`, and what it names, by the members of `mcp.WATCH_FILTERS`."""
-
-    lists: tuple[str, ...]
-    named: Mapping[str, tuple[str, ...]]
-
-
-def read_filter(params: Members) -> Filter:
-    """The filter of `subscriptions/listen`. Raises `Fault` INVALID_ARGS."""
-    try:
-        found = jsonrpc.read(params.get("notifications") or b"null", type=_FILTER)
-    except jsonrpc.UNREADABLE as error:
-        raise Fault("INVALID_ARGS", f"Invalid params: notifications: {error}") from None
-    lists = tuple(key for key in mcp.LIST_FILTERS if getattr(found, key))
-    return Filter(lists, {key: getattr(found, key) for key in mcp.WATCH_FILTERS})
-
-
-_FILTER = msgspec.defstruct(
-    "Filter",
-    [*((key, bool, False) for key in mcp.LIST_FILTERS), *((key, tuple[str, ...], ()) for key in mcp.WATCH_FILTERS)],
-)
-
-
-def write_told(id: bytes, method: str, params: Raw) -> bytes:
-    """A notification of the subscription that the request `id` opened."""
-    meta = jsonrpc.members(params).get("_meta", jsonrpc.EMPTY_OBJECT)
-    return jsonrpc.notification(
-        method, jsonrpc.with_members(params, {"_meta": jsonrpc.with_members(meta, {mcp.SUBSCRIPTION_KEY: id})})
-    )
-
-
-def write_acknowledged(id: bytes, honoured: Mapping[str, Any]) -> bytes:
-    """What of a filter is honoured: the first message of a subscription."""
-    return write_told(id, mcp.ACKNOWLEDGED, Raw(jsonrpc.encode({"notifications": honoured})))
-
-
-def write_unsubscribed(id: bytes) -> bytes:
-    """The result by which a subscription ends gracefully."""
-    return b'{"resultType":"complete","_meta":{"%b":%b}}' % (mcp.SUBSCRIPTION_KEY.encode(), id)
-
-
 def error_code(fault: Fault) -> int:
     """This era knows neither -32002 nor -32042, and of the codes that it keeps for itself only those it defines."""
     if fault.rpc == mcp.RESOURCE_NOT_FOUND:
@@ -417,3 +377,47 @@ def read_discovered(body: Raw) -> Discovered:
         return _discovered.decode(body)
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The answer to server/discover is malformed: {error}") from None
+
+
+class ToServer:
+    """How this era is spoken to one server: each request carries its caller's own capabilities and who we are (`info`);
+    questions come back as results."""
+
+    closing_cancels = True
+    hears_of_roots = False
+    runs_tasks = False  # it decides itself
+    has_header_arguments = True
+
+    def __init__(self, revision: Revision, found: Discovered, info: Raw) -> None:
+        self.revision = revision
+        self._info = info
+        self.resource_missing = revision.resource_missing
+        self.capabilities = found.capabilities
+        self.instructions = found.instructions
+
+    def call(self, call: Call, id: int) -> tuple[Params, Headers]:
+        level = call.log_level or (DEFAULT_LEVEL if call.wants_logs else None)
+        meta = envelope_meta(self.revision, call.client, self._info, level)
+        if call.wants_progress:
+            meta[mcp.PROGRESS_KEY] = Raw(b"%d" % id)
+        params = calls.write_params(call, meta)
+        if call.resumption:
+            write_answers(params, call.resumption.answers, call.resumption.state)
+        elif call.volunteered:
+            params["inputResponses"] = call.volunteered
+        told = headers.for_request(self.revision, call.method, call.target if call.method in mcp.NAMED else None)
+        if call.tool_info and call.tool_info.header_arguments:
+            told = (*told, *header_arguments.write(call.tool_info.header_arguments, call.arguments))
+        return params, told
+
+    def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
+        meta = Raw(jsonrpc.encode(envelope_meta(self.revision, client, self._info)))
+        return {"_meta": meta, **calls.write_cursor(cursor)}, headers.for_request(self.revision, method, None)
+
+    def ping(self) -> tuple[str, Members, Headers]:
+        return mcp.DISCOVER, *self.listing(mcp.DISCOVER, None, Client())
+
+    def other(self) -> Headers:
+        return ((b"MCP-Protocol-Version", self.revision.date.encode()),)
+
+    read = staticmethod(read_result)

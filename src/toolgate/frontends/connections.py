@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import resource
 from collections import Counter
-from collections.abc import MutableMapping
 from typing import Any
 
 from toolgate.core.fairness import Shares
@@ -103,9 +102,3 @@ class Connections:
 def _give_up(connection: Connection) -> None:
     connection.closed()
     connection.abort()
-
-
-def of(scope: MutableMapping[str, Any]) -> Connection | None:
-    """That which a request came on, where a server of ours serves it."""
-    state = scope.get("state")
-    return state.get(STATE) if state else None

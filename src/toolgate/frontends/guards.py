@@ -26,8 +26,8 @@ from toolgate.core.bodies import Bodies, Body
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
-from toolgate.frontends import connections
 from toolgate.frontends.active_requests import ActiveRequest
+from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers, Scheduler, TakeTurn
 from toolgate.frontends.streams import Receive
@@ -110,7 +110,7 @@ class Guards:
         self._bodies = bodies
         self._read = 0  # bytes of large bodies since garbage was last looked for
 
-    async def admit(self, scope: Scope, receive: Receive, connection: connections.Connection | None) -> Request:
+    async def admit(self, scope: Scope, receive: Receive, connection: Connection | None) -> Request:
         """Who a client is comes first: to who is nobody, all paths are alike. `connection` is what it came on, where
         that is known. Raises `Refused`."""
         headers, twice = self.check(scope)
@@ -151,7 +151,7 @@ class Guards:
     async def admit_admin(self, scope: Scope, receive: Receive, path: str) -> Request:
         """A request that steers the gateway itself; a token must be for this path. Raises `Refused`."""
         headers, _ = self.check(scope)
-        principal = await self._who(scope, headers, path, connections.of(scope))
+        principal = await self._who(scope, headers, path, connection_of(scope))
         if not self._gateway.access.may_administer(principal):
             raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; web pages may not")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
@@ -178,9 +178,7 @@ class Guards:
             path = f"{ENDPOINT}/{rules.surface}"
         return snapshot.routes.get(path), is_sse
 
-    async def _who(
-        self, scope: Scope, headers: Headers, path: str, connection: connections.Connection | None
-    ) -> Principal:
+    async def _who(self, scope: Scope, headers: Headers, path: str, connection: Connection | None) -> Principal:
         if "authorization" in headers and [name for name, _ in scope["headers"]].count(b"authorization") > 1:
             raise Refused(400, "duplicate Authorization header")
         client = scope.get("client") or ("",)
@@ -294,6 +292,12 @@ async def as_text(data: bytes, take_turn: TakeTurn) -> bytes:
 
 def too_many_values(most: int) -> str:
     return f"it has more than {most:,} JSON values (limits.values)"
+
+
+def connection_of(scope: Scope) -> Connection | None:
+    """That which a request came on, where a server of ours serves it."""
+    state = scope.get("state")
+    return state.get(STATE) if state else None
 
 
 def refused(unauthorized: Unauthorized) -> Refused:

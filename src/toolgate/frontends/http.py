@@ -17,12 +17,12 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import batches, connections, guards, responses, sse_delivery
+from toolgate.frontends import batches, guards, responses, sse_delivery
 from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests, Known
 from toolgate.frontends.application import Application
 from toolgate.frontends.channels import Channel, is_of_session
 from toolgate.frontends.deps import FrontendDeps
-from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
+from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, connection_of, not_allowed
 from toolgate.frontends.modern import Reply
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.scheduling import TakeTurn
@@ -62,7 +62,7 @@ class HttpFrontend(Application):
             return
         if scope["type"] != "http":
             raise NotImplementedError(f"the HTTP frontend does not serve {scope['type']}")
-        connection = connections.of(scope)
+        connection = connection_of(scope)
         response = Response(send, backlog=connection.backlog if connection else None)
         try:
             if scope["path"].startswith(self.web.prefixes):
@@ -324,7 +324,7 @@ class HttpFrontend(Application):
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # that it wants to connect
         try:
-            request = await self._guards.admit(scope, receive, connections.of(scope))
+            request = await self._guards.admit(scope, receive, connection_of(scope))
             if request.is_sse:
                 raise Refused(404, f"No WebSocket is served at {scope['path']}; the endpoint is {request.route.path}")
             with ActiveRequest(request.principal, self._clock, self._active_requests.all) as request.active_request:

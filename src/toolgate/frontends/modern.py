@@ -34,7 +34,7 @@ from toolgate.core.model import (
     Resumption,
 )
 from toolgate.core.notes import Note, Notes
-from toolgate.eras import calls, headers, legacy, modern, tasks
+from toolgate.eras import calls, headers, legacy, listening, modern, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.request_states import RequestStates
@@ -136,7 +136,7 @@ class ModernResponses:
 
     async def _listen(self, request: Request) -> Reply:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
-        id, wanted = bytes(request.message.id), modern.read_filter(request.params)
+        id, wanted = bytes(request.message.id), listening.read_filter(request.params)
         client, route, send = request.client, request.route, request.send
         if any(wanted.named[key] for key, method in mcp.WATCH_FILTERS.items() if mcp.METHODS[method].role == "task"):
             tasks.check_declared(client.capabilities)
@@ -146,7 +146,7 @@ class ModernResponses:
 
         def say(method: str, params: Raw) -> None:
             if early is None:
-                send(modern.write_told(id, method, params))
+                send(listening.write_told(id, method, params))
             elif len(early) < EARLY_KEPT:
                 early.append((method, params))
 
@@ -156,14 +156,14 @@ class ModernResponses:
             named = {
                 key: await subscriber.watch_all(wanted.named[key], method) for key, method in mcp.WATCH_FILTERS.items()
             }
-            send(modern.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
+            send(listening.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
             kept, early = early, None
             while kept:
                 say(*kept.pop(0))
             await self._closing.wait()
         finally:
             subscriber.close()
-        return Reply(modern.write_unsubscribed(id))
+        return Reply(listening.write_unsubscribed(id))
 
     async def _call(self, request: Request) -> Reply:
         route, params, method, client = request.route, request.params, request.message.method, request.client
@@ -256,7 +256,7 @@ class ModernResponses:
                 raise
             asker = Asker("sign-in" if fault.code == "SIGN_IN_REQUIRED" else "upstream", fault.server)
             again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
-            return NeedInput(required.asks, again)
+            return NeedInput(self._gateway.shown(asker, required.asks), again)
 
     async def _reply(self, request: Request, call: Call, parked_call: ParkedCall | None, outcome: Outcome) -> Reply:
         route = request.route
@@ -267,8 +267,7 @@ class ModernResponses:
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
                 state = self._states.sealed(call, route, origin.asker, 0, None, origin.state)
-                questions = self._gateway.snapshot.scrubber(origin.asker.name).asks(outcome.asks)
-                return Reply(modern.write_required(call.client, questions, state))
+                return Reply(modern.write_required(call.client, outcome.asks, state))
             questions = await self._gathered(outcome)
             if questions:
                 parked_call = self._held(parked_call, outcome, request, call.notes)
@@ -287,8 +286,7 @@ class ModernResponses:
         except BaseException:
             outcome.resume.cancel()
             raise
-        origin = outcome.resume.origin
-        return self._gateway.snapshot.scrubber(origin.asker.name).asks(origin.open_asks())
+        return outcome.resume.open_asks()
 
     def _held(
         self, parked_call: ParkedCall | None, outcome: NeedInput, request: Request, notes: Notes | None

@@ -18,11 +18,10 @@ from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Principal
-from toolgate.frontends import connections
 from toolgate.frontends.channels import shows_no_less
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
-from toolgate.frontends.guards import SHORT, Refused, Request, as_text, has_too_many_values
+from toolgate.frontends.guards import SHORT, Refused, Request, as_text, connection_of, has_too_many_values
 from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.sessions import new_session
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
@@ -134,7 +133,7 @@ class Pipes:
     def _opened(self, request: Request) -> Generator[Pipe]:
         if self._is_closed or not self._makes_room_for(request.principal):
             raise Refused(503, "Too many connections")
-        connection = connections.of(request.scope)
+        connection = connection_of(request.scope)
         backlog = connection.backlog if connection else None
         pipe = Pipe(self._deps, request.principal, request.route.path, backlog, self._scheduler)
         self._open[pipe.id] = pipe

@@ -266,7 +266,7 @@ class Session:
             question.answer.set_result(answer)
 
     def _question(self, id: object) -> _Question | None:
-        """The question of this id, if whoever has just been shown may answer it."""
+        """The question of this id, if the principal that was just shown may answer it."""
         question = self._questions.get(id) if isinstance(id, int) else None
         return question if question and shows_no_less(self.client.principal, question.whose) else None
 
@@ -495,7 +495,7 @@ class Session:
         outcome = await self._gateway.handle(call, self.route)
         try:
             while isinstance(outcome, NeedInput):
-                for ask in self._gateway.snapshot.scrubber(outcome.resume.asker.name).asks(outcome.asks):
+                for ask in outcome.asks:
                     _refuse_if_unaskable(ask, stream, outcome.resume)
                     asking.add(self._spawn(self._put(ask, outcome.resume, stream, task, call)))
                 outcome = await outcome.resume.next()

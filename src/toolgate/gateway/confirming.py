@@ -1,7 +1,7 @@
 """Which guards an edit takes away: it is served when the operator has said so, and not because a file is another.
 
 A file that is cut off, by a full disk or an editor that was killed, may still be a valid one, without the clients at
-its end. Whoever stands outside of the gateway would be let in by it.
+its end. Clients that are kept out would be let in by it.
 """
 
 from __future__ import annotations

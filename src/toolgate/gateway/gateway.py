@@ -19,7 +19,7 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
-from toolgate.core.model import Call, Client, Done, Event, NeedInput, Outcome, Principal
+from toolgate.core.model import Ask, Asker, Call, Client, Done, Event, NeedInput, Outcome, Principal
 from toolgate.core.services import Swap
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
@@ -104,7 +104,8 @@ class Gateway:
             outcome = await self._through(call, entered, hooks, route)
         except Fault as fault:
             return self._refused(entered, route, self._resolver.placed(fault, entered, call.target))
-        return then(outcome, partial(self._left, entered, route), partial(self._refused, entered, route))
+        left, refused = partial(self._left, entered, route), partial(self._refused, entered, route)
+        return then(outcome, left, refused, shown=self.shown)
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
         """The last outcome of a call that was entered, in its client's names."""
@@ -171,6 +172,10 @@ class Gateway:
     async def _looked_at(self, call: Call, outcome: Outcome) -> Outcome:
         return await aside(call, outcome, self.snapshot.scrubber(call.server), self.snapshot.truncate, self.in_turns)
 
+    def shown(self, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
+        """The questions of a server as its client may see them."""
+        return self.snapshot.scrubber(asker.name).asks(asks)
+
     # What is told without a call.
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
@@ -228,7 +233,7 @@ class Gateway:
         self.subscriptions.renew(before, snapshot)
 
     def given_up(self) -> Fault | None:
-        """What is told to whoever's call was cancelled, where that is because the gateway ends."""
+        """What is told to a client whose call was cancelled because the gateway ends; None if that was not why."""
         return shutting_down("sent_unknown") if self.phase == "ending" else None
 
     async def close(self) -> None:
@@ -237,6 +242,6 @@ class Gateway:
 
 
 def shutting_down(reach: Reach) -> Fault:
-    """What is told to whoever calls while the gateway ends, and to whoever's call does not end in time."""
+    """What is told to clients that call while the gateway ends, and to those whose calls do not end in time."""
     hint = "call again after the restart" if reach == "not_sent" else "it may have run: check before you call again"
     return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)

@@ -1,6 +1,6 @@
 """Who is told that a call waits for an operator: the log, and a command or a webhook of the configuration.
 
-The rules this file keeps: no call waits for whoever is told; no more are told at once, and none for longer, than the
+The rules this file keeps: no call waits for those who are told; no more are told at once, and none for longer, than the
 bounds here; of what waits to be told principals take turns; a command is run without a shell, and gets what it is told
 on its standard input; and what is told holds no known secret.
 """

@@ -1,4 +1,4 @@
-"""Another configuration, whoever wants it: the one path from what is written, added or removed to what is served.
+"""Another configuration, for whatever reason: the one path from what is written, added or removed to what is served.
 
 The rules this file keeps: one change after the other; what is not understood as a whole changes nothing, and why stands
 in `problem` until something else is served; and what takes guards away waits for the operator's word

@@ -260,12 +260,7 @@ class RouteView:
         is_own: bool = False,
     ) -> Ran:
         views, route = self._views, self._route
-        calls = ScriptCalls(
-            context,
-            self,
-            lambda call: views.handle(call, route),
-            lambda resume, asked: views.current().scrubber(resume.asker.name).asks(asked),
-        )
+        calls = ScriptCalls(context, self, lambda call: views.handle(call, route))
         for tell in context.call.reached.rests if context.call.reached else ():
             tell(True)  # the run holds no place that limits calls: those that it makes take their own
         return await views.sandbox.run(

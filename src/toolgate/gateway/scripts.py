@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from toolgate.core import items
 from toolgate.core.fault import Fault, Reached
-from toolgate.core.model import Accepted, Ask, Call, Outcome, Resume
+from toolgate.core.model import Accepted, Call, Outcome
 from toolgate.sandbox.run import Host, Rests
 from toolgate.search import signatures
 from toolgate.surfaces.controls import base, scripts
@@ -23,20 +23,12 @@ MOST_NAMES = 5_000  # of tools, that a script is told of at its beginning
 
 
 class ScriptCalls:
-    """Those of one script. `handle` has a call of its route go the whole way; `shown` is a server's questions as its
-    client may see them."""
+    """Those of one script. `handle` has a call of its route go the whole way."""
 
-    def __init__(
-        self,
-        context: ToolContext,
-        view: GatewayView,
-        handle: Callable[[Call], Awaitable[Outcome]],
-        shown: Callable[[Resume, Sequence[Ask]], Sequence[Ask]],
-    ) -> None:
+    def __init__(self, context: ToolContext, view: GatewayView, handle: Callable[[Call], Awaitable[Outcome]]) -> None:
         self._context = context
         self._view = view
         self._handle = handle
-        self._shown = shown
 
     def host(self) -> Host:
         """What the script may reach."""
@@ -58,7 +50,7 @@ class ScriptCalls:
         try:
             call = scripts.call_of(self._context.call, server, tool, Raw(arguments))
             call = msgspec.structs.replace(call, reached=Reached(rests=(rests,)))
-            outcome = await self._context.end_of(await self._handle(call), self._shown, rests)
+            outcome = await self._context.end_of(await self._handle(call), rests)
             if isinstance(outcome, Accepted):
                 raise Fault("UPSTREAM_ERROR", f"{tool} was begun as a task: a script cannot wait for it")
             return bytes(outcome.body) if raw else scripts.value_of(outcome.body, self._has_output(server, tool))

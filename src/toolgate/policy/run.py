@@ -154,7 +154,7 @@ def _what(call: Call) -> tuple[str, str, bytes]:
 
 
 def _depth(resumption: Resumption, policies: Sequence[Hooks]) -> int:
-    """How many of the policies the call had passed when it was asked something: those in front of whoever asked."""
+    """How many of the policies the call had passed when it was asked something: those before the one that asked."""
     askers = [policy.asker for policy in policies]
     return askers.index(resumption.asker) if resumption.asker in askers else len(askers)
 

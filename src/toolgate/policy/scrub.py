@@ -115,7 +115,7 @@ class Scrub(Policy):
 
 
 def fault(fault: Fault, redactor: Redactor) -> Fault:
-    """As it may be shown, whoever it is shown to."""
+    """As it may be shown to anybody."""
     secrets = redactor.of(fault.server)
     return fault.shown(secrets.text, secrets.body, secrets.value) if secrets.knows_any else fault
 

@@ -18,7 +18,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     code: int = 51_200  # bytes of UTF-8
     wall: float = 120.0  # seconds by the host's clock, which stands still while a call waits for a person
-    cpu: int = 125  # seconds of the processor; whoever confines the process holds it to that
+    cpu: int = 125  # seconds of the processor; what confines the process holds it to that
     sleep: int = 30_000  # milliseconds of one sleep or timer
     output: int = 10 * MB  # bytes: all console lines and the result
     heap: int = 128  # MB of V8's heap

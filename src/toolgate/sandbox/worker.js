@@ -85,7 +85,7 @@ function prelude(write, arm, disarm, file) {
   // What is written.
 
   function room(frames) {
-    // Whoever is to do several things begins with this: where the stack has no room for all, it does none.
+    // Each function that does several things begins with this: where the stack has no room for all, it does none.
     return frames === 0 ? 0 : 1 + room(frames - 1);
   }
 

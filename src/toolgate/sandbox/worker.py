@@ -21,7 +21,7 @@ PIECE = 4096  # bytes of what a worker writes that are taken in one go: about 2 
 
 
 class Worker:
-    """A process that can take one run. Whoever starts it gives it how it is written to and killed, and tells it what
+    """A process that can take one run. Its engine gives it how it is written to and killed, and tells it what
     comes of it; `pid` is 0 where its memory cannot be watched."""
 
     def __init__(self, limits: Limits, turns: IntakeQueue) -> None:
@@ -72,7 +72,7 @@ class Worker:
         self.gone = self.gone or why
         if not self.ready.done():
             self.ready.set_exception(Fault("SERVER_FAILED", f"The sandbox did not start: {why.message}"))
-            self.ready.exception()  # whoever waits hears of it; nobody may
+            self.ready.exception()  # those who wait hear of it; there may be none
         self.on_event(why)
 
     def _before_its_run(self, event: Event) -> None:

@@ -351,7 +351,7 @@ class Chain:
     """The file, as it is appended to. All methods wait for the disk: they are called in a thread."""
 
     def __init__(self, file: Path, head: Head = NOTHING) -> None:
-        self.head = head  # the last line that is known to have been written, here or by whoever anchored it
+        self.head = head  # the last line that is known to have been written, here or by the process that anchored it
         self._file = file
         self._open = -1
         self._size: int  # of the file after our own last line; -1: it has none since it was opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
-Subject = Literal["keys", "approvals", "pins", "tasks", "sessions", "sign-ins"]
+Subject = Literal["keys", "pins", "tasks", "sign-ins"]
 """What other processes may change in the store, and listeners hear of (`changes`)."""
 
 NEWS = "news"  # the space in which each subject has another value since it was changed
@@ -42,7 +42,7 @@ class Store(Protocol):
 
     Reads are points, and answer at once; they see what has been awaited. Writes are in the order in which they were
     asked for, and on their way when the method returns: await them only where it matters that they are kept. Then they
-    raise `NotKept`. A value with a `ttl` (in seconds) is gone when that is over, whoever reads it.
+    raise `NotKept`. A value with a `ttl` (in seconds) is gone when that is over, for every reader.
     """
 
     @property

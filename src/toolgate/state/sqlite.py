@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 FILE = "toolgate.db"
 BATCH = 1000  # writes in one transaction
 HOLD = 0.02  # seconds after which a transaction takes no more: other processes wait, such as a command of the operator
-GAP = 0.005  # seconds between two transactions of which the first was that long: whoever waits looks now and then only
+GAP = 0.005  # seconds between two transactions of which the first was that long: those who wait look seldom
 MOST_QUEUED = 20_000  # writes that wait for a disk that does not come on
 PURGE = 60.0  # seconds between two looks for what is over
 CACHE = 32 * 1024  # KiB of each of these at most: the indexes of 100,000 tasks are read whole for some lists
@@ -253,7 +253,7 @@ class SqliteStore:
                     break
             self._purge()
             self._writer.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001  the pump: whoever wrote is told, and the next are written
+        except Exception as error:  # noqa: BLE001  the pump: the writer is told, and the next are written
             self._undo()
             if len(batch) == 1 or self._code(error) == self._sqlite.SQLITE_BUSY:  # who holds the file holds up all
                 self._tell(batch, [None] * len(batch), self._why(error))

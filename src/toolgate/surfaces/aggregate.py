@@ -137,7 +137,7 @@ def _server_list(server: str, kind: str, view: View) -> ServerList:
 
 
 def _join(kind: str, server: str, name: str) -> str:
-    return names.join_name(server, name) if kind in ("tools", "prompts") else names.join_uri(server, name)
+    return names.join_uri(server, name) if kind in BY_URI else names.join_name(server, name)
 
 
 def exposed(server: str, kind: str, server_list: ServerList) -> Mapping[str, tuple[str, Raw]]:
@@ -157,9 +157,9 @@ def exposed(server: str, kind: str, server_list: ServerList) -> Mapping[str, tup
 
 
 def _joined(server: str, kind: str, items: Iterable[str]) -> Mapping[str, str]:
-    if kind in ("tools", "prompts"):
-        return names.join_names(server, items)
-    return {uri: names.join_uri(server, uri) for uri in items}
+    if kind in BY_URI:
+        return {uri: names.join_uri(server, uri) for uri in items}
+    return names.join_names(server, items)
 
 
 def _shown(server: str, kind: str, raw: Raw) -> Raw:

@@ -17,7 +17,7 @@ from toolgate.surfaces.base import Surface
 
 class Handle(msgspec.Struct, frozen=True, array_like=True):
     """What a sealed id holds. `of_extension`: it was given to a client that declared the extension of 2026-07-28.
-    `made` is what the task was made by: whoever asks for the task is judged by that again."""
+    `made` is what the task was made by: a client that asks for the task is judged by that again."""
 
     principal: str
     path: str

@@ -409,7 +409,7 @@ class Codex:
             return sessions.put(tables, record).shown_id
 
         try:
-            return await self._workspace.transact(work, "sessions", whose=caller.principal.counted_as)
+            return await self._workspace.transact(work, whose=caller.principal.counted_as)
         except Fault as fault:
             log.warning("no session record was written for a thread of Codex: %s", fault.message)
             return ""

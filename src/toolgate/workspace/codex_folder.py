@@ -16,7 +16,7 @@ FOLDER = "folder"  # of a call's `extra`: a `Folder`
 
 class Folder(msgspec.Struct, frozen=True):
     """What is at the resolved `cwd` of a call: shown with it to the person who decides, and to be the same when it is
-    made, since whoever named the folder may be able to put another one there."""
+    made, since the caller that named the folder may be able to put another one there."""
 
     cwd: str
     device: int

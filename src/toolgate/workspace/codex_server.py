@@ -1,4 +1,4 @@
-"""One `codex app-server`: a process that runs Codex's threads for whoever asks, spoken to in lines of JSON.
+"""One `codex app-server`: a process that runs Codex's threads for all who ask, spoken to in lines of JSON.
 
 The messages are JSON-RPC without `jsonrpc` (`codex app-server generate-json-schema` prints them all; those of 0.169 are
 known here). The rules this file keeps: the process is there while somebody uses it and a while longer, and the next use

@@ -108,7 +108,7 @@ class AddDependency(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def add_dependency(given: AddDependency, workspace: Workspace, context: ToolContext) -> Object:
-    """What would close a circle is found before anything is written: whoever writes waits for no search."""
+    """What would close a circle is found before anything is written: no writer waits for a search."""
     now, whose = workspace.now(), context.client.principal.counted_as
     task_id, depends_on, is_blocking = given.task_id, given.depends_on, given.dep_type == "blocks"
 

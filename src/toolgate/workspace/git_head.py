@@ -1,7 +1,7 @@
 """The repository of a folder's git checkout and the commit that it is at, read from git's own files: no program is
 started.
 
-Whoever owns the checkout wrote them, and they say where to read on. So each is read up to a size, and what comes out is
+The owner of the checkout wrote them, and they say where to read on. So each is read up to a size, and what comes out is
 the id of a commit, a folder, or nothing.
 """
 

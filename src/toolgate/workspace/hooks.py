@@ -221,7 +221,7 @@ class Hooks:
             sessions.put(connection, change.record)
             return change
 
-        return await workspace.transact(work, "sessions", whose=client.principal.counted_as)
+        return await workspace.transact(work, whose=client.principal.counted_as)
 
     # The folder.
 

@@ -63,7 +63,7 @@ class FileRead(NamedTuple):
 
 
 async def imported(workspace: Workspace, file: TaskFile, tell: Progress) -> FileRead:
-    """Raises `Unreadable`, and nothing is changed then; and `Fault`, where the file changes meanwhile. Whoever is
+    """Raises `Unreadable`, and nothing is changed then; and `Fault`, where the file changes meanwhile. A caller that is
     cancelled leaves what was written."""
     project = file.project.id
     with file.read() as opened:

@@ -46,7 +46,7 @@ async def link_task_to_session(given: LinkTaskToSession, workspace: Workspace, c
         link(connection, given.task_id, session, given.action, now)
         return session
 
-    session = await workspace.transact(work, "tasks", "sessions", whose=context.client.principal.counted_as)
+    session = await workspace.transact(work, "tasks", whose=context.client.principal.counted_as)
     if given.session_id:
         workspace.bind(context, session)
     shown = sessions.shown_id(caller.principal, session)

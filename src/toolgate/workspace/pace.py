@@ -50,8 +50,8 @@ class Pace:
 
 
 async def paced(begin: Callable[[Pace], Awaitable[Value]]) -> Value:
-    """What comes of work in a thread. Whoever is cancelled while it runs waits for its next step: what it works with
-    may be closed then."""
+    """What comes of work in a thread. A caller that is cancelled meanwhile waits for its next step: what it uses may be
+    closed then."""
     pace = Pace()
     running = asyncio.ensure_future(begin(pace))
     try:

@@ -1,4 +1,4 @@
-"""What of the workspace works while a gateway runs: one object for whoever wires the rooms together."""
+"""What of the workspace works while a gateway runs: one object for `App`, which wires the rooms together."""
 
 from __future__ import annotations
 

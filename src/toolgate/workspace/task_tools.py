@@ -83,7 +83,7 @@ async def create_task(given: CreateTask, workspace: Workspace, context: ToolCont
             links.link(connection, made.id, session, "discovered", now)
         return made
 
-    made = await workspace.transact(work, "tasks", "sessions", whose=context.client.principal.counted_as)
+    made = await workspace.transact(work, "tasks", whose=context.client.principal.counted_as)
     if given.session_id:
         workspace.bind_shown(context, made.created_in_session_id)
     return tasks.shown(made)
@@ -166,7 +166,7 @@ async def update_task(given: UpdateTask, workspace: Workspace, context: ToolCont
         return tasks.save(connection, changed, at)
 
     whose = context.client.principal.counted_as
-    return tasks.shown(await workspace.transact(work, "tasks", "sessions", whose=whose))
+    return tasks.shown(await workspace.transact(work, "tasks", whose=whose))
 
 
 class CloseTask(msgspec.Struct, forbid_unknown_fields=True):
@@ -220,7 +220,7 @@ async def close_task(given: CloseTask, workspace: Workspace, context: ToolContex
         return tasks.save(connection, closed, at), is_validated
 
     whose = context.client.principal.counted_as
-    closed, is_validated = await workspace.transact(work, "tasks", "sessions", whose=whose)
+    closed, is_validated = await workspace.transact(work, "tasks", whose=whose)
     if given.session_id:
         workspace.bind_shown(context, closed.closed_in_session_id)
     return tasks.shown(closed) | {"validated": is_validated}

@@ -15,7 +15,6 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Outcome, Principal
 from toolgate.eras import legacy
-from toolgate.upstreams.mcp.dialects import Legacy
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE
 from toolgate.upstreams.mcp.requests import GIVEN_UP, Requests
 
@@ -44,7 +43,7 @@ def opened(**more: Any) -> tuple[Requests, Link]:
     server = Server(id="there", name="there", type="stdio", **more)
     requests = Requests(server, FakeClock(), again, lambda why, is_dead: None, lambda: None)
     requests.link = link = Link()  # type: ignore[assignment]
-    requests.dialect = Legacy(mcp.LATEST["legacy"], legacy.Initialized("2025-11-25"))
+    requests.dialect = legacy.ToServer(mcp.LATEST["legacy"], legacy.Initialized("2025-11-25"))
     return requests, link
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ AT = "2026-11-24T08:30:00.000000Z"
 any_character = some.characters(exclude_categories=(), exclude_characters="\0")  # half ones too
 texts = some.text(any_character, max_size=40)
 ids = some.text(any_character, min_size=1, max_size=64)
-times = some.datetimes().map(lambda at: at.isoformat(timespec="microseconds") + "Z")
+times = some.datetimes(max_value=datetime(jsonl.LAST_YEAR, 12, 31)).map(
+    lambda at: at.isoformat(timespec="microseconds") + "Z"
+)
 maybe = some.none() | texts
 numbers = some.integers(-(2**31), 2**31 - 1)
 dependencies = some.lists(

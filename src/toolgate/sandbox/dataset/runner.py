@@ -2,7 +2,7 @@
 
     {"data": …, "operation": "top 5 by price", "parameters": {…}?, "seconds": 30?}
 
-A reply is that of seed 004, without its `execution_time`, which whoever runs this measures. It never raises.
+A reply is that of seed 004, without its `execution_time`, which the caller measures. It never raises.
 """
 
 from __future__ import annotations

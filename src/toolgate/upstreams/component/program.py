@@ -1,6 +1,6 @@
 """A component that is started by command, and ended with the gateway: its process, and the port that it gets.
 
-The rule this file keeps: it is started on a port that was free, and whoever needs it hears of its end.
+The rule this file keeps: it is started on a port that was free, and those who need it hear of its end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Program:
         try:
             async with clock.timeout(patience):
                 while not (answer := await _answer(line)) or self.fault:
-                    if self.fault:  # then whoever answers is another
+                    if self.fault:  # then what answers is another program
                         raise self.fault
                     await clock.sleep(POLL)
                 return answer

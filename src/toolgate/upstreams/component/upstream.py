@@ -342,7 +342,7 @@ class ComponentUpstream:
             ) from None
 
     def _ended(self, program: Program) -> None:
-        """The process is gone, whoever ended it; the next use starts another."""
+        """The process is gone, however it ended; the next use starts another."""
         if self._program is program and self._state != "starting" and program.fault:
             self._forget(program.fault.message)
             self._set_failed(program.fault)

@@ -6,18 +6,14 @@ call is given up with the work that it is a part of."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
 
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Accepted, Ask, Done, NeedInput, Outcome, Resume
 
-Shown: TypeAlias = Callable[[Resume, Sequence[Ask]], Sequence[Ask]]
-"""The questions of somebody as a client may see them."""
 
-
-async def to_the_end(outcome: Outcome, whole: Exchange, shown: Shown, waits: Callable[[bool], None]) -> Done | Accepted:
+async def to_the_end(outcome: Outcome, whole: Exchange, waits: Callable[[bool], None]) -> Done | Accepted:
     """How a call of `whole` ends, which has come to this so far. `waits` is told when it begins and ceases to wait for
     the client. Raises `Fault`."""
     asking: set[asyncio.Task[None]] = set()
@@ -29,7 +25,7 @@ async def to_the_end(outcome: Outcome, whole: Exchange, shown: Shown, waits: Cal
 
     try:
         while isinstance(outcome, NeedInput):
-            for ask in shown(outcome.resume, outcome.asks):
+            for ask in outcome.asks:
                 put(outcome.resume, ask)
             outcome = await outcome.resume.next()
     except asyncio.CancelledError:

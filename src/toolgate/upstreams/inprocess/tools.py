@@ -18,7 +18,6 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Outcome
 from toolgate.core.notes import Note
 from toolgate.upstreams.inprocess import relaying
-from toolgate.upstreams.inprocess.relaying import Shown
 
 Arguments = Mapping[str, Any]
 Object = Mapping[str, Any]
@@ -54,10 +53,10 @@ class ToolContext:
             return asks.undeclared(ask)
         return await self._exchange.ask(method, raw)
 
-    async def end_of(self, outcome: Outcome, shown: Shown, waits: Callable[[bool], None]) -> Done | Accepted:
-        """How a call that the function has made ends: what it asks is asked of this call's client. `shown` are
-        questions as the client may see them; `waits` is told when they begin and cease to wait. Raises `Fault`."""
-        return await relaying.to_the_end(outcome, self._exchange, shown, waits)
+    async def end_of(self, outcome: Outcome, waits: Callable[[bool], None]) -> Done | Accepted:
+        """How a call that the function has made ends: what it asks is asked of this call's client. `waits` is told when
+        a question begins and ceases to wait. Raises `Fault`."""
+        return await relaying.to_the_end(outcome, self._exchange, waits)
 
 
 class EncodedResult(msgspec.Struct, frozen=True):

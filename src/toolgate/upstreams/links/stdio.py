@@ -70,7 +70,7 @@ class StdioLink(PipeLink):
             await self._outbox.send(data, origin)
         except Fault as fault:
             if fault.code == "SESSION_ERROR":
-                await self._child.ended()  # whoever sends it again must find the next child, not this one
+                await self._child.ended()  # a second sending must find the next child, not this one
             raise
 
     def describe(self) -> dict[str, object]:

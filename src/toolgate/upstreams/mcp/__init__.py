@@ -10,7 +10,7 @@ A server
     resubscribe       what a scope's clients watch; asking for it anew on a new connection
 One connection
     requests          its requests: ids, sending, what is pending, answers; all below is built on them
-    dialects          how one era is spoken: what a request looks like, what its answer means
+    dialects          what an era, as it is spoken to a server, must have (`eras`); the one before any is found out
     paging            one whole list, read page by page
     notifications     what the server says unasked
     questions         a legacy server's questions, given to the call that they belong to

@@ -22,7 +22,7 @@ from toolgate.core.mcp import Era, Revision
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
 from toolgate.eras import headers, legacy, listed, modern
-from toolgate.upstreams.mcp.dialects import INFO, Legacy, Modern
+from toolgate.upstreams.mcp.dialects import INFO
 from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ async def _discover(
     if not spoken:
         raise Fault("UPSTREAM_ERROR", f"it supports only {_listed(found.supportedVersions)}")
     found.instructions = _bounded(found.instructions, requests.server.id)
-    requests.dialect = Modern(spoken, found)
+    requests.dialect = modern.ToServer(spoken, found, INFO)
 
 
 async def _silence(requests: Requests) -> None:
@@ -206,7 +206,7 @@ async def _initialize(requests: Requests, client: Client) -> None:
     answer = await requests.ask(mcp.INITIALIZE, params, (), requests.server.start_timeout)
     revision, found = legacy.read_initialized(_checked(answer))
     found.instructions = _bounded(found.instructions, requests.server.id)
-    requests.dialect = Legacy(revision, found)
+    requests.dialect = legacy.ToServer(revision, found)
     if requests.link:
         requests.link.accepted()
         await requests.tell(jsonrpc.notification("notifications/initialized"))

@@ -273,7 +273,7 @@ class Questions:
             self._refuse(id, ask, _NOBODYS if origin is None else _OVER)
 
     def _place_of_task(self, id: Raw, ask: Ask, task: str) -> None:
-        """A task's question is for whoever waits for its result, and waits until somebody does."""
+        """A task's question is for the client that waits for its result, and waits until one does."""
         owner = waiting_for(task, self._in_flight)
         if owner and owner.call:
             self._put(id, ask, owner.exchange, owner.call, [])

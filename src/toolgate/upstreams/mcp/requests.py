@@ -300,7 +300,7 @@ class Requests:
             told(id, False)
         is_told = self.link.abandon(id)
         if not request.is_sent:
-            self._asks_no_more(id)  # and whoever sends it is told
+            self._asks_no_more(id)  # and the sender is told
         elif (request.call or request.is_long) and not (is_told and self.dialect.closing_cancels):
             self.notify(legacy.cancelled(id, reason))
 

@@ -18,8 +18,7 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
 from toolgate.core.model import Client, Outcome
-from toolgate.eras import tasks
-from toolgate.upstreams.mcp.dialects import Modern
+from toolgate.eras import modern, tasks
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.resubscribe import Asked, Pauses, UpstreamSubscriptions, Wanted, Watched
 
@@ -245,14 +244,14 @@ class ModernSubscriptions:
 def subscriptions_of(requests: Requests, client: Client, missed: Callable[[], None]) -> UpstreamSubscriptions:
     """The subscriptions of a connection whose era is known. `client` is on whose behalf a modern server is asked;
     `missed` is called where a server could not tell of changes for a while."""
-    if isinstance(requests.dialect, Modern):
+    if isinstance(requests.dialect, modern.ToServer):
         return ModernSubscriptions(requests, client, missed)
     return LegacySubscriptions(requests)
 
 
 def _can_watch(requests: Requests, what: Watched) -> bool:
     if what[0] == "tasks":
-        return isinstance(requests.dialect, Modern) and tasks.declares(requests.dialect.capabilities)
+        return isinstance(requests.dialect, modern.ToServer) and tasks.declares(requests.dialect.capabilities)
     return _capability(requests, "resources", "subscribe")
 
 

@@ -1,7 +1,7 @@
 """A scope's session at a server: its connection, opened once for all who want it and ended when nobody needs it, and
 what outlives connections: what its clients watch, the tasks that they have made, why the last one ended.
 
-The rules this file keeps: whoever wants the connection leases it first, and while it is leased, works or is watched it
+The rules this file keeps: what wants the connection leases it first, and while it is leased, works or is watched it
 is not ended for want of use, nor for want of room, but where its client holds more than its share; there is one at a
 time, and the next is opened only when all of the last is gone; one that is up holds a slot in the pool, unless it is
 kept alive.
