@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from virtualtime import FakeClock
+from virtualtime import play
 from workroom import Json, Workroom
 
+from toolgate.core.clock import SystemClock
 from toolgate.state.migrations import KEPT, MIGRATIONS, PLACES, WORKSPACE
 from toolgate.state.sqlite import SqliteStore
 from toolgate.workspace import letters, tasks
@@ -35,7 +37,11 @@ edits = st.lists(
 @example([("create", "abc"), ("delete", 0), ("create", "cab")])  # at the place of the one that is gone
 @example([("create", "abc"), ("create", "a"), ("change", 0, "cab"), ("delete", 1)])
 @given(edits)
-async def test_whatever_was_written_is_found_by_what_it_says_now(steps: Sequence[tuple[str, ...]]) -> None:
+def test_whatever_was_written_is_found_by_what_it_says_now(steps: Sequence[tuple[str, ...]]) -> None:
+    play(_written(steps))
+
+
+async def _written(steps: Sequence[tuple[str, ...]]) -> None:
     room = Workroom()
     said: dict[str, str] = {}
     for kind, *what in steps:
@@ -88,9 +94,13 @@ async def test_a_block_that_has_no_task_any_more_is_not_kept(room: Workroom) -> 
     assert await room.run("SELECT * FROM task_letters") == await room.run("SELECT * FROM task_place") == []
 
 
-async def test_the_tasks_of_an_older_file_are_found(tmp_path: Path) -> None:
+def test_the_tasks_of_an_older_file_are_found(tmp_path: Path) -> None:
     """As a file of before has them, more than a block."""
-    older = SqliteStore(tmp_path, FakeClock(), (KEPT, WORKSPACE, PLACES))
+    asyncio.run(_migrated(tmp_path))
+
+
+async def _migrated(tmp_path: Path) -> None:
+    older = SqliteStore(tmp_path, SystemClock(), (KEPT, WORKSPACE, PLACES))
     names = (*tasks.FIELDS, "title_letters", "label_letters")
     insert = f"INSERT INTO task ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
     rows = []
@@ -101,7 +111,7 @@ async def test_the_tasks_of_an_older_file_are_found(tmp_path: Path) -> None:
         rows.append((*tasks.row_of(task), *bits))
     await older.transact(lambda connection: connection.executemany(insert, rows) and None)
     await older.close()
-    store = SqliteStore(tmp_path, FakeClock(), MIGRATIONS)
+    store = SqliteStore(tmp_path, SystemClock(), MIGRATIONS)
 
     def kept(connection: letters.Connection) -> list[list[tuple[int, ...]]]:
         orders = ("task_place ORDER BY place", "task_letters ORDER BY block")
