@@ -9,6 +9,7 @@ The rule this file keeps: a task that has a text in it is found; others may be, 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -21,6 +22,7 @@ CHUNK = 500  # values of one query
 _COLUMNS = tuple(f"{kind}{bit}" for kind in ("title", "label") for bit in range(BITS))
 
 
+@functools.lru_cache(256)  # many tasks have the same labels
 def letters(text: str) -> int:
     """Which pairs of bytes a text has, in any case of ASCII, as 62 bits. A text that has another in it has all bits of
     that; so it need not be looked through where it has not."""
@@ -52,17 +54,22 @@ def note(connection: Connection, texts: Mapping[str, tuple[int, int]]) -> None:
     new = [(free + number, id) for number, id in enumerate(id for id in texts if id not in at)]
     connection.executemany("INSERT INTO task_place (place, task_id) VALUES (?, ?)", new)
     at |= {id: place for place, id in new}
-    before: dict[int, list[int]] = {}
-    after: dict[int, list[int]] = {}
+    blocks: dict[int, tuple[list[int], list[int]]] = {}  # which tasks of each are written, and the bits of those
     for id, (title, labels) in texts.items():
-        block, bit = divmod(at[id], BITS)
-        if block not in after:
-            row = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM task_letters WHERE block = ?", (block,))
-            before[block] = after[block] = list(row.fetchone() or [0] * len(_COLUMNS))
-        others, bits = ~(1 << bit), title | labels << BITS
-        after[block] = [number & others | (bits >> column & 1) << bit for column, number in enumerate(after[block])]
-    changed = [(block, *row) for block, row in after.items() if row != before[block]]
-    connection.executemany(_PUT, changed)
+        block, place = divmod(at[id], BITS)
+        written, columns = blocks.setdefault(block, ([], [0] * len(_COLUMNS)))
+        written.append(place)
+        bits = title | labels << BITS
+        while bits:
+            columns[(bits & -bits).bit_length() - 1] |= 1 << place
+            bits &= bits - 1
+    for block, (written, columns) in blocks.items():
+        sql = f"SELECT {', '.join(_COLUMNS)} FROM task_letters WHERE block = ?"
+        before = connection.execute(sql, (block,)).fetchone() or [0] * len(_COLUMNS)
+        others = ~sum(1 << place for place in written)
+        after = [old & others | new for old, new in zip(before, columns, strict=True)]
+        if after != list(before):
+            connection.execute(_PUT, (block, *after))
 
 
 def forget(connection: Connection, ids: Sequence[str]) -> None:
