@@ -30,7 +30,7 @@ from toolgate.state.base import Connection
 from toolgate.state.sqlite import SqliteStore
 from toolgate.workspace import syncing
 from toolgate.workspace.services import internal_servers
-from toolgate.workspace.tasks import INSERT, Task, row_of, stored
+from toolgate.workspace.tasks import Task, put, row_of
 from toolgate.workspace.workspace import Workspace
 
 MODERN = "2026-07-28"
@@ -130,7 +130,7 @@ async def fill(folder: Path, count: int) -> tuple[list[str], str]:
     tasks, waits = made(count, random.Random(count))
 
     def work(connection: Connection) -> None:
-        connection.executemany(INSERT, [stored(row_of(task)) for task in tasks])
+        put(connection, [row_of(task) for task in tasks])
         rows = [(*pair, "blocks", "2026-11-24T08:30:00.000000Z") for pair in waits]
         connection.executemany("INSERT INTO task_dependency VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", rows)
 

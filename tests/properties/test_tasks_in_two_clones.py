@@ -28,7 +28,7 @@ from toolgate.state.base import Connection
 from toolgate.state.memory import MemoryStore
 from toolgate.workspace import dependencies, syncing
 from toolgate.workspace.services import internal_servers
-from toolgate.workspace.tasks import FIELDS, INSERT, Task, row_of, stored
+from toolgate.workspace.tasks import FIELDS, Task, put, row_of
 from toolgate.workspace.workspace import Workspace
 
 IDS = [f"gt-{number:06x}" for number in range(6)]
@@ -198,7 +198,7 @@ def test_a_store_that_imports_what_another_has_exported_has_the_same(
                 task.parent_task_id = None
 
         def fill(connection: Connection) -> None:
-            connection.executemany(INSERT, [stored(row_of(task)) for task in given])
+            put(connection, [row_of(task) for task in given])
             known = {task.id for task in given}
             rows = [(*key, at) for key, at in waits.items() if key[0] in known]
             connection.executemany("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", rows)

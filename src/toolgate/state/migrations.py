@@ -131,4 +131,22 @@ WORKSPACE = Migration(
 # left before, the place is not known, and no session takes them.
 PLACES = Migration(3, "ALTER TABLE session_record ADD COLUMN place TEXT NOT NULL DEFAULT '';")
 
-MIGRATIONS = (KEPT, WORKSPACE, PLACES)
+# The bits of `title_letters` and `label_letters` once more, by bit: a row for 62 tasks that are beside each other by
+# their place, in which each bit has a number, and each task is a bit of that. What few tasks have is found by these.
+_BITS = range(62)
+_LETTERS_OF = {"title": "t.title_letters", "label": "t.label_letters"}
+LETTERS = Migration(
+    4,
+    f"""
+    CREATE TABLE task_place (place INTEGER PRIMARY KEY, task_id TEXT NOT NULL UNIQUE);
+    INSERT INTO task_place SELECT row_number() OVER (ORDER BY created_at, id) - 1, id FROM task;
+    CREATE TABLE task_letters (
+        block INTEGER PRIMARY KEY, {", ".join(f"{kind}{bit} INTEGER NOT NULL" for kind in _LETTERS_OF for bit in _BITS)}
+    );
+    INSERT INTO task_letters SELECT p.place / 62, {
+        ", ".join(f"SUM((({of} >> {bit}) & 1) << (p.place % 62))" for of in _LETTERS_OF.values() for bit in _BITS)
+    } FROM task_place p JOIN task t ON t.id = p.task_id GROUP BY p.place / 62;
+    """,
+)
+
+MIGRATIONS = (KEPT, WORKSPACE, PLACES, LETTERS)

@@ -152,13 +152,14 @@ class Comparison:
         reading, content = Reading(), hashlib.sha256()
         number = offset = 0
         for piece in _pieces(jsonl.lines(opened, content)):
-            found = self._stored(jsonl.id_of(line) for line in piece)
-            for line in piece:
+            ids = [jsonl.id_of(line) for line in piece]
+            found = self._stored(ids)
+            for line, told in zip(piece, ids, strict=True):
                 number += 1
                 self._pace.step()
                 if number % LINES == 0:
                     self._tell(number, None, "read")
-                self._line(reading, number, offset, line, found)
+                self._line(reading, number, offset, line, found, told)
                 offset += len(line)
         reading.finish()
         order, orphans = self._parents_first()
@@ -187,16 +188,19 @@ class Comparison:
             mark=standing.mark(self._connection, self._project),
         )
 
-    def _line(self, reading: Reading, number: int, offset: int, line: bytes, found: dict[str, _Stored]) -> None:
-        stored = found.get(jsonl.id_of(line))
+    def _line(
+        self, reading: Reading, number: int, offset: int, line: bytes, found: dict[str, _Stored], told: str
+    ) -> None:
+        """`found` is what is here of the ids that are seen at first sight, of which `told` is this line's."""
+        stored = found.get(told)
         if stored and stored.project == self._project and stored.digest == _digest(line):
             self._unchanged += 1
-            self._seen(jsonl.id_of(line), stored)
+            self._seen(told, stored)
             return
         if (entry := _entry(reading, number, line, self._refused)) is None:
             return
         id = entry.task.id
-        stored = found.get(id) or self._stored((id,)).get(id)
+        stored = found.get(id) if id == told else self._stored((id,)).get(id)
         if stored and stored.project != self._project:
             self._refused.add("{}: a task of another project has this id", id)
             if len(self._elsewhere) <= tasks.MOST_NAMED:

@@ -205,7 +205,7 @@ def _put(connection: Connection, project: str, wanted: Sequence[Row], is_last: b
     if is_last:
         orphans = [(row[_ID], row[_PARENT]) for row in rows if row[_ID] in put_off]
         fresh = [[*row[:_PARENT], None, *row[_PARENT + 1 :]] if row[_ID] in put_off else row for row in rows]
-    connection.executemany(_UPSERT, [*map(tasks.stored, fresh)])
+    tasks.put(connection, fresh)
     written = [(before.get(row[_ID], ""), row[_CHANGED]) for row in fresh]
     left = [] if is_last else [row[_ID] for row in rows if row[_ID] in put_off]
     return _Put(written, left, len(wanted) - len(rows), orphans)
@@ -246,9 +246,6 @@ def _in_circles(connection: Connection, rows: Sequence[Row]) -> set[str]:
 
 
 _ID, _PARENT, _CHANGED = map(FIELDS.index, ("id", "parent_task_id", "updated_at"))
-_UPSERT = f"{tasks.INSERT} ON CONFLICT (id) DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in tasks.COLUMNS if name not in ("id", "project_id")
-)
 
 
 _PART = "{} would be part of itself through {}: left without a parent"

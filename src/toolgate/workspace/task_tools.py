@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
-from toolgate.workspace import dependencies, git_head, links, tasks
+from toolgate.workspace import dependencies, git_head, letters, links, tasks
 from toolgate.workspace.sessions import Caller, SessionId
 from toolgate.workspace.tasks import Limit, Priority, Status, Task, TaskId, Type
 from toolgate.workspace.tools import Tool
@@ -285,6 +285,7 @@ async def delete_task(given: DeleteTask, workspace: Workspace, context: ToolCont
             connection.execute(f"DELETE FROM task_dependency WHERE depends_on IN {marks}", chunk)
             connection.execute(f"DELETE FROM task_session WHERE task_id IN {marks}", chunk)
             connection.execute(f"DELETE FROM task WHERE id IN {marks}", chunk)
+        letters.forget(connection, ids)
         return len(ids)
 
     count = await workspace.transact(work, "tasks", whose=context.client.principal.counted_as)
@@ -330,22 +331,25 @@ async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContex
         type=given.task_type,
         assignee=given.assignee,
     )
+    label = msgspec.json.encode(given.label).decode() if given.label else ""
     if given.title_like:
         where += _has("title", "title_letters", given.title_like)
-    if given.label:
-        written = msgspec.json.encode(given.label).decode()
-        where += _has("labels", "label_letters", written)  # which costs less, but does not tell B from b
-        where.append((_HAS_LABEL, f",{written}"))
-    return await workspace.answered(
-        context, lambda connection: tasks.listing(connection, where, _NEWEST_FIRST, given.limit)
-    )
+    if label:
+        where += _has("labels", "label_letters", label)  # which costs less, but does not tell B from b
+        where.append((_HAS_LABEL, f",{label}"))
+
+    def work(connection: Connection) -> Object:
+        found = letters.places(connection, letters.letters(given.title_like or ""), letters.letters(label))
+        return tasks.listing(connection, where, _NEWEST_FIRST, given.limit, places=found)
+
+    return await workspace.answered(context, work)
 
 
-def _has(column: str, letters: str, text: str) -> list[tuple[str, object]]:
+def _has(column: str, bits_in: str, text: str) -> list[tuple[str, object]]:
     """The conditions of what has this text in it."""
-    escaped, bits = re.sub(r"([\\%_])", r"\\\1", text), tasks.letters(text)
+    escaped, bits = re.sub(r"([\\%_])", r"\\\1", text), letters.letters(text)
     like: tuple[str, object] = (f"task.{column} LIKE ? ESCAPE '\\'", f"%{escaped}%")
-    return [(f"(task.{letters} & {bits}) = ?", bits), like]
+    return [(f"(task.{bits_in} & {bits}) = ?", bits), like]
 
 
 # Labels are a JSON array of texts. A quote within one has a backslash before it, so `,"` is where one begins.

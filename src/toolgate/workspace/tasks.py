@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -18,6 +18,7 @@ from msgspec import Meta
 from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
+from toolgate.workspace.letters import CHUNK, chunks, letters, note
 
 Status = Literal["open", "in_progress", "closed", "failed", "escalated"]
 Type = Literal["task", "bug", "feature", "epic", "chore"]
@@ -34,7 +35,6 @@ MOST_LISTED = 10_000  # tasks, where no limit is wanted: a longer list would hol
 MOST_BYTES = 1024 * 1024  # of what an answer shows, as JSON
 MOST_ABOVE = 100  # parents of parents: deeper trees are not made
 MOST_NAMED = 10  # ids, in a message
-CHUNK = 500  # values of one query
 
 Priority = Annotated[int, Meta(ge=0, le=3, description="0 critical, 1 high, 2 medium, 3 low")]
 
@@ -115,27 +115,22 @@ def refused(message: str, hint: str = "") -> Fault:
     return Fault("INVALID_ARGS", f"Invalid arguments: {message}", reach="not_sent", hint=hint)
 
 
-def stored(row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row of `FIELDS` as it is written: in all columns of the table, `COLUMNS`."""
-    return (*row, letters(row[_TITLE]), letters(row[_LABELS]))
+def put(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
+    """Write tasks, each a row of `FIELDS`. One that is there already stays in its project."""
+    bits = {row[_ID]: (letters(row[_TITLE]), letters(row[_LABELS])) for row in rows}
+    connection.executemany(_PUT, [(*row, *bits[row[_ID]]) for row in rows])
+    note(connection, bits)
 
 
-def letters(text: str) -> int:
-    """Which pairs of bytes a text has, in any case of ASCII, as 62 bits. A text that has another in it has all bits of
-    that; so it need not be looked through where it has not."""
-    written = text.encode(errors="replace").lower()
-    bits = 0
-    for pair in {*itertools.pairwise(written)}:
-        bits |= 1 << (pair[0] * 31 + pair[1]) % 62
-    return bits
-
-
-_TITLE, _LABELS = FIELDS.index("title"), FIELDS.index("labels")
-COLUMNS = (*FIELDS, "title_letters", "label_letters")
+_ID, _TITLE, _LABELS = map(FIELDS.index, ("id", "title", "labels"))
+_COLUMNS = (*FIELDS, "title_letters", "label_letters")
 _ALL = ", ".join(FIELDS)
 _BRIEF = ", ".join(f"task.{name}" for name in BRIEF)
-INSERT = f"INSERT INTO task ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-_UPDATE = f"UPDATE task SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE id = ?"
+_PUT = (
+    f"INSERT INTO task ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+    " ON CONFLICT (id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in ("id", "project_id"))
+)
 
 
 def find(connection: Connection, id: str) -> Task:
@@ -151,14 +146,14 @@ def insert(connection: Connection, task: Task) -> Task:
     while True:
         made = msgspec.structs.replace(task, id=f"gt-{secrets.token_hex(3)}")
         if not connection.execute("SELECT 1 FROM task WHERE id = ?", (made.id,)).fetchone():
-            connection.execute(INSERT, stored(row_of(made)))
+            put(connection, [row_of(made)])
             return made
 
 
 def save(connection: Connection, task: Task, at: str) -> Task:
     """Write a task that is there, as it is from then on."""
     changed = msgspec.structs.replace(task, updated_at=at)
-    connection.execute(_UPDATE, [*stored(row_of(changed)), task.id])
+    put(connection, [row_of(changed)])
     return changed
 
 
@@ -196,14 +191,19 @@ def listing(
     limit: int | None,
     widened: Widened = lambda _connection, found: found,
     piece: int = CHUNK,
+    places: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """The answer of a list: tasks for which all of these conditions hold, each SQL with the value for its `?`, as many
-    as have room, and whether there are more. Which ones is found in an index alone, as far as it goes, and then only
-    those are read that are shown, some at a time (`piece`)."""
+    as have room, and whether there are more. Which ones is found in an index alone, as far as it goes, or among those
+    at these `places` (`letters.places`); and then only those are read that are shown, some at a time (`piece`)."""
     most = MOST_LISTED if limit is None else limit
     conditions = " AND ".join(sql for sql, _ in where)
     values = [value for sql, value in where if "?" in sql]
-    sql = f"SELECT task.id FROM task WHERE {conditions} ORDER BY {order} LIMIT ?"
+    source = "task WHERE"
+    if places is not None:  # a CROSS JOIN begins with its first table
+        at = ", ".join(map(str, places or [-1]))
+        source = f"task_place p CROSS JOIN task WHERE p.place IN ({at}) AND task.id = p.task_id AND"
+    sql = f"SELECT task.id FROM {source} {conditions} ORDER BY {order} LIMIT ?"
     ids = [id for [id] in connection.execute(sql, (*values, most + 1)).fetchall()]
     room, shown = AnswerSize(), list[dict[str, Any]]()
     for chunk in chunks(ids[:most], piece):
@@ -227,10 +227,10 @@ def among(
 ) -> list[tuple[str, object]]:
     """The conditions of a list: tasks of a project, or below one task, wherever that is, whose columns are so. None
     stands for any. `by_text`: a condition on what only `task_by_text` has is to follow, so that no index is wanted that
-    begins with something else (an expression uses none)."""
+    begins with something else (what `IS TRUE` uses none)."""
     place = ("task.parent_task_id = ?", parent_task_id) if parent_task_id else ("task.project_id = ?", project_id)
-    ending = " || ''" if by_text else ""
-    conditions = {name: f"task.{name}{ending if name in _LEADING else ''} = ?" for name in fields}
+    conditions = {name: f"task.{name} = ?" for name in fields}
+    conditions |= {name: f"(task.{name} = ?) IS TRUE" for name in _LEADING if by_text}
     return [place, *((conditions[name], value) for name, value in fields.items() if value is not None)]
 
 
@@ -247,13 +247,6 @@ def children(connection: Connection, id: str, are_open: bool = False) -> list[st
 def listed(ids: Sequence[str]) -> str:
     """As a message names them."""
     return ", ".join(ids[:MOST_NAMED]) + (" and more" if len(ids) > MOST_NAMED else "")
-
-
-def chunks(values: Iterable[str], most: int = CHUNK) -> Iterator[tuple[str, ...]]:
-    """So many as one query takes."""
-    rest = iter(values)
-    while chunk := tuple(itertools.islice(rest, most)):
-        yield chunk
 
 
 def check_parent(connection: Connection, id: str, parent: str) -> None:

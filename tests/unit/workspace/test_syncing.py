@@ -19,7 +19,7 @@ from toolgate.state.memory import MemoryStore
 from toolgate.workspace import comparing, importing, syncing
 from toolgate.workspace.circles import circular
 from toolgate.workspace.projects import Project, project_of
-from toolgate.workspace.tasks import FIELDS, INSERT, Task, row_of, stored, task_of
+from toolgate.workspace.tasks import FIELDS, Task, put, row_of, task_of
 from toolgate.workspace.workspace import Workspace
 
 AT = "2026-11-24T08:30:00.000000Z"
@@ -47,7 +47,7 @@ class Clone:
             for task in tasks:
                 task = Task(**{name: getattr(task, name) for name in FIELDS} | {"project_id": self.project.id})
                 connection.execute("DELETE FROM task WHERE id = ?", (task.id,))
-                connection.execute(INSERT, stored(row_of(task)))
+                put(connection, [row_of(task)])
             for id, depends_on in waits.items():
                 row = (id.replace("_", "-"), depends_on, "blocks", AT)
                 connection.execute("INSERT INTO task_dependency VALUES (?, ?, ?, ?)", row)
