@@ -1,4 +1,4 @@
-"""A pool of real Deno processes, and what their scripts may reach."""
+"""A pool of real processes that run code, and what the code may reach."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
-from toolgate.sandbox import javascript
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Rests, SandboxError
+from toolgate.sandbox.services import ENGINES
 from toolgate.sandbox.slots import Slots
 from toolgate.upstreams.process.supervisor import Supervisor
 
@@ -55,11 +55,14 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(limits: Limits = QUICK, **more: object) -> AsyncIterator[Stage]:
+async def staged(
+    limits: Limits = QUICK, language: str = "javascript", is_lenient: bool = False, **more: object
+) -> AsyncIterator[Stage]:
     clock = SystemClock()
     supervisor = Supervisor(clock, os.environ)
     limits = msgspec.structs.replace(limits, **more)
-    pool = Pool(javascript.engine(supervisor, limits), Slots(limits, clock), limits, clock, IntakeQueue())
+    engine = ENGINES[language](supervisor, limits, is_lenient)
+    pool = Pool(engine, Slots(limits, clock), limits, clock, IntakeQueue())
     try:
         yield Stage(pool)
     finally:

@@ -191,6 +191,7 @@ VALUES = {
     "return { get a() { return 7 } }": '{"a":7}',
     "const n: number = 1; interface A { b: string }\nreturn n as any": "1",
     "```ts\nreturn 1 satisfies number\n```": "1",
+    "function f(a: number): number { if (a) { return 1 } else { return 2 } }\nreturn f(0)": "2",
     "x = 5; return x": "5",
     "return await Promise.all([1, 2].map(async (n) => (await sleep(1), n)))": "[1,2]",
     "return 1 // last": "1",

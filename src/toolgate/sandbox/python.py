@@ -186,7 +186,7 @@ def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> 
     async def start(worker: bridge_end.Worker) -> None:
         process = await own.start(worker.wrote, lambda reason: worker.exited(Broken(f"the sandbox failed: {reason}")))
         process.on_full, process.on_room = worker.full, worker.room
-        worker.started(0, process.write, process.end, process.output)
+        worker.started(process.pid, process.write, process.end, process.output)
 
     return bridge_end.Engine("python", start, own.problem, own.layers, own.close)
 

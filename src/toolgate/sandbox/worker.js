@@ -588,6 +588,7 @@ const { setTimeout, clearTimeout } = globalThis;
 // Errors of a script that nobody catches are its own business: Deno would print them, and end.
 globalThis.addEventListener("unhandledrejection", (event) => event.preventDefault());
 globalThis.addEventListener("error", (event) => event.preventDefault());
+stripTypeScriptTypes("if (1) 1; else 2"); // it looks where the stack ends, once, and may not be able to later
 const context = vm.createContext(vm.constants.DONT_CONTEXTIFY, { codeGeneration: { strings: false, wasm: false } });
 // Here too nothing is left but JavaScript: what is not there cannot be found.
 const ofTheLanguage = vm.runInContext("Object.getOwnPropertyNames(globalThis).join()", context).split(",");
