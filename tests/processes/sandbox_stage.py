@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,7 @@ from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Rests, SandboxError
 from toolgate.sandbox.services import ENGINES
 from toolgate.sandbox.slots import Slots
-from toolgate.upstreams.process.supervisor import Supervisor
+from toolgate.upstreams.process.supervisor import Child, Supervisor
 
 QUICK = Limits(warm=0, wall=30.0)
 
@@ -54,14 +55,21 @@ class Stage:
         return f"{ran.logs}\n{(ran.value or b'').decode()}"
 
 
+class Unboxed(Supervisor):
+    """Of a machine that has none of what boxes are made of."""
+
+    async def start(self, *args: Any, **named: Any) -> Child:
+        return await super().start(*args, **named | {"box": None})
+
+
 @asynccontextmanager
 async def staged(
-    limits: Limits = QUICK, language: str = "javascript", is_lenient: bool = False, **more: object
+    limits: Limits = QUICK, language: str = "javascript", is_boxed: bool = True, **more: object
 ) -> AsyncIterator[Stage]:
     clock = SystemClock()
-    supervisor = Supervisor(clock, os.environ)
+    supervisor = (Supervisor if is_boxed else Unboxed)(clock, os.environ)
     limits = msgspec.structs.replace(limits, **more)
-    engine = ENGINES[language](supervisor, limits, is_lenient)
+    engine = ENGINES[language](supervisor, limits, not is_boxed)
     pool = Pool(engine, Slots(limits, clock), limits, clock, IntakeQueue())
     try:
         yield Stage(pool)

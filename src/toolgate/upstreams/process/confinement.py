@@ -174,9 +174,9 @@ STACK_IS_IN = "/proc/self/maps"
 
 
 def box_for_deno(binary: str, entry: Sequence[str] = (), memory: int = 512 * MIB, cpu: int = 125) -> Box:
-    """For `deno run ENTRY`, or with `-` for an entry on stdin: it reads its own binary, its libraries, the entry's files
-    and the map of its memory, writes nothing, reaches nobody. It makes machine code and runs threads, as V8 must; it
-    starts no process. `memory` is what it may use beside `V8_CODE`."""
+    """For `deno run ENTRY`, or with `-` for an entry on stdin: it reads its own binary, its libraries, the files of the
+    entry and the map of its memory, writes nothing, reaches nobody. It makes machine code and runs threads, as V8 must;
+    it starts no process. `memory` is what it may use beside `V8_CODE`."""
     return Box(
         profile="jit",
         read=(*(str(Path(each).absolute()) for each in entry), STACK_IS_IN),
