@@ -7,6 +7,7 @@ ordinary user."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,8 @@ async def test_what_is_out_of_the_language_does_not_get_out_of_the_box(tmp_path:
 @pytest.mark.timeout(trying.WHILE)
 @boxes
 @KINDS
-def test_no_script_escapes(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trying.none_escapes(kind, tmp_path, capsys)
+def test_no_script_escapes(kind: str, tmp_path: Path, counted: Callable[[str], None]) -> None:
+    trying.none_escapes(kind, tmp_path, counted)
 
 
 @pytest.mark.attack
@@ -60,5 +61,5 @@ def test_no_script_escapes(kind: str, tmp_path: Path, capsys: pytest.CaptureFixt
 @boxes
 @trying.as_another
 @KINDS
-def test_no_script_escapes_as_an_ordinary_user(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    trying.none_escapes(kind, None, capsys)
+def test_no_script_escapes_as_an_ordinary_user(kind: str, counted: Callable[[str], None]) -> None:
+    trying.none_escapes(kind, None, counted)

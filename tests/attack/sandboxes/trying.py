@@ -188,12 +188,11 @@ os.execve(program, [program, "-B", "-m", "attack.sandboxes.trying", w["kind"], w
 """
 
 
-def none_escapes(kind: str, folder: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
-    """By this user in this folder, or by an ordinary user. Prints how many were tried."""
+def none_escapes(kind: str, folder: Path | None, counted: Callable[[str], None]) -> None:
+    """By this user in this folder, or by an ordinary user. Says how many were tried."""
     came = asyncio.run(try_all(kind, folder)) if folder else as_nobody(kind)
-    with capsys.disabled():
-        who = f"as user {os.geteuid()}" if folder else "as an ordinary user"
-        print(f"\n{kind}, {who}: {len(came['found'])} escapes of {came['tried']} attempts")
+    who = f"as user {os.geteuid() if folder else NOBODY}"
+    counted(f"{kind}, {who}: {len(came['found'])} escapes of {came['tried']} attempts")
     assert came["found"] == {}
     assert came["tried"] > 40
 
