@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -170,6 +170,8 @@ def _compiled(text: bytes) -> Schema:
     replaced = surrogates.replaced(text)
     try:
         schema = jsonrpc.value(replaced)
+        if _spare_defaults(schema):
+            replaced = jsonrpc.encode(schema)
         plain = SchemaCost(schema)
         plain.reckon()
         validator, of_pattern, largest = _validator(replaced.decode(), plain.patterns)
@@ -179,6 +181,33 @@ def _compiled(text: bytes) -> Schema:
         return Schema(problem=str(problem).partition("\n")[0], size=size)
     size += plain.patterns * (largest + _FURTHER)
     return Schema(validator, work, plain, work.visits(DEEPEST), plain.patterns * largest * of_pattern, size)
+
+
+def _spare_defaults(schema: object) -> bool:
+    """Whether anything is no longer required in it, for it has a default. Schemas that are made of what a server works
+    with require all that it fills in itself."""
+    found, ahead = False, [schema]
+    while ahead:
+        node: Any = ahead.pop()
+        if isinstance(node, dict):
+            members = cast("dict[str, Any]", node)
+            required, known = members.get("required"), members.get("properties")
+            if isinstance(required, list) and isinstance(known, dict):
+                missed = [name for name in cast("list[Any]", required) if not _has_default(cast("Any", known), name)]
+                found = found or len(missed) < len(cast("list[Any]", required))
+                members["required"] = missed
+            ahead += [each for name, each in members.items() if name not in _DATA]
+        elif isinstance(node, list):
+            ahead += node
+    return found
+
+
+def _has_default(known: Mapping[str, Any], name: object) -> bool:
+    of_it = known.get(name) if isinstance(name, str) else None
+    return isinstance(of_it, dict) and "default" in of_it
+
+
+_DATA = frozenset({"const", "enum", "default", "examples"})  # keywords below which there is no schema
 
 
 def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:
