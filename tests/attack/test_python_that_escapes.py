@@ -46,7 +46,7 @@ async def test_one_attempt_of_each_family_by_a_server(tmp_path: Path) -> None:
 
 @pytest.mark.attack
 @pytest.mark.timeout(trying.WHILE)
-@pytest.mark.parametrize("kind", ["python", "python, language layer broken", "server"])
+@pytest.mark.parametrize("kind", ["python", "python, language layer broken", "python, monty, no box", "server"])
 def test_none_escapes(kind: str, tmp_path: Path, counted: Callable[[str], None]) -> None:
     trying.none_escapes(kind, tmp_path, counted)
 
@@ -54,6 +54,6 @@ def test_none_escapes(kind: str, tmp_path: Path, counted: Callable[[str], None])
 @pytest.mark.attack
 @pytest.mark.timeout(trying.WHILE)
 @as_another
-@pytest.mark.parametrize("kind", ["python", "python, language layer broken", "server"])
+@pytest.mark.parametrize("kind", ["python", "python, language layer broken", "python, monty, no box", "server"])
 def test_none_escapes_as_an_ordinary_user(kind: str, counted: Callable[[str], None]) -> None:
     trying.none_escapes(kind, None, counted)

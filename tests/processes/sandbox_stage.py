@@ -15,7 +15,7 @@ from toolgate.core.inflow import IntakeQueue
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Rests, SandboxError
-from toolgate.sandbox.services import ENGINES
+from toolgate.sandbox.services import ENGINES, MakeEngine
 from toolgate.sandbox.slots import Slots
 from toolgate.upstreams.process.supervisor import Child, Supervisor
 
@@ -44,10 +44,10 @@ class Stage:
             return MUCH
         raise Fault("TOOL_NOT_FOUND", f"no tool {tool} on {server}: did you mean echo?")
 
-    async def told(self, code: str) -> str:
+    async def told(self, code: str, data: bytes | None = None) -> str:
         """All that a run tells, as it ends: its logs, and its value or error."""
         try:
-            ran = await self.pool.run(code, self.host())
+            ran = await self.pool.run(code, self.host(), data=data)
         except SandboxError as error:
             return f"{error.logs}\n{error}"
         except Fault as fault:
@@ -64,12 +64,17 @@ class Unboxed(Supervisor):
 
 @asynccontextmanager
 async def staged(
-    limits: Limits = QUICK, language: str = "javascript", is_boxed: bool = True, **more: object
+    limits: Limits = QUICK,
+    language: str = "javascript",
+    is_boxed: bool = True,
+    make: MakeEngine | None = None,
+    **more: object,
 ) -> AsyncIterator[Stage]:
+    """`make` makes another engine than that of the language."""
     clock = SystemClock()
     supervisor = (Supervisor if is_boxed else Unboxed)(clock, os.environ)
     limits = msgspec.structs.replace(limits, **more)
-    engine = ENGINES[language](supervisor, limits, not is_boxed)
+    engine = (make or ENGINES[language])(supervisor, limits, not is_boxed)
     pool = Pool(engine, Slots(limits, clock), limits, clock, IntakeQueue())
     try:
         yield Stage(pool)

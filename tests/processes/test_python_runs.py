@@ -302,7 +302,7 @@ async def test_the_host_knows_each_process_by_its_number() -> None:
 
 
 @real
-async def test_where_the_kernel_cannot_lock_it_is_refused_or_not_as_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_the_kernel_cannot_lock_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     poor = confinement.Layers("Linux", "x86_64", 0, False)
     monkeypatch.setattr(confinement, "layers", lambda: poor)
     async with supervising() as supervisor:
@@ -311,6 +311,5 @@ async def test_where_the_kernel_cannot_lock_it_is_refused_or_not_as_it_is_set(mo
             await engine.start(lambda _: None, lambda _: None)
         assert "seccomp" in refused.value.message
         assert "landlock" in refused.value.message
-        assert "require_os_confinement" in (refused.value.hint or "")
-        assert PythonEngine(supervisor, lenient=True).problem() == ""
+        assert "Linux" in (refused.value.hint or "")
         assert engine.layers().endswith("none")

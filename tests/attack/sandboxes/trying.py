@@ -29,6 +29,7 @@ from processes.sandbox_stage import staged
 from sandboxing import boxed, python_engine, run, supervising
 
 from toolgate.sandbox import javascript as engine_of_javascript
+from toolgate.sandbox import monty
 from toolgate.sandbox.limits import Limits
 from toolgate.upstreams.process.confinement import box_for_deno
 
@@ -53,6 +54,32 @@ async def try_python(folder: Path, chosen: Sequence[tuple[str, str]], broken: bo
                 if signs:
                     found[name] = signs
             assert (await run(engine, "1 + 1")).value == 2, "the next run is fine"
+    finally:
+        world.close()
+    return found
+
+
+MONTY = """
+import os, sys, asyncio, json
+W = data
+def E(*what): print("ESC" + "APED", *what)
+"""
+
+
+async def try_monty(folder: Path, chosen: Sequence[tuple[str, str]]) -> Found:
+    """The engine for machines that lock nothing, without any box."""
+    world, found = World(folder), Found()
+    make = lambda supervisor, limits, _: monty.engine(supervisor, limits)  # noqa: E731
+    try:
+        async with staged(warm=2, is_boxed=False, make=make, wall=20) as stage:
+            for name, code in chosen:
+                data = json.dumps(world.told() | {"broken": False}).encode()
+                told = await stage.told(MONTY + code, data)
+                quoted = [line for line in told.splitlines() if line.startswith("    ")]  # of the code, by tracebacks
+                signs = [line for line in shows(told) if line not in quoted] + world.harm()
+                if signs:
+                    found[name] = signs
+            assert await stage.told("1 + 1") == "\n2", "the next run is fine"
     finally:
         world.close()
     return found
@@ -126,6 +153,7 @@ async def try_javascript(chosen: Sequence[javascript.Attempt], is_boxed: bool = 
 KINDS: Mapping[str, Callable[[Path], tuple[int, Awaitable[Found]]]] = {
     "python": lambda folder: (len(of_python()), try_python(folder, of_python(), broken=False)),
     "python, language layer broken": lambda folder: (len(of_python()), try_python(folder, of_python(), broken=True)),
+    "python, monty, no box": lambda folder: (len(of_python()), try_monty(folder, of_python())),
     "javascript": lambda _: (len(javascript.ATTEMPTS), try_javascript(javascript.ATTEMPTS)),
     "javascript, no box": lambda _: (len(javascript.ATTEMPTS), try_javascript(javascript.ATTEMPTS, is_boxed=False)),
     "deno, the box alone": lambda folder: (
@@ -212,5 +240,7 @@ as_another = pytest.mark.skipif(not _may_drop(), reason="only root can become an
 
 if __name__ == "__main__":
     engine_of_javascript._deno = lambda: shutil.which("deno") or "deno"  # the package looks beside another Python
+    place = f"import os, sys; sys.path[:0] = {sys.path}; os.environ['MONTY_BIN'] = {shutil.which('monty')!r}; "
+    monty.COMMAND = place + monty.COMMAND
     ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as if it had been started as that user
     print(json.dumps(asyncio.run(try_all(sys.argv[1], Path(sys.argv[2])))))
