@@ -7,12 +7,15 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
+from collections.abc import Callable, Iterable
 
 import pytest
-from processes.ground import offspring, real
-from sandboxing import Ran, python_engine, run
+from attack.sandbox.pressure import MOST_GROWTH, MOST_LAG, Pressure, measured
+from processes.ground import real
+from processes.sandbox_stage import staged
+from sandboxing import python_engine, run
 
-from toolgate.sandbox.python import MEMORY, PythonEngine, box_of_run
+from toolgate.sandbox.python import MEMORY, box_of_run
 from toolgate.upstreams.process import confinement
 
 pytestmark = [
@@ -20,8 +23,8 @@ pytestmark = [
     pytest.mark.skipif(bool(confinement.missing(confinement.Box())), reason="this kernel cannot put on a box"),
 ]
 
-# How a run ends: `error NAME` by itself, `killed` by a signal, `silent`, or `ended` by the host, as each does where the
-# machine is busy.
+# How a run ends: `error NAME` by itself, `killed` by a signal, `silent`, `unread` where it wrote nonsense, or `ended` by
+# the host, as each does where the machine is busy.
 TAKE: dict[str, tuple[str, tuple[str, ...]]] = {
     "a list": ("a = []\nwhile True: a.append(bytearray(1 << 20))", ("error MemoryError",)),
     "a text": ("'x' * 10 ** 11", ("error MemoryError",)),
@@ -70,9 +73,9 @@ TAKE: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "much output": ("while True: print('x' * 1000)", ("ended",)),
     "many empty lines": ("while True: print()", ("ended",)),
-    "raw output": ("import os\nwhile True: os.write(1, bytes(1 << 16))", ("ended",)),
-    "calls without end": ("while True: servers.a.b()", ("ended",)),
-    "forged calls": ("import os\nwhile True: os.write(1, b'{\"call\": 1, \"server\": \"a\", \"tool\": \"b\"}\\n')", ("ended",)),
+    "raw output": ("import os\nwhile True: os.write(1, bytes(1 << 16))", ("ended", "unread")),
+    "calls without end": ("while True: servers.shop.echo()", ("error ToolError",)),
+    "forged calls": ("import os\nwhile True: os.write(1, b'{\"call\": 1, \"server\": \"a\", \"tool\": \"b\"}\\n')", ("unread",)),
     "forks": ("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", ("ended",)),
     "descriptors": ("import os\na = []\nwhile True: a.append(os.pipe())", ("error OSError",)),
     "many tasks": (
@@ -83,52 +86,53 @@ TAKE: dict[str, tuple[str, tuple[str, ...]]] = {
     "abort": ("import os\nos.abort()", ("killed",)),
     "a crash": ("import sys\nsys.setrecursionlimit(1 << 30)\nimport re\nf = lambda: f()\nf()", ("error MemoryError", "error RecursionError", "killed", "ended")),
     "exit without a word": ("import os\nos._exit(0)", ("silent",)),
-    "no stdin any more": ("import os\nos.close(0)\nservers.a.b()", ("error OSError", "error ValueError", "silent")),
+    "no stdin any more": ("import os\nos.close(0)\nservers.shop.echo()", ("error OSError", "error ValueError", "silent")),
     "no stdout any more": ("import os\nos.close(1)\nprint('x')", ("silent",)),
 }  # fmt: skip
 
 SHORT = ("a list", "deep recursion", "a loop", "much output", "a large number", "exit without a word")
 
 
-def how(ran: Ran) -> str:
-    if "failed" in ran.last:
-        return f"error {ran.last['failed']['name']}"
-    if "done" in ran.last:
+def how(told: str) -> str:
+    _, _, why = told.rpartition("Sandbox error: ")
+    if why == told:
         return "done"
-    if "signal" in ran.end:
-        return "killed"
-    return "ended" if "took too long" in ran.end or "wrote too much" in ran.end else "silent"
-
-
-async def take(engine: PythonEngine, name: str, seconds: float) -> None:
-    code, ends = TAKE[name]
-    ran = await run(engine, code, seconds=seconds, most=1 << 23, servers={"a": ["b"]})
-    assert how(ran) in (*ends, "ended"), (name, ran.last, ran.end, ran.logs[:200])
-    assert engine._zygote
-    assert not offspring(engine._zygote.pid), name
-    assert (await run(engine, "6 * 7")).value == 42, name
+    if why.startswith("the sandbox failed"):
+        return "killed" if "killed by signal" in why else "unread" if "cannot be read" in why else "silent"
+    name = why.partition(":")[0]
+    return f"error {name}" if name.endswith("Error") else "ended"
 
 
 @real
-async def test_what_takes_too_much_ends_and_the_next_run_is_fine() -> None:
-    async with python_engine() as engine:
-        for name in SHORT:
-            await take(engine, name, 1)
+async def take(names: Iterable[str], seconds: float, found: dict[str, Pressure]) -> None:
+    async with staged(language="python", warm=1, wall=seconds) as stage:
+        for name in names:
+            code, ends = TAKE[name]
+            assert await stage.told("print(1)") == "1\n"
+            async with measured() as pressure:
+                told = await stage.told(code)
+            found[name] = pressure
+            assert how(told) in (*ends, "ended"), (name, told[-500:])
+            if "error MemoryError" in ends and "MemoryError" in told:
+                assert "memory limit exceeded" in told
+            assert pressure.beats and pressure.growth <= MOST_GROWTH, (name, pressure)
+            assert await stage.told("servers.shop.echo(n=1)") == '\n{"n": 1}', name
+
+
+def test_what_takes_too_much_ends_and_the_next_run_is_fine() -> None:
+    take(SHORT, 1, {})
 
 
 @pytest.mark.attack
 @pytest.mark.timeout(400)
-def test_each_way_to_take_too_much_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    async def all() -> None:
-        async with python_engine() as engine:
-            for name in TAKE:
-                await take(engine, name, 4)
-
-    asyncio.run(all())
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    with capsys.disabled():
-        print(f"\nPython that takes too much: {len(TAKE)} of {len(TAKE)} contained")
-    assert children < 2 * MEMORY
+@pytest.mark.parametrize("part", range(4))
+def test_each_way_to_take_too_much_ends(part: int, counted: Callable[[str], None]) -> None:
+    found: dict[str, Pressure] = {}
+    take([*TAKE][part::4], 4, found)
+    for name, pressure in found.items():
+        counted(f"flood of Python, {name}: contained; {pressure}")
+        assert pressure.lag <= MOST_LAG, name
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < 2 * MEMORY
 
 
 @real

@@ -16,9 +16,10 @@ from toolgate.config.sandbox import Sandbox
 from toolgate.sandbox.services import MakeEngine
 from toolgate.sandbox.worker import Engine
 
-CODE: dict[str, Any] = {"name": "mcp_execute", "arguments": {"code": "…"}}
+TOOLS = {"javascript": "mcp_execute", "python": "execute_code"}
 CONFIG = Config(sandbox=Sandbox(warm=0))
 REVISIONS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
+LANGUAGES = pytest.mark.parametrize("language", TOOLS)
 SERVERS = pytest.mark.parametrize("kind", [LegacyServer, ModernServer])
 
 
@@ -37,7 +38,11 @@ def engine(*calls: str) -> tuple[Scripted, dict[str, MakeEngine]]:
             process.says({"call": done + 1, "server": "there", "tool": calls[done], "arguments": {"n": done}})
 
     scripted = Scripted(play)
-    return scripted, {"javascript": lambda *_: Engine("javascript", scripted.start)}
+    return scripted, {language: lambda *_: Engine("scripted", scripted.start) for language in TOOLS}
+
+
+def code(language: str) -> dict[str, Any]:
+    return {"name": TOOLS[language], "arguments": {"code": "…"}}
 
 
 async def echo(scene: Scene) -> str:
@@ -49,13 +54,15 @@ async def hello(scene: Scene) -> str:
 
 
 def returned(reply: Any) -> Any:
-    return json.loads(reply.result["content"][0]["text"])
+    told = json.loads(reply.result["content"][0]["text"])
+    return json.loads(told["result"]) if isinstance(told, dict) else told
 
 
 @REVISIONS
 @SERVERS
+@LANGUAGES
 async def test_what_a_server_asks_reaches_the_client_and_the_code_goes_on_with_the_answer(
-    revision: str, kind: Any
+    revision: str, kind: Any, language: str
 ) -> None:
     approvals = ApprovalRig()
     approvals.verdict = "allow"
@@ -63,38 +70,46 @@ async def test_what_a_server_asks_reaches_the_client_and_the_code_goes_on_with_t
     async with approvals.gateway(config=CONFIG, engines=engines, there=kind({"echo": echo, "hello": hello})) as rig:
         ann = await rig.client(revision)
         answers = {"elicitation/create": named("Ann")}
-        assert returned(await ann.converse("tools/call", answers, **CODE)) == ["echo 0", "hello Ann", "echo 2"]
+        assert returned(await ann.converse("tools/call", answers, **code(language))) == [
+            "echo 0",
+            "hello Ann",
+            "echo 2",
+        ]
 
 
 @REVISIONS
 @SERVERS
-async def test_a_person_approves_a_call_of_code_and_it_goes_on(revision: str, kind: Any) -> None:
+@LANGUAGES
+async def test_a_person_approves_a_call_of_code_and_it_goes_on(revision: str, kind: Any, language: str) -> None:
     _, engines = engine("echo", "echo")
     asked: list[Any] = []
     async with ApprovalRig().gateway(config=CONFIG, engines=engines, there=kind({"echo": echo})) as rig:
         ann = await rig.client(revision)
-        assert returned(await ann.converse("tools/call", decide("once", asked=asked), **CODE)) == ["echo 0", "echo 1"]
+        told = await ann.converse("tools/call", decide("once", asked=asked), **code(language))
+        assert returned(told) == ["echo 0", "echo 1"]
         assert len(asked) == 2
-        assert all("mcp_execute" in each["message"] for each in asked)
+        assert all(TOOLS[language] in each["message"] for each in asked)
 
 
 @REVISIONS
-async def test_a_denied_call_of_code_is_an_error_that_it_can_catch(revision: str) -> None:
+@LANGUAGES
+async def test_a_denied_call_of_code_is_an_error_that_it_can_catch(revision: str, language: str) -> None:
     _, engines = engine("echo", "echo")
     there = LegacyServer({"echo": echo})
     async with ApprovalRig().gateway(config=CONFIG, engines=engines, there=there) as rig:
         ann = await rig.client(revision)
-        assert returned(await ann.converse("tools/call", decide("deny"), **CODE)) == ["APPROVAL_DENIED"] * 2
+        assert returned(await ann.converse("tools/call", decide("deny"), **code(language))) == ["APPROVAL_DENIED"] * 2
         assert there.calls == []
 
 
 @REVISIONS
-async def test_an_operator_approves_a_call_of_code_while_its_time_stands_still(revision: str) -> None:
+@LANGUAGES
+async def test_an_operator_approves_a_call_of_code_while_its_time_stands_still(revision: str, language: str) -> None:
     _, engines = engine("echo")
     approvals = ApprovalRig("operator", wait=500.0)
     async with approvals.gateway(config=CONFIG, engines=engines, there=LegacyServer({"echo": echo})) as rig:
         ann = await rig.client(revision)
-        pending = ann.start("tools/call", **CODE)
+        pending = ann.start("tools/call", **code(language))
         request = await approvals.request()
         await rig.clock.sleep(2 * CONFIG.sandbox.timeout)
         await approvals.book.allow(request, "once", 600.0)
@@ -102,7 +117,8 @@ async def test_an_operator_approves_a_call_of_code_while_its_time_stands_still(r
 
 
 @REVISIONS
-async def test_who_cancels_a_call_that_runs_code_cancels_what_the_code_calls(revision: str) -> None:
+@LANGUAGES
+async def test_who_cancels_a_call_that_runs_code_cancels_what_the_code_calls(revision: str, language: str) -> None:
     scripted, engines = engine("wait")
 
     async def wait(scene: Scene) -> str:
@@ -113,7 +129,7 @@ async def test_who_cancels_a_call_that_runs_code_cancels_what_the_code_calls(rev
     approvals.verdict = "allow"
     async with approvals.gateway(config=CONFIG, engines=engines, there=there) as rig:
         ann = await rig.client(revision)
-        pending = ann.start("tools/call", **CODE)
+        pending = ann.start("tools/call", **code(language))
         await eventually(lambda: there.calls)
         pending.leave() if revision == MODERN else ann.cancel(pending)
         await eventually(lambda: scripted.processes[0].is_killed)

@@ -34,7 +34,7 @@ def config(home: Path) -> dict[str, Any]:
     cli = str(installed.program(PLAYWRIGHT) / "node_modules" / "@playwright" / "mcp" / "cli.js")
     commands = {
         "sqlite": sqlite,
-        "playwright": [NODE, cli, "--headless", "--no-sandbox", "--isolated", *browser],
+        "playwright": [NODE, cli, "--headless", "--no-sandbox", "--isolated", "--output-dir", str(home), *browser],
         "memory": [NODE, installed.npm_server("server-memory")],
         "filesystem": [NODE, installed.npm_server("server-filesystem"), str(shared)],
     }

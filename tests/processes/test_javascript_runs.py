@@ -191,6 +191,7 @@ VALUES = {
     "return { get a() { return 7 } }": '{"a":7}',
     "const n: number = 1; interface A { b: string }\nreturn n as any": "1",
     "```ts\nreturn 1 satisfies number\n```": "1",
+    "function f(a: number): number { if (a) { return 1 } else { return 2 } }\nreturn f(0)": "2",
     "x = 5; return x": "5",
     "return await Promise.all([1, 2].map(async (n) => (await sleep(1), n)))": "[1,2]",
     "return 1 // last": "1",
@@ -274,6 +275,15 @@ async def test_data_is_there_where_it_is_given() -> None:
     async with staged() as stage:
         assert await value(stage, "return data.a + 1", data=b'{"a": 41}') == 42
         assert await value(stage, "return typeof data") == "undefined"
+
+
+@real
+async def test_a_long_line_is_put_together_again_wherever_it_was_cut() -> None:
+    async with staged(warm=1) as stage:
+        for length in (65_000, 65_536, 300_001):
+            data = json.dumps("a" + "\u20ac\U0001d11e" * length, ensure_ascii=False).encode()
+            code = f"return [data.length, data === 'a' + '\u20ac\U0001d11e'.repeat({length})]"
+            assert await value(stage, code, data=data) == [1 + 3 * length, True]
 
 
 @real

@@ -13,6 +13,8 @@ May import `upstreams` (whose Supervisor starts the processes) and the rooms bel
     python      the engine for Python: processes forked from a zygote, and locked
     zygote      what forks them, a program of its own: standard library only
     script      what runs in them: the code, `servers`, what it prints
+    monty       the engine for Python where the kernel cannot lock the other: monty
+    monty_script  what holds it, a program of its own: standard library and monty
     dataset     operations on whole data, described in English, as steps or as SQL; run by the Python engine
     services    all of it as one service of a running gateway
 

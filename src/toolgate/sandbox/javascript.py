@@ -105,7 +105,7 @@ def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> 
             box=box().packed(),
         )
         child.on_full, child.on_room = worker.full, worker.room
-        worker.started(child.pid, child.write, _killing(child), child.output)
+        worker.started(child.pid, child.write, killing(child), child.output)
         worker.write(b"\n")  # it is ready when it has read a line
 
     def layers() -> str:
@@ -118,7 +118,7 @@ def _unheard() -> None:
     """What V8 writes to stderr is looked at when it has ended."""
 
 
-def _killing(child: Child) -> Callable[[], None]:
+def killing(child: Child) -> Callable[[], None]:
     def kill() -> None:
         """At once: the process would not hear of anything else. What its keeper finds left, it kills."""
         try:

@@ -2,7 +2,7 @@
 
 The worker speaks the bridge (`bridge`) over its stdin and stdout, as each engine's does. The rules this file keeps:
 one zygote for all runs, started when it is needed and again after it has ended; a worker takes one run and ends; and
-nothing runs where the kernel cannot lock it, unless the operator says so (`lenient`).
+nothing runs where the kernel cannot lock it, whatever the operator says: there is no other wall around it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,12 @@ COMMAND = "import sys; sys.path += sys.argv[1:3]; import zygote; zygote.main(sys
 ENVIRONMENT = {"TZ": "UTC0", "LC_ALL": "C.UTF-8"}
 
 
-def box_of_run(memory: int = MEMORY, cpu: int = CPU, lenient: bool = False) -> Box:
+def box_of_run(memory: int = MEMORY, cpu: int = CPU) -> Box:
     """Of code: it computes, and reads and writes what it has open."""
-    return Box(
-        profile="script", address_space=memory, cpu=cpu, open_files=16, file_size=0, processes=0, lenient=lenient
-    )
+    return Box(profile="script", address_space=memory, cpu=cpu, open_files=16, file_size=0, processes=0)
 
 
-def box_of_zygote(lenient: bool = False) -> Box:
+def box_of_zygote() -> Box:
     """Of what forks the runs: it reads the standard library and itself."""
     read, execute = confinement.of_python()
     return Box(
@@ -57,7 +55,6 @@ def box_of_zygote(lenient: bool = False) -> Box:
         inherits=guard.OF_THE_LOADER,
         open_files=1024,
         file_size=0,
-        lenient=lenient,
     )
 
 
@@ -178,27 +175,26 @@ def _end_of(said: bytes) -> str:
     return f"exited with status {code}"
 
 
-def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> bridge_end.Engine:
-    """The engine whose processes this supervisor starts and ends. `is_lenient`: also where the system cannot confine
-    them whole."""
-    own = PythonEngine(supervisor, box_of_run(limits.address_space, limits.cpu, is_lenient), is_lenient)
+def engine(supervisor: Supervisor, limits: Limits) -> bridge_end.Engine:
+    """The engine whose processes this supervisor starts and ends."""
+    own = PythonEngine(supervisor, box_of_run(limits.address_space, limits.cpu))
 
     async def start(worker: bridge_end.Worker) -> None:
         process = await own.start(worker.wrote, lambda reason: worker.exited(Broken(f"the sandbox failed: {reason}")))
         process.on_full, process.on_room = worker.full, worker.room
-        worker.started(0, process.write, process.end, process.output)
+        worker.started(process.pid, process.write, process.end, process.output)
 
     return bridge_end.Engine("python", start, own.problem, own.layers, own.close)
 
 
 class PythonEngine:
-    """Starts workers. `lenient`: also where the kernel cannot lock them whole; `box` is that of each run."""
+    """Starts workers; `box` is that of each run."""
 
-    def __init__(self, supervisor: Supervisor, box: Box | None = None, lenient: bool = False) -> None:
+    def __init__(self, supervisor: Supervisor, box: Box | None = None) -> None:
         self.name = f"python {platform.python_version()}"
         self._supervisor = supervisor
-        self._box = box or box_of_run(lenient=lenient)
-        self._of_zygote = box_of_zygote(lenient)
+        self._box = box or box_of_run()
+        self._of_zygote = box_of_zygote()
         self._starting = asyncio.Lock()
         self._zygote: Child | None = None
         self._socket: socket.socket | None = None
@@ -209,14 +205,14 @@ class PythonEngine:
 
     def problem(self) -> str:
         """Why it cannot be used on this machine, and how to change that; empty where it can."""
-        lacking = [] if self._box.lenient else [*confinement.missing(self._box)]
+        lacking = confinement.missing(self._box)
         return "the Python sandbox cannot be locked on this machine: it lacks " + "; ".join(lacking) if lacking else ""
 
     async def start(self, on_output: Callable[[bytes], None], on_exit: Callable[[str], None]) -> Worker:
         """A worker, which says that it is ready and takes one run; the caller bounds how long that may take. Raises
         `Fault` SERVER_FAILED, RATE_LIMITED."""
         if why := self.problem():
-            hint = 'use Linux 5.13 or newer with landlock and seccomp, or set sandbox.require_os_confinement = "never"'
+            hint = "use Linux 5.13 or newer with landlock and seccomp"
             raise Fault("SERVER_FAILED", why, reach="not_sent", hint=hint)
         async with self._starting:
             if self._zygote is None:

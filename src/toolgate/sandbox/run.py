@@ -129,7 +129,7 @@ class _Run:
         self._end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._look: Timer | None = None
         self._waiting: deque[Call] = deque()  # for others to end
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[int, asyncio.Task[None]] = {}  # by the number of the call
         self._arguments = 0  # bytes of the calls of both
         self._resting = 0  # calls that wait for a person
         self._waking: set[asyncio.Task[None]] = set()
@@ -156,7 +156,7 @@ class _Run:
             return await self._end
         finally:
             self._end.cancel()  # where it has not come, it will not
-            for task in [*self._serving, *self._waking]:
+            for task in [*self._serving.values(), *self._waking]:
                 task.cancel()
 
     def _finish(self, end: End) -> None:
@@ -195,17 +195,11 @@ class _Run:
     def serve_more(self) -> None:
         """Begin the calls that may be under way: no more than so many, and none while the answers are not read; but
         where nothing more is read from the worker, since it may wait for that before it reads."""
-        while self._waiting and len(self._serving) < self._limits.in_flight:
+        while self._waiting and not self._end.done() and len(self._serving) < self._limits.in_flight:
             if self._worker.is_full and self._arguments <= MOST_ARGUMENTS:
                 break
-            task = self._group.create_task(self._serve(self._waiting.popleft()))
-            self._serving.add(task)
-            task.add_done_callback(self._served)
-
-    def _served(self, task: asyncio.Task[None]) -> None:
-        self._serving.discard(task)
-        if not self._end.done():
-            self.serve_more()
+            call = self._waiting.popleft()
+            self._serving[call.number] = self._group.create_task(self._serve(call))
 
     async def _serve(self, call: Call) -> None:
         try:
@@ -218,6 +212,8 @@ class _Run:
         if self._worker.unread + len(line) > MOST_UNREAD:
             line = bridge.refusal(call.number, "the code does not read the results of its calls")
         self._worker.write(line)
+        del self._serving[call.number]
+        self.serve_more()
 
     async def _answer(self, call: Call) -> bytes:
         rests = False

@@ -30,6 +30,8 @@ VALUE = "__value__"
 LONGEST_LOG = 512 * 1024  # characters of one line; a longer one is cut into several
 LONGEST_MESSAGE = 10_000
 LONGEST_STACK = 4_000
+SPARE = 4 * 1024 * 1024  # bytes that are given back where code has used all memory, to say so
+MEMORY = "memory limit exceeded"
 DEEPEST = 100  # levels of a value that is taken apart since it is not JSON as it is
 MOST_IN_FLIGHT = 64  # calls of a batch, where the host does not say
 CODE_IS_ASYNC = inspect.CO_COROUTINE
@@ -433,6 +435,7 @@ def main(reading: int, writing: int) -> None:
 def ended(code: str, module: types.ModuleType) -> str:
     """The last message."""
     linecache.cache[FILE] = (len(code), None, code.splitlines(keepends=True), FILE)
+    spare = bytearray(SPARE)
     try:
         value = execute(compiled(code), module)
     except Deadlock:
@@ -442,10 +445,12 @@ def ended(code: str, module: types.ModuleType) -> str:
             return failure("SystemExit", str(error.code), "")
         value = vars(module).get("result")
     except ENDS as error:  # the rescue: whatever code raises is how its run ended
+        del spare
         return failed(error)
     try:
         return '{"done": {"absent": true}}' if value is None else f'{{"done": {{"value": {as_json(value)}}}}}'
     except ENDS as error:  # the rescue: of values that cannot even be shown
+        del spare
         return failed(error)
 
 
@@ -454,6 +459,8 @@ def failed(error: BaseException) -> str:
         message = str(error)
     except Exception:  # noqa: BLE001  the rescue: code's own `__str__` may raise anything
         message = ""
+    if isinstance(error, MemoryError):
+        message = message or MEMORY
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == FILE]
     stack = "".join(traceback.format_list(frames[-20:]))
     if isinstance(error, SyntaxError):

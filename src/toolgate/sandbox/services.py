@@ -15,7 +15,7 @@ from toolgate.core.clock import Clock, SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
 from toolgate.core.services import Swap
-from toolgate.sandbox import javascript, python
+from toolgate.sandbox import javascript, monty
 from toolgate.sandbox.limits import DEFAULTS, Limits
 from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Ran
@@ -26,7 +26,9 @@ from toolgate.upstreams.process.supervisor import Supervisor
 MakeEngine = Callable[[Supervisor, Limits, bool], Engine]
 """An engine, with whether it may run where the system cannot confine it."""
 
-ENGINES: Mapping[str, MakeEngine] = {"javascript": javascript.engine, "python": python.engine}
+OWN = "own"  # what a control tool needs that is a program of ours (`Control.needs`)
+
+ENGINES: Mapping[str, MakeEngine] = {"javascript": javascript.engine, "python": monty.either}
 
 
 class Sandbox:
@@ -67,9 +69,11 @@ class Sandbox:
         return swap
 
     def offered(self, config: Config) -> frozenset[str]:
-        """The languages in which clients of this configuration can run code."""
+        """The languages in which clients of this configuration can run code, and whether our own programs can run."""
         pools = self._pools.items() if config.sandbox.enabled else ()
-        return frozenset(language for language, pool in pools if not pool.engine.problem())
+        there = {language: pool.engine for language, pool in pools if not pool.engine.problem()}
+        own = {OWN} if (python := there.get("python")) and python.runs_own else set[str]()
+        return frozenset(there) | own
 
     def missing(self, language: str) -> str:
         """Why code in this language cannot run, with how to change that; empty where it can."""
@@ -94,6 +98,8 @@ class Sandbox:
         where it does not run, `SandboxError` where it fails."""
         if why := self.missing(language):
             raise Fault("SERVER_FAILED", why, reach="not_sent")
+        if is_own and not self._pools[language].engine.runs_own:
+            raise Fault("SERVER_FAILED", f"this needs a machine whose kernel can lock {language}", reach="not_sent")
         pool, strict = self._pools[language], self._settings.strict_globals
         return await pool.run(code, host, whose=whose, data=data, strict=strict, wall=wall, is_own=is_own)
 

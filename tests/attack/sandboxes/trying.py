@@ -1,4 +1,5 @@
-"""Makes the attempts, here or as an ordinary user in a process of its own: `python trying.py python|server FOLDER`."""
+"""Makes the attempts, here or as an ordinary user in a process of its own: `python trying.py KIND FOLDER`, where the
+kind is one of `KINDS`."""
 
 from __future__ import annotations
 
@@ -6,24 +7,35 @@ import asyncio
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+from attack.sandbox import javascript
+from attack.sandboxes import deno_attempts
 from attack.sandboxes.python_attempts import PRELUDE
 from attack.sandboxes.python_attempts import attempts as of_python
 from attack.sandboxes.server_attempts import attempts as of_servers
 from attack.sandboxes.server_attempts import box_of, prelude
 from attack.sandboxes.world import CANARY, World, shows
-from processes.ground import offspring
+from processes.ground import offspring, started
+from processes.sandbox_stage import staged
 from sandboxing import boxed, python_engine, run, supervising
+
+from toolgate.sandbox import javascript as engine_of_javascript
+from toolgate.sandbox import monty
+from toolgate.sandbox.limits import Limits
+from toolgate.upstreams.process.confinement import box_for_deno
 
 REPOSITORY = Path(__file__).parents[3]
 NOBODY = 65534
+WHILE = 900  # seconds that all attempts of one kind may take
 
 Found = dict[str, list[str]]
 
@@ -47,6 +59,32 @@ async def try_python(folder: Path, chosen: Sequence[tuple[str, str]], broken: bo
     return found
 
 
+MONTY = """
+import os, sys, asyncio, json
+W = data
+def E(*what): print("ESC" + "APED", *what)
+"""
+
+
+async def try_monty(folder: Path, chosen: Sequence[tuple[str, str]]) -> Found:
+    """The engine for machines that lock nothing, without any box."""
+    world, found = World(folder), Found()
+    make = lambda supervisor, limits, _: monty.engine(supervisor, limits)  # noqa: E731
+    try:
+        async with staged(warm=2, is_boxed=False, make=make, wall=20) as stage:
+            for name, code in chosen:
+                data = json.dumps(world.told() | {"broken": False}).encode()
+                told = await stage.told(MONTY + code, data)
+                quoted = [line for line in told.splitlines() if line.startswith("    ")]  # of the code, by tracebacks
+                signs = [line for line in shows(told) if line not in quoted] + world.harm()
+                if signs:
+                    found[name] = signs
+            assert await stage.told("1 + 1") == "\n2", "the next run is fine"
+    finally:
+        world.close()
+    return found
+
+
 async def try_servers(folder: Path, chosen: Sequence[tuple[str, str]]) -> Found:
     world, found = World(folder), Found()
     try:
@@ -64,10 +102,72 @@ async def try_servers(folder: Path, chosen: Sequence[tuple[str, str]]) -> Found:
     return found
 
 
+async def try_deno(folder: Path, chosen: Sequence[tuple[str, str]]) -> Found:
+    """The kernel's box alone: Deno has all of its permissions, and there is no other realm."""
+    entry = folder / "attack.js"
+    entry.touch()
+    world, found = World(folder), Found()
+    deno = engine_of_javascript.command(Limits())[0]
+    args = ["run", "--allow-all", "--quiet", "--no-prompt", "--no-config", "--no-lock", "--no-remote", str(entry)]
+    box = box_for_deno(deno, [str(entry)])
+    try:
+        async with supervising() as supervisor:
+            for name, code in chosen:
+                entry.write_text(deno_attempts.whole(code, world.told()))
+                seconds = 3 if "survive" in name else 30
+                env = engine_of_javascript.ENVIRONMENT
+                ended = await boxed(supervisor, box, args, env, seconds, command=deno)
+                assert "INSIDE" in ended.output, (name, ended)
+                signs = shows(ended.output) + shows(ended.errors) + world.harm()
+                signs += [f"left process {pid}" for pid in started()]
+                signs += ["lived on"] * ("took too long" in ended.end and "survive" not in name)
+                if signs:
+                    found[name] = signs
+    finally:
+        world.close()
+    return found
+
+
+NOT_TO_BE_TOLD = ("ESCAPED", javascript.SECRET, "root:x:0", "worker.js", "ext:deno", "ext:core", "site-packages")
+
+
+async def try_javascript(chosen: Sequence[javascript.Attempt], is_boxed: bool = True) -> Found:
+    """With the kernel's box or without it."""
+    found = Found()
+    async with staged(warm=2, is_boxed=is_boxed) as stage:
+        for attempt in chosen:
+            stage.called.clear()
+            told = await stage.told(attempt.whole)
+            signs = [word for word in NOT_TO_BE_TOLD if word in told]
+            if told == f"\n{javascript.FORGED}" or "the sandbox failed" in told:
+                signs.append(told)
+            over = len(stage.called)
+            next_one = await stage.told("return await servers.shop.echo({ n: 1 })")
+            if next_one != '\n{"n":1}' or len(stage.called) != over + 1:
+                signs.append(f"the next run told {next_one!r}, and made {len(stage.called) - over} calls")
+            if signs:
+                found[attempt.name] = [*signs, told[-500:]]
+    return found
+
+
+KINDS: Mapping[str, Callable[[Path], tuple[int, Awaitable[Found]]]] = {
+    "python": lambda folder: (len(of_python()), try_python(folder, of_python(), broken=False)),
+    "python, language layer broken": lambda folder: (len(of_python()), try_python(folder, of_python(), broken=True)),
+    "python, monty, no box": lambda folder: (len(of_python()), try_monty(folder, of_python())),
+    "javascript": lambda _: (len(javascript.ATTEMPTS), try_javascript(javascript.ATTEMPTS)),
+    "javascript, no box": lambda _: (len(javascript.ATTEMPTS), try_javascript(javascript.ATTEMPTS, is_boxed=False)),
+    "deno, the box alone": lambda folder: (
+        len(deno_attempts.attempts()),
+        try_deno(folder, deno_attempts.attempts()),
+    ),
+    "server": lambda folder: (len(of_servers()), try_servers(folder, of_servers())),
+}
+"""How many attempts there are of each kind, and those that succeed."""
+
+
 async def try_all(kind: str, folder: Path) -> dict[str, Any]:
-    if kind == "server":
-        return {"tried": len(of_servers()), "found": await try_servers(folder, of_servers())}
-    return {"tried": len(of_python()), "found": await try_python(folder, of_python(), broken=True)}
+    tried, found = KINDS[kind](folder)
+    return {"tried": tried, "found": await found}
 
 
 def as_nobody(kind: str) -> dict[str, Any]:
@@ -86,10 +186,12 @@ def as_nobody(kind: str) -> dict[str, Any]:
             "real": str(REPOSITORY),
             "binary": os.path.basename(os.path.realpath(sys.executable)),
             "user": NOBODY,
+            "secret": javascript.SECRET,
+            "scripts": os.path.join(name, "repository", os.path.relpath(sysconfig.get_path("scripts"), REPOSITORY)),
             "packages": os.path.relpath(sysconfig.get_path("purelib"), REPOSITORY),
         }
         program = [sys.executable, "-c", _DROP, json.dumps(where)]
-        ended = subprocess.run(program, capture_output=True, text=True, timeout=110)
+        ended = subprocess.run(program, capture_output=True, text=True, timeout=WHILE)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])
 
@@ -109,12 +211,21 @@ paths = [f"{r}/src", f"{r}/tests", os.path.join(r, w["packages"])]
 os.chdir("/")
 program = f"{python}/bin/{w['binary']}"
 os.execve(program, [program, "-B", "-m", "attack.sandboxes.trying", w["kind"], w["folder"] + "/place"], {
-    "PYTHONPATH": os.pathsep.join(paths), "PATH": os.environ["PATH"], "LD_LIBRARY_PATH": f"{python}/lib",
-    "TOKEN": "canary-7f3a91"})
+    "PYTHONPATH": os.pathsep.join(paths), "PATH": w["scripts"] + ":" + os.environ["PATH"],
+    "LD_LIBRARY_PATH": f"{python}/lib", "TOKEN": "canary-7f3a91", "TOOLGATE_TEST_SECRET": w["secret"]})
 """
 
 
-def may_drop() -> bool:
+def none_escapes(kind: str, folder: Path | None, counted: Callable[[str], None]) -> None:
+    """By this user in this folder, or by an ordinary user. Says how many were tried."""
+    came = asyncio.run(try_all(kind, folder)) if folder else as_nobody(kind)
+    who = f"as user {os.geteuid() if folder else NOBODY}"
+    counted(f"{kind}, {who}: {len(came['found'])} escapes of {came['tried']} attempts")
+    assert came["found"] == {}
+    assert came["tried"] > 40
+
+
+def _may_drop() -> bool:
     """Whether this process may become another user, who finds a Python."""
     return os.geteuid() == 0 and sys.platform.startswith("linux") and _may_mount()
 
@@ -124,6 +235,12 @@ def _may_mount() -> bool:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
 
 
+as_another = pytest.mark.skipif(not _may_drop(), reason="only root can become another user")
+
+
 if __name__ == "__main__":
+    engine_of_javascript._deno = lambda: shutil.which("deno") or "deno"  # the package looks beside another Python
+    place = f"import os, sys; sys.path[:0] = {sys.path}; os.environ['MONTY_BIN'] = {shutil.which('monty')!r}; "
+    monty.COMMAND = place + monty.COMMAND
     ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as if it had been started as that user
     print(json.dumps(asyncio.run(try_all(sys.argv[1], Path(sys.argv[2])))))

@@ -79,6 +79,21 @@ def dumped(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
+def test_what_has_a_default_is_not_missed_though_the_schema_requires_it() -> None:
+    """As schemas have it that are made of what a server works with, in which all defaults are filled in."""
+    scale = {"type": "object", "properties": {"scale": {"enum": ["css"], "default": "css"}, "n": {}}}
+    required = scale | {"required": ["scale", "n"]}
+    assert passes(required, {"n": 1}) and passes(scale | {"required": ["scale"]})
+    assert wrong(required, {"scale": "css"}) == {"/n": "is required"}
+    assert wrong(required, {"scale": "x", "n": 1}) == {"/scale": 'must be one of "css"'}
+    inside = {"type": "object", "properties": {"all": {"type": "array", "items": required}}, "required": ["all"]}
+    assert passes(inside, {"all": [{"n": 1}]})
+    assert wrong(inside, {"all": [{}]}) == {"/all/0/n": "is required"}
+    data = {"required": ["a"], "properties": {"a": {"default": 1}}}
+    assert passes({"properties": {"const": {"const": data}}}, {"const": data})
+    assert passes({"properties": {"required": {"type": "array"}, "properties": {}}}, {"required": ["a"]})
+
+
 def test_everything_that_is_wrong_is_named_with_its_place() -> None:
     fault = refused(ECHO, {"count": "x", "mode": "warp", "tags": ["a", 1], "new/na~me": 1})
     assert (fault.code, fault.rpc, fault.reach) == ("INVALID_ARGS", -32602, "not_sent")

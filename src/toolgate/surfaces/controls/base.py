@@ -63,7 +63,9 @@ class Control(msgspec.Struct, frozen=True):
     insists: bool = False  # whether it promises another try where a tool says nothing of itself
     check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
     output: Object | None = None  # its output schema
-    needs: Literal["", "codex", "javascript", "python"] = ""  # it is not listed where the gateway does not have that
+    needs: Literal["", "codex", "javascript", "own", "python"] = (
+        ""  # it is not listed where the gateway does not have that
+    )
 
     @property
     def schema(self) -> Object:
@@ -74,7 +76,7 @@ class Control(msgspec.Struct, frozen=True):
 
     @property
     def runs_code(self) -> bool:
-        return self.needs in ("javascript", "python")
+        return self.needs in ("javascript", "own", "python")
 
     @property
     def hints(self) -> Hints:

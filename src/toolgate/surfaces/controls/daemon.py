@@ -333,7 +333,7 @@ CONTROLS = (
         },
         ("data", "operation"),
         work=code.process_large_dataset,
-        needs="python",
+        needs="own",
     ),
     Control(
         "codex",

@@ -169,14 +169,17 @@ def of_python() -> tuple[tuple[str, ...], tuple[str, ...]]:
 # What V8 reserves for machine code, and the kernel counts as memory of the process since it may be written to.
 V8_CODE = 512 * MIB
 
+# By which the C library finds the end of a program's stack: without it Deno's parser of TypeScript ends the process.
+STACK_IS_IN = "/proc/self/maps"
+
 
 def box_for_deno(binary: str, entry: Sequence[str] = (), memory: int = 512 * MIB, cpu: int = 125) -> Box:
-    """For `deno run ENTRY`, or with `-` for an entry on stdin: it reads its own binary, its libraries and the entry's
-    files, writes nothing, reaches nobody. It makes machine code and runs threads, as V8 must; it starts no process.
-    `memory` is what it may use beside `V8_CODE`."""
+    """For `deno run ENTRY`, or with `-` for an entry on stdin: it reads its own binary, its libraries, the files of the
+    entry and the map of its memory, writes nothing, reaches nobody. It makes machine code and runs threads, as V8 must;
+    it starts no process. `memory` is what it may use beside `V8_CODE`."""
     return Box(
         profile="jit",
-        read=tuple(str(Path(each).absolute()) for each in entry),
+        read=(*(str(Path(each).absolute()) for each in entry), STACK_IS_IN),
         execute=(os.path.realpath(binary), *LIBRARIES),
         memory=memory + V8_CODE,
         cpu=cpu,
