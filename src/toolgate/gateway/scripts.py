@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import items
+from toolgate.core import items, names
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Accepted, Ask, Call, Outcome, Resume
 from toolgate.sandbox.run import Host, Rests
@@ -56,6 +56,8 @@ class ScriptCalls:
         """What comes of a call, as JSON: the value that the tool gives, or its whole result where `raw`. Raises
         `Fault`, with what helps the script's author in its message."""
         try:
+            if self._context.call.by_script and names.slug(server) == names.SCRIPTS:
+                raise Fault("ACCESS_DENIED", _TOO_DEEP, reach="not_sent")
             call = scripts.call_of(self._context.call, server, tool, Raw(arguments))
             call = msgspec.structs.replace(call, reached=Reached(rests=(rests,)))
             outcome = await self._context.end_of(await self._handle(call), self._shown, rests)
@@ -91,4 +93,5 @@ class ScriptCalls:
         return said
 
 
+_TOO_DEEP = "A stored script that other code has called cannot call another one"
 _MOST_OF_A_SCHEMA = 2_000

@@ -54,7 +54,7 @@ class ArgumentsVerdict(msgspec.Struct, frozen=True):
     is_whole: bool = True
 
 
-FINE = ArgumentsVerdict()
+FINE, UNDECIDED = ArgumentsVerdict(), ArgumentsVerdict(is_whole=False)
 
 
 def in_error(tool_info: ToolInfo) -> dict[str, Raw]:
@@ -78,25 +78,25 @@ class Schema(msgspec.Struct):
     was_told: bool = False
 
     def judge(self, arguments: bytes) -> ArgumentsVerdict:
-        """What cannot be read here, or would take too long, is left to the server to judge."""
+        """`UNDECIDED` where it cannot be read here, or would take too long: that is left to the server to judge."""
         if self.matched * len(arguments) > _MOST_MATCHED:
-            return FINE
+            return UNDECIDED
         if arguments.find(b"\\u") >= 0:
             arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
             value = jsonrpc.value(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
-            return FINE
+            return UNDECIDED
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
         try:
             if self.visits * most > _MOST_VISITS and not _is_within(_MOST_VISITS, self.work, value, most):
-                return FINE
+                return UNDECIDED
             if self.validator.is_valid(value):
                 return FINE
             is_short = _is_within(_MOST_LISTED, self.errors, value, most)
             return _listed(self.validator, value) if is_short else _first(self.validator, value)
         except ValueError:  # it is nested deeper than the validator goes
-            return FINE
+            return UNDECIDED
 
 
 def _is_within(limit: int, weight: SchemaCost, value: object, most: int) -> bool:
@@ -215,7 +215,7 @@ def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:
 def _listed(validator: Validator, value: object) -> ArgumentsVerdict:
     found = list(validator.iter_errors(value))
     if any(map(_is_undecided, found)):
-        return FINE
+        return UNDECIDED
     wrong = [each for error in sorted(found, key=_place) for each in _said(error)]
     return ArgumentsVerdict(tuple(wrong[:MOST_NAMED]), len(wrong))
 
@@ -235,7 +235,7 @@ def _first(validator: Validator, value: object) -> ArgumentsVerdict:
         if not _is_undecided(found):
             wrong = tuple(_said(found))
             return ArgumentsVerdict(wrong[:MOST_NAMED], len(wrong), is_whole=False)
-    return FINE
+    return UNDECIDED
 
 
 def _is_undecided(error: ValidationError) -> bool:

@@ -14,6 +14,8 @@ May import `upstreams` (whose Supervisor starts the processes) and the rooms bel
     zygote      what forks them, a program of its own: standard library only
     script      what runs in them: the code, `servers`, what it prints
     dataset     operations on whole data, described in English, as steps or as SQL; run by the Python engine
+    stored      scripts that a person has approved, in the store; what a script's head says
+    script_tools  the server that has them as tools
     services    all of it as one service of a running gateway
 
 The rules of this room: code of strangers runs in a process of its own, for one run; what it writes is hostile; what it
