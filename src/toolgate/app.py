@@ -288,7 +288,10 @@ class App:
                 together.create_task(upstream.close())
 
     def _look_at_scripts(self) -> None:
-        """Some were approved or removed, or code can be run in another language."""
+        """Some were approved or removed, or code can be run in another language. Where there are none, there is no
+        server of them."""
+        if (OF_SCRIPTS[0] in self.gateway.snapshot.upstreams) != self._own_work.scripts.are_some:
+            self._prepared(self.gateway.snapshot.config)()
         self._catalog.changed(*OF_SCRIPTS)
 
     def _look_at_keys(self) -> None:

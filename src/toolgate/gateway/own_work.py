@@ -30,8 +30,9 @@ class OwnWork(NamedTuple):
 
     @property
     def servers(self) -> Mapping[str, InProcessTools]:
-        """The gateway's own servers, by id."""
-        return {**self.workspace.internal, names.SCRIPTS: self.scripts.as_server}
+        """The gateway's own servers, by id; that of stored scripts while there are any."""
+        scripts = {names.SCRIPTS: self.scripts.as_server} if self.scripts.are_some else {}
+        return {**self.workspace.internal, **scripts}
 
 
 def own_work(workspace: WorkspaceServices, sandbox: Sandbox, store: Store, source: str) -> OwnWork:

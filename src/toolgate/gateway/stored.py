@@ -26,8 +26,8 @@ def check(script: Script, call: Call) -> None:
     schema = schemas.compiled(script.schema, names.SCRIPTS)
     if schema.problem:
         raise _unfit(script, f"the schema of the script cannot be used: {schema.problem}")
-    verdict = schema.judge(arguments)
-    if verdict == schemas.UNDECIDED:
+    verdict = schema.decide(arguments)
+    if verdict is None:
         raise _unfit(script, "they take too long to check")
     if verdict.wrong:
         raise _unfit(script, "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in verdict.wrong))

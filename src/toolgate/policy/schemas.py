@@ -54,7 +54,7 @@ class ArgumentsVerdict(msgspec.Struct, frozen=True):
     is_whole: bool = True
 
 
-FINE, UNDECIDED = ArgumentsVerdict(), ArgumentsVerdict(is_whole=False)
+FINE = ArgumentsVerdict()
 
 
 def in_error(tool_info: ToolInfo) -> dict[str, Raw]:
@@ -78,25 +78,29 @@ class Schema(msgspec.Struct):
     was_told: bool = False
 
     def judge(self, arguments: bytes) -> ArgumentsVerdict:
-        """`UNDECIDED` where it cannot be read here, or would take too long: that is left to the server to judge."""
+        """What cannot be decided here is left to the server to judge."""
+        return self.decide(arguments) or FINE
+
+    def decide(self, arguments: bytes) -> ArgumentsVerdict | None:
+        """None where they cannot be read here, or that would take too long."""
         if self.matched * len(arguments) > _MOST_MATCHED:
-            return UNDECIDED
+            return None
         if arguments.find(b"\\u") >= 0:
             arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
             value = jsonrpc.value(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
-            return UNDECIDED
+            return None
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
         try:
             if self.visits * most > _MOST_VISITS and not _is_within(_MOST_VISITS, self.work, value, most):
-                return UNDECIDED
+                return None
             if self.validator.is_valid(value):
                 return FINE
             is_short = _is_within(_MOST_LISTED, self.errors, value, most)
             return _listed(self.validator, value) if is_short else _first(self.validator, value)
         except ValueError:  # it is nested deeper than the validator goes
-            return UNDECIDED
+            return None
 
 
 def _is_within(limit: int, weight: SchemaCost, value: object, most: int) -> bool:
@@ -212,10 +216,10 @@ def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:
         return found, _BACKTRACKS, size
 
 
-def _listed(validator: Validator, value: object) -> ArgumentsVerdict:
+def _listed(validator: Validator, value: object) -> ArgumentsVerdict | None:
     found = list(validator.iter_errors(value))
     if any(map(_is_undecided, found)):
-        return UNDECIDED
+        return None
     wrong = [each for error in sorted(found, key=_place) for each in _said(error)]
     return ArgumentsVerdict(tuple(wrong[:MOST_NAMED]), len(wrong))
 
@@ -225,7 +229,7 @@ def _place(error: ValidationError) -> list[tuple[bool, int, str]]:
     return [(True, step, "") if isinstance(step, int) else (False, 0, step) for step in error.instance_path]
 
 
-def _first(validator: Validator, value: object) -> ArgumentsVerdict:
+def _first(validator: Validator, value: object) -> ArgumentsVerdict | None:
     try:
         validator.validate(value)
     except ValueError as error:
@@ -235,7 +239,7 @@ def _first(validator: Validator, value: object) -> ArgumentsVerdict:
         if not _is_undecided(found):
             wrong = tuple(_said(found))
             return ArgumentsVerdict(wrong[:MOST_NAMED], len(wrong), is_whole=False)
-    return UNDECIDED
+    return None
 
 
 def _is_undecided(error: ValidationError) -> bool:

@@ -23,6 +23,10 @@ class ScriptTools:
         self.run: RunScript = _nobody
         self.as_server = InProcessTools({"tools": _Tools(self)})
 
+    @property
+    def are_some(self) -> bool:
+        return any(True for _ in self.as_server.entries["tools"])
+
     async def work(self, _arguments: Arguments, context: ToolContext) -> Object:
         script = self.scripts.get(context.call.target)
         if not script:
