@@ -27,10 +27,12 @@ from toolgate.state.memory import MemoryStore
 
 
 class Code:
-    """An engine in memory. `ran` are the texts that it was given, with their data; `go` lets what waits go on."""
+    """An engine in memory. `ran` are the texts that it was given, with their data, `errors` the messages that they
+    got; `go` lets what waits go on."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, Any]] = []
+        self.errors: list[str] = []
         self.waits, self.go = asyncio.Event(), asyncio.Event()
         self.engines: Any = {
             language: lambda *_: Engine("in memory", self._start) for language in ("javascript", "python")
@@ -60,6 +62,7 @@ class _Run:
                 self._calls = json.loads(told["run"]["code"].strip().splitlines()[-1].removeprefix("return "))
             else:
                 self._came.append(told["value"] if "value" in told else told["error"].get("code"))
+                self._code.errors += [told["error"]["message"]] if "error" in told else []
             asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:

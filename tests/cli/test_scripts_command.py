@@ -24,7 +24,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "toolgate.json").write_text(json.dumps({"mcpServers": {"a": {"command": "a"}}, "audit": {"enabled": True}}))
+    config = {"mcpServers": {"a": {"command": "a"}}, "audit": {"enabled": True}}
+    (tmp_path / "toolgate.json").write_text(json.dumps(config))
     (tmp_path / "count.js").write_text(TEXT)
     return tmp_path
 

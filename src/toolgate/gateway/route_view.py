@@ -5,6 +5,7 @@ it has changed them, so that a tool that waits finds what it began with whoever 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, EventSink, Outcome
 from toolgate.gateway import changes, stored
 from toolgate.gateway.finder import Finder
+from toolgate.gateway.observed import Definition, ObservedShapes
 from toolgate.gateway.own_work import OwnWork, own_server
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.scripts import ScriptCalls
@@ -60,6 +62,7 @@ class RouteViews:
         self.current = current
         self.tell = tell
         self.finder = Finder()
+        self.observed = ObservedShapes()
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
 
     def of(self, route: Route, client: Client) -> RouteView:
@@ -268,7 +271,9 @@ class RouteView:
         calls = ScriptCalls(
             context,
             self,
+            language,
             lambda call: views.handle(call, route),
+            self.observe,
             lambda resume, asked: views.current().scrubber(resume.asker.name).asks(asked),
         )
         for tell in context.call.reached.rests if context.call.reached else ():
@@ -280,6 +285,22 @@ class RouteView:
             wall=timeout,
             is_own=is_own,
         )
+
+    def observed(self, server: str, tool: str, /) -> bytes:
+        seen, whose = self._views.observed, self.client.principal.counted_as
+        definition = self._definition(server, tool) if seen.has(whose, server, tool) else None
+        return seen.of(whose, server, tool, definition) if definition else b""
+
+    def observe(self, server: str, tool: str, result: bytes) -> None:
+        """Code of this client has had this result, as JSON."""
+        if definition := self._definition(server, tool):
+            self._views.observed.note(self.client.principal.counted_as, server, tool, definition, result)
+
+    def _definition(self, server: str, tool: str) -> Definition | None:
+        """By which server a tool is listed, and as what; None where the client does not see it."""
+        known, config = self.known(server, "tools"), self._snapshot.servers.get(server)
+        raw = known.items.get(tool) if known else None
+        return (config, hashlib.sha256(raw).digest()) if raw is not None and config else None
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):
