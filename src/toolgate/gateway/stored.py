@@ -17,6 +17,8 @@ LARGEST = 1024 * 1024  # bytes of arguments
 
 PATH = "/mcp/aggregate"  # where the calls of stored scripts are resolved
 
+_UNDECIDED = schemas.ArgumentsVerdict(is_whole=False)
+
 
 def check(script: Script, call: Call) -> None:
     """Raises `Fault` where the arguments do not fit, or nobody can tell."""
@@ -26,8 +28,8 @@ def check(script: Script, call: Call) -> None:
     schema = schemas.compiled(script.schema, names.SCRIPTS)
     if schema.problem:
         raise _unfit(script, f"the schema of the script cannot be used: {schema.problem}")
-    verdict = schema.decide(arguments)
-    if verdict is None:
+    verdict = schema.judge(arguments, _UNDECIDED)
+    if verdict is _UNDECIDED:
         raise _unfit(script, "they take too long to check")
     if verdict.wrong:
         raise _unfit(script, "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in verdict.wrong))

@@ -77,30 +77,26 @@ class Schema(msgspec.Struct):
     problem: str = ""
     was_told: bool = False
 
-    def judge(self, arguments: bytes) -> ArgumentsVerdict:
-        """What cannot be decided here is left to the server to judge."""
-        return self.decide(arguments) or FINE
-
-    def decide(self, arguments: bytes) -> ArgumentsVerdict | None:
-        """None where they cannot be read here, or that would take too long."""
+    def judge(self, arguments: bytes, undecided: ArgumentsVerdict = FINE) -> ArgumentsVerdict:
+        """What cannot be read here, or would take too long, is `undecided`: left to the server to judge."""
         if self.matched * len(arguments) > _MOST_MATCHED:
-            return None
+            return undecided
         if arguments.find(b"\\u") >= 0:
             arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
             value = jsonrpc.value(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
-            return None
+            return undecided
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
         try:
             if self.visits * most > _MOST_VISITS and not _is_within(_MOST_VISITS, self.work, value, most):
-                return None
+                return undecided
             if self.validator.is_valid(value):
                 return FINE
             is_short = _is_within(_MOST_LISTED, self.errors, value, most)
-            return _listed(self.validator, value) if is_short else _first(self.validator, value)
+            return (_listed if is_short else _first)(self.validator, value) or undecided
         except ValueError:  # it is nested deeper than the validator goes
-            return None
+            return undecided
 
 
 def _is_within(limit: int, weight: SchemaCost, value: object, most: int) -> bool:

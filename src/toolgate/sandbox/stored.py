@@ -176,5 +176,5 @@ def _trusted(name: str, raw: bytes) -> Script | None:
         script = None
     if kept and script and script.digest == kept.digest and script.name == name:
         return script
-    log.warning("the stored script %s is not as it was approved, so it is not served: approve it again", name[:100])
+    log.warning("the stored script %s was changed after its approval and is not served; approve it again", name[:100])
     return None
