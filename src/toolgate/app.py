@@ -44,7 +44,7 @@ from toolgate.frontends.stdio import StdioFrontend
 from toolgate.gateway import snapshot as snapshots
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.notices import Notices
-from toolgate.gateway.own_work import OwnWork
+from toolgate.gateway.own_work import OF_SCRIPTS, own_work
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain
@@ -155,8 +155,8 @@ class App:
     def _open_gateway(self) -> None:
         """With the first snapshot."""
         run_by = (self.supervisor, self.clock, self._link_deps.turns, self._given.engines)
-        own = OwnWork(self._given.make_workspace(self._link_deps), Sandbox(self._given.config, *run_by))
-        self.workspace, self.sandbox = self._own_work = own
+        own = (self._given.make_workspace(self._link_deps), Sandbox(self._given.config, *run_by))
+        self.workspace, self.sandbox, _ = self._own_work = own_work(*own, self._given.store, self._given.config.source)
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
@@ -222,6 +222,7 @@ class App:
         self.workspace.start(self._background, self._store_changes)
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
+        self._store_changes.listen("scripts", self._look_at_scripts)
         self._store_changes.listen("sign-ins", self.sign_ins.vault.look)
         self._background.start(self._store_changes.follow(), "follow changes of the store")
         if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
@@ -286,6 +287,13 @@ class App:
             for upstream in self.gateway.snapshot.upstreams.values():
                 together.create_task(upstream.close())
 
+    def _look_at_scripts(self) -> None:
+        """Some were approved or removed, or code can be run in another language. Where there are none, there is no
+        server of them."""
+        if (OF_SCRIPTS[0] in self.gateway.snapshot.upstreams) != self._own_work.scripts.are_some:
+            self._prepared(self.gateway.snapshot.config)()
+        self._catalog.changed(*OF_SCRIPTS)
+
     def _look_at_keys(self) -> None:
         self._authenticator.look()
         self._served.note(self.gateway.snapshot.config)
@@ -340,6 +348,7 @@ class App:
             if snapshot.upstreams.get(id) is not upstream:
                 self._background.start(upstream.drain(DRAIN), f"drain {id}")
         self._start(snapshot, before.upstreams)
+        self._look_at_scripts()
         self.audit.notes_changes = self.audit.notes_changes or config.audit.enabled is not False
         self._served.note(config, changed)  # an edit that ends the audit is its last line
         self.audit.use(config)

@@ -89,7 +89,8 @@ class Access:
             return "off" if self.judge(call.about) == "off" else "allow"
         found = rules.verdict(call.server, call.kind, call.target, call.tool_info.hints if call.tool_info else _SILENT)
         if call.asked:
-            via = rules.verdict(names.OWN, "tools", call.via, HARMLESS)
+            by, tool = names.place_of(call.via)
+            via = rules.verdict(by, "tools", tool, HARMLESS)
             # Whether the script may run was asked before it ran.
             return found if call.by_script and via == "ask" else strictest((found, via))
         return rules.of_completion(call, found) if call.reference else found

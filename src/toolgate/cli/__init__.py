@@ -34,6 +34,7 @@ Changing
     git_hooks    the hooks of git that sync tasks
     approvals    decide on calls that wait
     pins         approve tools that have changed
+    scripts      approve scripts that clients may call as tools
     state        back up, restore and check the store
     hooks        have agents' programs tell of their sessions
     hook         what they run then, for its help
@@ -74,6 +75,7 @@ COMMANDS = {
     "config": ("toolgate.cli.config", "Check a configuration file: its dialect, servers and problems."),
     "audit": ("toolgate.cli.audit", "View, verify, export and rotate the audit log."),
     "pins": ("toolgate.cli.pins", "Review and approve tools that have changed since they were trusted."),
+    "scripts": ("toolgate.cli.scripts", "Approve scripts that clients may call as tools: add, list, show, remove."),
     "state": ("toolgate.cli.state", "Back up, restore and check what gateways keep."),
     "hooks": ("toolgate.cli.hooks", "Have a coding agent's program report its sessions to the gateway."),
     "sessions": ("toolgate.cli.sessions", "Show the sessions of coding agents and what they handed over."),

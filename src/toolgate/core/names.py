@@ -19,7 +19,8 @@ from toolgate.core import surrogates
 SEPARATOR = "__"
 OWN = "toolgate"  # the id of the gateway itself, as a server
 OWN_SCHEME = "mcp://"
-INTERNAL = ("gobby-tasks",)  # servers that the gateway has itself, under names that no other may have (seed 004)
+TASKS, SCRIPTS = "gobby-tasks", "gobby-scripts"
+INTERNAL = (TASKS, SCRIPTS)  # servers that the gateway has itself, under names that no other may have (seed 004)
 INTERNAL_PREFIX = "gobby-"  # of their ids
 LONGEST = 64  # a limit of common model APIs on a tool's name
 _not_slug = re.compile(r"[^a-z0-9]+")
@@ -181,6 +182,12 @@ def split_uri(whole: str, servers: Collection[str]) -> tuple[str, str] | None:
     if plus and server in servers:
         return server, _ui + own if ui else own
     return split_name(whole, servers)
+
+
+def place_of(via: str) -> tuple[str, str]:
+    """The server and tool that a call came through: a control tool of the gateway, or a stored script that made it."""
+    server, separator, tool = via.partition(SEPARATOR)
+    return (server, tool) if separator and server == SCRIPTS else (OWN, via)
 
 
 def says_whose(whole: str, servers: Mapping[str, str], is_uri: bool = False) -> bool:

@@ -18,6 +18,8 @@ May import `policy`, `surfaces` and the rooms below them.
     reload         another configuration, from what is written to what is served
     subscriptions  the story of what clients watch, and asking for it anew when its server has changed
     audience       which events concern which client
+    observed       what results have looked like, told to those whose results they were
+    stored         one call of a stored script
     own_work       what works in this process behind the gateway's own tools
     route_view     what one client may see and steer on its route; `toolgate` itself as a server of tools
     scripts        what code calls that a client has run

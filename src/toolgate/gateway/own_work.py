@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from toolgate.config import Config
+from toolgate.config import Config, Server
+from toolgate.core import names
+from toolgate.sandbox.script_tools import ScriptTools
 from toolgate.sandbox.services import Sandbox
+from toolgate.sandbox.stored import StoredScripts
+from toolgate.state.base import Store
+from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.workspace.services import WorkspaceServices
+
+LONGEST = 24 * 3600.0  # seconds of a call of the gateway's own servers; each that waits has a limit of its own
+OF_SCRIPTS = (names.SCRIPTS, "", ("tools",))  # the list of stored scripts, as a place in the catalog
 
 
 class OwnWork(NamedTuple):
     workspace: WorkspaceServices
     sandbox: Sandbox
+    scripts: ScriptTools
 
     def offers(self, config: Config) -> frozenset[str]:
         """What clients of this configuration have of all that a control tool may need (`Control.needs`)."""
         codex = {"codex"} if self.workspace.codex.is_offered(config.codex) else set[str]()
         return self.sandbox.offered(config) | codex
+
+    @property
+    def servers(self) -> Mapping[str, InProcessTools]:
+        """The gateway's own servers, by id; that of stored scripts while there are any."""
+        scripts = {names.SCRIPTS: self.scripts.as_server} if self.scripts.are_some else {}
+        return {**self.workspace.internal, **scripts}
+
+
+def own_work(workspace: WorkspaceServices, sandbox: Sandbox, store: Store, source: str) -> OwnWork:
+    """`source` is where the configuration lies, for which scripts were approved."""
+    return OwnWork(workspace, sandbox, ScriptTools(StoredScripts(store, source), sandbox.missing))
+
+
+def own_server(id: str) -> Server:
+    return Server(id=id, name=id, type="registry", timeout=LONGEST)

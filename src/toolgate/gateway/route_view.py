@@ -5,6 +5,7 @@ it has changed them, so that a tool that waits finds what it began with whoever 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,23 +18,24 @@ from toolgate.core.clock import Clock
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, EventSink, Outcome
-from toolgate.gateway import changes
+from toolgate.gateway import changes, stored
 from toolgate.gateway.finder import Finder
-from toolgate.gateway.own_work import OwnWork
+from toolgate.gateway.observed import Definition, ObservedShapes
+from toolgate.gateway.own_work import OwnWork, own_server
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.scripts import ScriptCalls
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.overflow import not_kept
 from toolgate.sandbox.run import Host, Ran
+from toolgate.sandbox.stored import Script
 from toolgate.search import Document, Hit
-from toolgate.surfaces.controls import own
+from toolgate.surfaces.controls import code, own
 from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import InProcessTools, Object, ToolContext
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 
-LONGEST = 24 * 3600.0  # seconds of a control tool; each that waits has a limit of its own
 MOST_SESSIONS = 10000  # whose activated tools are remembered
 
 
@@ -50,7 +52,8 @@ class RouteViews:
         tell: EventSink,
         handle: Callable[[Call, Route], Awaitable[Outcome]],
     ) -> None:
-        self.workspace, self.sandbox = own_work
+        self.workspace, self.sandbox, scripts = own_work
+        scripts.run = self._run_stored
         self.handle = handle
         self.gateway_info = gateway_info
         self.editor = editor
@@ -59,6 +62,7 @@ class RouteViews:
         self.current = current
         self.tell = tell
         self.finder = Finder()
+        self.observed = ObservedShapes()
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
 
     def of(self, route: Route, client: Client) -> RouteView:
@@ -67,8 +71,12 @@ class RouteViews:
     def upstream(self, route: Route, clock: Clock) -> InProcessUpstream:
         """The gateway itself as a server of tools in this process: control tools that work, and its own resources. It
         stands in no list of servers and takes no slot."""
-        server = Server(id=names.OWN, name=names.OWN, type="registry", timeout=LONGEST)
-        return InProcessUpstream(server, _OwnTools(views=self, route=route), clock)
+        return InProcessUpstream(own_server(names.OWN), _OwnTools(views=self, route=route), clock)
+
+    async def _run_stored(self, script: Script, context: ToolContext) -> Object:
+        stored.check(script, context.call)
+        view = self.of(self.current().routes[stored.PATH], context.client)
+        return await code.run_stored(script, context, view)
 
     def activated(self, client: Client) -> Mapping[str, None]:
         return self._activated.get(client.session, {})
@@ -242,7 +250,7 @@ class RouteView:
         return await self._views.workspace.codex.answer(tool, given, context, caller)
 
     async def hook(self, given: Mapping[str, Any], context: ToolContext, /) -> Mapping[str, Any]:
-        [tasks], hooks = names.INTERNAL, self._views.workspace.hooks
+        tasks, hooks = names.TASKS, self._views.workspace.hooks
         sees_tasks = tasks in self._seen and (
             self._rules is None or self._rules.verdict(tasks, "tools", "list_tasks", HARMLESS) == "allow"
         )
@@ -251,7 +259,7 @@ class RouteView:
     async def run(
         self,
         language: str,
-        code: str,
+        text: str,
         context: ToolContext,
         /,
         *,
@@ -260,16 +268,32 @@ class RouteView:
         is_own: bool = False,
     ) -> Ran:
         views, route = self._views, self._route
-        calls = ScriptCalls(context, self, lambda call: views.handle(call, route))
+        calls = ScriptCalls(context, self, language, lambda call: views.handle(call, route), self.observe)
         for tell in context.call.reached.rests if context.call.reached else ():
             tell(True)  # the run holds no place that limits calls: those that it makes take their own
         return await views.sandbox.run(
-            *(language, code, Host({}, calls.call) if is_own else calls.host()),
+            *(language, text, Host({}, calls.call) if is_own else calls.host()),
             whose=self.client.principal.counted_as,
             data=data or None,
             wall=timeout,
             is_own=is_own,
         )
+
+    def observed(self, server: str, tool: str, /) -> bytes:
+        seen, whose = self._views.observed, self.client.principal.counted_as
+        definition = self._definition(server, tool) if seen.has(whose, server, tool) else None
+        return seen.of(whose, server, tool, definition) if definition else b""
+
+    def observe(self, server: str, tool: str, result: bytes) -> None:
+        """Code of this client has had this result, as JSON."""
+        if definition := self._definition(server, tool):
+            self._views.observed.note(self.client.principal.counted_as, server, tool, definition, result)
+
+    def _definition(self, server: str, tool: str) -> Definition | None:
+        """By which server a tool is listed, and as what; None where the client does not see it."""
+        known, config = self.known(server, "tools"), self._snapshot.servers.get(server)
+        raw = known.items.get(tool) if known else None
+        return (config, hashlib.sha256(raw).digest()) if raw is not None and config else None
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):

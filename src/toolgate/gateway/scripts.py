@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import items
+from toolgate.catalog.base import ServerList
+from toolgate.core import items, names
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Accepted, Call, Outcome
 from toolgate.sandbox.run import Host, Rests
@@ -23,12 +24,22 @@ MOST_NAMES = 5_000  # of tools, that a script is told of at its beginning
 
 
 class ScriptCalls:
-    """Those of one script. `handle` has a call of its route go the whole way."""
+    """Those of one script in a language. `handle` has a call of its route go the whole way; `observe` is told what
+    tools give that promise nothing."""
 
-    def __init__(self, context: ToolContext, view: GatewayView, handle: Callable[[Call], Awaitable[Outcome]]) -> None:
+    def __init__(
+        self,
+        context: ToolContext,
+        view: GatewayView,
+        language: str,
+        handle: Callable[[Call], Awaitable[Outcome]],
+        observe: Callable[[str, str, bytes], object],
+    ) -> None:
         self._context = context
         self._view = view
+        self._language = language
         self._handle = handle
+        self._observe = observe
 
     def host(self) -> Host:
         """What the script may reach."""
@@ -48,27 +59,47 @@ class ScriptCalls:
         """What comes of a call, as JSON: the value that the tool gives, or its whole result where `raw`. Raises
         `Fault`, with what helps the script's author in its message."""
         try:
+            if self._context.call.by_script and names.slug(server) == names.SCRIPTS:
+                raise Fault("ACCESS_DENIED", _TOO_DEEP, reach="not_sent")
             call = scripts.call_of(self._context.call, server, tool, Raw(arguments))
             call = msgspec.structs.replace(call, reached=Reached(rests=(rests,)))
             outcome = await self._context.end_of(await self._handle(call), rests)
             if isinstance(outcome, Accepted):
                 raise Fault("UPSTREAM_ERROR", f"{tool} was begun as a task: a script cannot wait for it")
-            return bytes(outcome.body) if raw else scripts.value_of(outcome.body, self._has_output(server, tool))
+            return bytes(outcome.body) if raw else self._value(server, tool, outcome.body)
         except Fault as fault:
             raise Fault(fault.code, self._helpful(fault, server, tool), reach=fault.reach) from None
 
-    def _has_output(self, server: str, tool: str) -> bool:
-        """Whether a tool promises structured content."""
+    def _value(self, server: str, tool: str, body: Raw | bytes) -> bytes:
         item = self._item(server, tool)
-        return item is not None and bool(item.outputSchema)
+        value = scripts.value_of(body, has_output=item is not None and bool(item.outputSchema))
+        if item and not item.outputSchema:
+            self._observe(base.find_server(server, self._view.names), tool, value)
+        return value
 
-    def _item(self, server: str, tool: str) -> items.Item | None:
+    def _known(self, server: str) -> ServerList | None:
         try:
-            known = self._view.known(base.find_server(server, self._view.names), "tools")
+            return self._view.known(base.find_server(server, self._view.names), "tools")
         except Fault:
             return None
+
+    def _item(self, server: str, tool: str) -> items.Item | None:
+        known = self._known(server)
         raw = known.items.get(tool) if known else None
         return items.read(raw) if raw is not None else None
+
+    def _nearest(self, server: str, tool: str) -> str:
+        """How that tool is declared which may have been meant, of those that the caller may call."""
+        known = self._known(server)
+        near = names.near(tool, known.items, 1) if known else ()
+        item = self._item(server, near[0]) if near else None
+        if not item:
+            return ""
+        observed = self._view.observed(base.find_server(server, self._view.names), item.name)
+        schemas = (bytes(item.inputSchema), bytes(item.outputSchema), observed)
+        written = signatures.Tool(item.name, item.description, *schemas)
+        declare = signatures.python if self._language == "python" else signatures.typescript
+        return declare(written, signatures.Budget(_MOST_OF_A_SCHEMA))
 
     def _helpful(self, fault: Fault, server: str, tool: str) -> str:
         """A fault's message, with its hint and how the tool is called: a script has nothing else of it."""
@@ -80,7 +111,10 @@ class ScriptCalls:
             written = signatures.Tool(item.name, "", bytes(item.inputSchema), bytes(item.outputSchema))
             line = signatures.one_line(written, signatures.Budget(_MOST_OF_A_SCHEMA))
             said = f"{said}\nIt is called as {line}"
+        elif fault.code == "TOOL_NOT_FOUND" and (nearest := self._nearest(server, tool)):
+            said = f"{said}\nThe nearest tool of {server} is:\n{nearest}"
         return said
 
 
+_TOO_DEEP = "A stored script that other code has called cannot call another one"
 _MOST_OF_A_SCHEMA = 2_000

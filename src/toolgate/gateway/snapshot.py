@@ -19,7 +19,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, EventSink
 from toolgate.core.redaction import Redactor
 from toolgate.gateway.changes import Changes
-from toolgate.gateway.own_work import OwnWork
+from toolgate.gateway.own_work import OwnWork, own_server
 from toolgate.gateway.plan import Plans
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
@@ -128,8 +128,8 @@ def build(
     other links than the usual ones, by server id; `own` has the gateway's own servers. Of the snapshot `before`,
     servers that are to run as they did are carried over. The catalog is not told yet: see `Snapshot.take_over`."""
     servers = {server.id: server for server in config.servers if server.enabled}
-    internal = own.workspace.internal
-    servers |= {id: Server(id=id, name=id, type="registry") for id in internal}
+    internal = own.servers
+    servers |= {id: own_server(id) for id in internal}
     upstreams = {
         id: _carried(server, before) or upstream_of(server, link_deps, on_change, links.get(id), internal.get(id))
         for id, server in servers.items()

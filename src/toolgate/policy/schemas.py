@@ -77,26 +77,26 @@ class Schema(msgspec.Struct):
     problem: str = ""
     was_told: bool = False
 
-    def judge(self, arguments: bytes) -> ArgumentsVerdict:
-        """What cannot be read here, or would take too long, is left to the server to judge."""
+    def judge(self, arguments: bytes, undecided: ArgumentsVerdict = FINE) -> ArgumentsVerdict:
+        """What cannot be read here, or would take too long, is `undecided`: left to the server to judge."""
         if self.matched * len(arguments) > _MOST_MATCHED:
-            return FINE
+            return undecided
         if arguments.find(b"\\u") >= 0:
             arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
             value = jsonrpc.value(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
-            return FINE
+            return undecided
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
         try:
             if self.visits * most > _MOST_VISITS and not _is_within(_MOST_VISITS, self.work, value, most):
-                return FINE
+                return undecided
             if self.validator.is_valid(value):
                 return FINE
             is_short = _is_within(_MOST_LISTED, self.errors, value, most)
-            return _listed(self.validator, value) if is_short else _first(self.validator, value)
+            return (_listed if is_short else _first)(self.validator, value) or undecided
         except ValueError:  # it is nested deeper than the validator goes
-            return FINE
+            return undecided
 
 
 def _is_within(limit: int, weight: SchemaCost, value: object, most: int) -> bool:
@@ -241,10 +241,10 @@ def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:
         return found, _BACKTRACKS, size
 
 
-def _listed(validator: Validator, value: object) -> ArgumentsVerdict:
+def _listed(validator: Validator, value: object) -> ArgumentsVerdict | None:
     found = list(validator.iter_errors(value))
     if any(map(_is_undecided, found)):
-        return FINE
+        return None
     wrong = [each for error in sorted(found, key=_place) for each in _said(error)]
     return ArgumentsVerdict(tuple(wrong[:MOST_NAMED]), len(wrong))
 
@@ -254,7 +254,7 @@ def _place(error: ValidationError) -> list[tuple[bool, int, str]]:
     return [(True, step, "") if isinstance(step, int) else (False, 0, step) for step in error.instance_path]
 
 
-def _first(validator: Validator, value: object) -> ArgumentsVerdict:
+def _first(validator: Validator, value: object) -> ArgumentsVerdict | None:
     try:
         validator.validate(value)
     except ValueError as error:
@@ -264,7 +264,7 @@ def _first(validator: Validator, value: object) -> ArgumentsVerdict:
         if not _is_undecided(found):
             wrong = tuple(_said(found))
             return ArgumentsVerdict(wrong[:MOST_NAMED], len(wrong), is_whole=False)
-    return FINE
+    return None
 
 
 def _is_undecided(error: ValidationError) -> bool:

@@ -42,7 +42,7 @@ class Scopes(Policy):
             begin = call.server + names.SEPARATOR
             near = [scopes for parts, scopes in self._steps if parts[0].startswith(begin) or begin.startswith(parts[0])]
             return self._held(call, held, dict.fromkeys((*self._auth.scopes, *itertools.chain(*near))))
-        via = self._of(names.OWN, call.via) if call.asked else ()
+        via = self._of(*names.place_of(call.via)) if call.asked else ()
         return self._held(call, held, dict.fromkeys((*self._auth.scopes, *self._of(call.server, call.target), *via)))
 
     def lets_know(self, about: Call) -> bool:

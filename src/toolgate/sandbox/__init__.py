@@ -16,6 +16,8 @@ May import `upstreams` (whose Supervisor starts the processes) and the rooms bel
     monty       the engine for Python where the kernel cannot lock the other: monty
     monty_script  what holds it, a program of its own: standard library and monty
     dataset     operations on whole data, described in English, as steps or as SQL; run by the Python engine
+    stored      scripts that a person has approved, in the store; what a script's head says
+    script_tools  the server that has them as tools
     services    all of it as one service of a running gateway
 
 The rules of this room: code of strangers runs in a process of its own, for one run; what it writes is hostile; what it

@@ -13,6 +13,7 @@ Finding
     points      the integer score of seed 002, shown beside a hit
     patterns    search by regular expression, in bounded time
 Saying what was found
+    shapes      what results look like, without their values
     signatures  a tool as a typed declaration, in TypeScript and Python
     briefs      a description in one short line
     tokens      about how many tokens a text is

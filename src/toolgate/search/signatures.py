@@ -37,12 +37,25 @@ _PYTHON = {"string": "str", "number": "float", "integer": "int", "boolean": "boo
 
 
 class Tool(NamedTuple):
-    """What a declaration is made of; the schemas are raw."""
+    """What a declaration is made of; the schemas are raw. `observed` is what results have looked like, where it has no
+    output schema."""
 
     name: str
     description: str = ""
     input_schema: bytes = b""
     output_schema: bytes = b""
+    observed: bytes = b""
+
+    @property
+    def result(self) -> bytes:
+        return self.output_schema or self.observed
+
+    @property
+    def note(self) -> str:
+        return _OBSERVED if self.observed and not self.output_schema else ""
+
+
+_OBSERVED = "The result is as observed in earlier calls; the server does not declare it."
 
 
 class Budget:
@@ -63,12 +76,12 @@ def typescript(tool: Tool, budget: Budget | None = None) -> str:
     reading = _Reading(tool.input_schema, budget)
     arguments = _ts_object(reading, reading.root, 0) if _properties(reading.root) else "{}"
     optional = "" if _required(reading.root) else "?"
-    result = _Reading(tool.output_schema, budget)
-    returns = _ts(result, result.root, 0) if tool.output_schema else "unknown"
+    result = _Reading(tool.result, budget)
+    returns = _ts(result, result.root, 0) if tool.result else "unknown"
     if budget.is_over:
         return ""
     comment = _comment(tool.description)
-    head = f"/** {comment} */\n" if comment else ""
+    head = (f"/** {comment} */\n" if comment else "") + (f"// {tool.note}\n" if tool.note else "")
     return f"{head}declare function {_javascript_name(tool.name)}(args{optional}: {arguments}): Promise<{returns}>;"
 
 
@@ -78,15 +91,16 @@ def python(tool: Tool, budget: Budget | None = None) -> str:
     reading = _Reading(tool.input_schema, budget)
     writer = _Python(reading, _class_name(tool.name))
     parameters = writer.parameters()
-    result = _Reading(tool.output_schema, budget)
+    result = _Reading(tool.result, budget)
     returning = _Python(result, _class_name(tool.name) + "Result")
-    returns = returning.type(result.root, returning.prefix, 0) if tool.output_schema else "Any"
+    returns = returning.type(result.root, returning.prefix, 0) if tool.result else "Any"
     if budget.is_over:
         return ""
     comment = _comment(tool.description)
     lines = ["from typing import Any, Literal, NotRequired, TypedDict", "", *writer.classes, *returning.classes]
     lines += [f"async def {python_name(tool.name)}({'*, ' if parameters else ''}{', '.join(parameters)}) -> {returns}:"]
-    return "\n".join([*lines, *(f"    # {each}" for each in writer.comments), f"    {json.dumps(comment)}", ""])
+    comments = [*writer.comments, *([tool.note] if tool.note else [])]
+    return "\n".join([*lines, *(f"    # {each}" for each in comments), f"    {json.dumps(comment)}", ""])
 
 
 _LONGEST_LINE = 400

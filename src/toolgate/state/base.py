@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
-Subject = Literal["keys", "pins", "tasks", "sign-ins"]
+Subject = Literal["keys", "pins", "tasks", "sign-ins", "scripts"]
 """What other processes may change in the store, and listeners hear of (`changes`)."""
 
 NEWS = "news"  # the space in which each subject has another value since it was changed

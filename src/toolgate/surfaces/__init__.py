@@ -50,7 +50,7 @@ def toolset_surfaces(
     `internal` are the gateway's own servers, `offers` what it has of all that a control tool may need."""
     of_tasks = (name for tools in internal.values() for name in tools.entries.get("tools", ()))
     taken = Taken({server.id: server.name for server in config.servers}, frozenset((*controls.NAMES, *of_tasks)))
-    hidden = () if config.tasks.show else names.INTERNAL
+    hidden = () if config.tasks.show else (names.TASKS,)
     aggregate = Aggregate(hidden, taken)
     components = [server.id for server in config.servers if server.has_bare_names]
     toolset = partial(ToolsetSurface, offers=offers)

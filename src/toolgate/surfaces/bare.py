@@ -32,7 +32,9 @@ class Taken(msgspec.Struct, frozen=True):
         if names.says_whose(call.target, self.servers, is_uri=call.kind in BY_URI):
             return ()
         is_own = call.kind == "tools" and call.target in self.tools
-        return [server for server in servers if server in names.INTERNAL] if is_own else servers
+        if is_own:
+            return [server for server in servers if server == names.TASKS]
+        return [server for server in servers if server != names.SCRIPTS]  # a script that comes takes nobody's name
 
 
 NOTHING_TAKEN = Taken()

@@ -123,9 +123,8 @@ class ToolsetSurface:
         """The precedence of names: behaviour.md section 1."""
         if call.method != mcp.CALL:
             return None
-        first = controls.FROM_SCRIPTS if call.by_script else self._listed
-        if call.target in first:
-            return first[call.target]
+        if first := controls.of_script(call.target) if call.by_script else self._listed.get(call.target):
+            return first
         control = controls.find(call.target)
         is_there = control and (control.needs != "codex" or "codex" in self._offers)
         return control if is_there and not self._behind.claims(call, view) else None

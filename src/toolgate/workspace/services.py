@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolgate.config import Config
+from toolgate.core import names
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.services import Swap
 from toolgate.state.base import Store
@@ -23,7 +24,7 @@ from toolgate.workspace.workspace import Workspace
 def internal_servers(workspace: Workspace) -> Mapping[str, InProcessTools]:
     """The gateway's own servers, by id."""
     tables = (task_tools.TOOLS, dependencies.TOOLS, ready.TOOLS, links.TOOLS, syncing.TOOLS)
-    return {"gobby-tasks": as_server([tool for tools in tables for tool in tools], workspace)}
+    return {names.TASKS: as_server([tool for tools in tables for tool in tools], workspace)}
 
 
 class WorkspaceServices:

@@ -42,7 +42,7 @@ SETS: Mapping[str, tuple[Control, ...]] = {
 }
 CONTROLS: Mapping[str, Control] = {control.name: control for controls in SETS.values() for control in controls}
 FROM_SCRIPTS: Mapping[str, Control] = {
-    name: scripts.from_scripts(control) for name, control in CONTROLS.items() if control.runs_code
+    name: scripts.from_scripts(name) for name, control in CONTROLS.items() if control.runs_code
 }
 ALIASES: Mapping[str, str] = {alias: control.name for control in CONTROLS.values() for alias in control.also}
 _OF_SEEDS = (  # what the texts name and this gateway does not have
@@ -61,12 +61,21 @@ def find(name: str) -> Control | None:
     return CONTROLS.get(ALIASES.get(name, name))
 
 
+def of_script(name: str) -> Control | None:
+    """How what runs a script, a control tool or a stored script, stands for the calls that it makes."""
+    is_stored = names.place_of(name)[0] == names.SCRIPTS
+    return scripts.from_scripts(name) if is_stored else FROM_SCRIPTS.get(name)
+
+
 def of(call: Call) -> Control:
     """The control tool that a call came through, as it forwarded it."""
-    return (FROM_SCRIPTS if call.by_script else CONTROLS)[call.via]
+    found = of_script(call.via) if call.by_script else CONTROLS[call.via]
+    assert found
+    return found
 
 
 def aimed(call: Call, fault: Fault) -> Call:
     """A call that found nothing; where that was what a control tool was to call, a call of that."""
-    control = find(call.target) if call.method == mcp.CALL and fault.tool != call.target else None
+    control = (of_script if call.by_script else find)(call.target) if call.method == mcp.CALL else None
+    control = control if fault.tool != call.target else None
     return msgspec.structs.replace(call, target=fault.tool, asked=call.at(names.OWN, control.name)) if control else call

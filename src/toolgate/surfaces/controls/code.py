@@ -11,8 +11,9 @@ from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.sandbox.dataset import program, tables
 from toolgate.sandbox.run import Ran, SandboxError
-from toolgate.surfaces.controls.context import ControlContext
-from toolgate.upstreams.inprocess.tools import Object
+from toolgate.sandbox.stored import Script
+from toolgate.surfaces.controls.context import ControlContext, GatewayView
+from toolgate.upstreams.inprocess.tools import Object, ToolContext
 
 LONGEST = 120.0  # seconds that a caller of `execute_code` may ask for
 USUAL = 30.0  # seconds, where it does not ask
@@ -30,6 +31,26 @@ async def mcp_execute(given: Object, context: ControlContext) -> Object:
     text = f"{_lines(ran.logs)}{value}".rstrip("\n") or "(no output)"
     blocks = [{"type": "text", "text": text}] if value or ran.logs or not images else []
     return {"content": [*blocks, *images]}
+
+
+async def run_stored(script: Script, context: ToolContext, gateway: GatewayView) -> Object:
+    """What a stored script gives, as the result of a tool: it finds its arguments as `data`, and what it prints is
+    logged."""
+    try:
+        arguments = bytes(context.call.arguments or b"{}")
+        ran = await gateway.run(script.language, script.text, context, data=arguments)
+    except SandboxError as error:
+        return {"content": [{"type": "text", "text": f"{_lines(error.logs)}{error}"}], "isError": True}
+    for line in ran.logs.splitlines()[:_MOST_LOGGED]:
+        context.log("info", line)
+    value, images = _shown(ran)
+    text = (value if ran.value is not None else ran.logs) or ("" if images else "(no output)")
+    content = [*([{"type": "text", "text": text}] if text else []), *images]
+    is_object = ran.value is not None and ran.value.startswith(b"{") and not images
+    return {"content": content} | ({"structuredContent": Raw(ran.value or b"")} if is_object else {})
+
+
+_MOST_LOGGED = 1000  # lines
 
 
 async def execute_code(given: Object, context: ControlContext) -> Object:

@@ -128,6 +128,11 @@ class GatewayView(Protocol):
         code is the gateway's. Raises `Fault` where it does not run, `SandboxError` where it fails."""
         ...
 
+    def observed(self, server: str, tool: str, /) -> bytes:
+        """What results of a tool that declares no output looked like when code of this client's principal called it, as
+        a JSON Schema; empty where that is not known, or the client may not see the tool."""
+        ...
+
     async def stop(self, server: str, /) -> None:
         """End what runs of it; its next use starts it again."""
         ...

@@ -14,7 +14,7 @@ from toolgate.core.model import Call
 from toolgate.search import Hit, signatures
 from toolgate.surfaces.controls import base, code
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
-from toolgate.surfaces.controls.context import ControlContext
+from toolgate.surfaces.controls.context import ControlContext, GatewayView
 from toolgate.surfaces.controls.states import IN_002
 from toolgate.upstreams.base import Status
 
@@ -73,7 +73,9 @@ async def _discovered(
             if id in context.gateway.servers
         ]
     server_list = view.server_list(one, "tools")
-    told: Object = await _all_told(server_list, given.get("format")) if server_list else {"tools": []}
+    told: Object = (
+        await _all_told(one, server_list, given.get("format"), context.gateway) if server_list else {"tools": []}
+    )
     fault = view.fault(one, "tools")
     said = {**_summary(known[one], context.gateway.status(one), server_list), **told}
     return said | ({"error": fault.message} if fault and not server_list else {})
@@ -103,12 +105,23 @@ def _found(hit: Hit, context: ControlContext, format: str | None, budget: signat
     }
     server_list = context.gateway.known(found.server, "tools")
     raw = server_list.items.get(found.name) if server_list else None
-    return {**said, **(_declared(items.read(raw), format, budget) if raw is not None else {})}
+    if raw is None:
+        return said
+    observed = context.gateway.observed(found.server, found.name) if format else b""
+    return {**said, **_declared(items.read(raw), format, budget, observed)}
 
 
-async def _all_told(server_list: ServerList, format: str | None) -> Object:
-    """All tools of a list, which is written once for all who ask for it."""
-    return await base.derived(server_list, f"told {format or ''}", lambda: _written(server_list, format))
+async def _all_told(server: str, server_list: ServerList, format: str | None, gateway: GatewayView) -> Object:
+    """All tools of a list, which is written once for all who ask for it; what was observed is for each alone."""
+    told = await base.derived(server_list, f"told {format or ''}", lambda: _written(server_list, format))
+    budget = signatures.Budget(_MOST_OF_A_SEARCH)
+
+    def own(tool: Object) -> Object:
+        observed = gateway.observed(server, tool["tool"])
+        found = _declared(items.read(server_list.items[tool["tool"]]), format, budget, observed) if observed else {}
+        return {**tool, **found} if "declaration" in found else tool
+
+    return {**told, "tools": [own(each) for each in told["tools"]]} if format else told
 
 
 def _written(server_list: ServerList, format: str | None) -> Object:
@@ -124,9 +137,10 @@ def _written(server_list: ServerList, format: str | None) -> Object:
     return {"tools": told, "note": f"{note} for one of them"}
 
 
-def _declared(tool: items.Item, format: str | None, budget: signatures.Budget) -> dict[str, Any]:
+def _declared(tool: items.Item, format: str | None, budget: signatures.Budget, observed: bytes = b"") -> dict[str, Any]:
     """How a tool is called: in one line, and in full where that is wanted and the budget allows it."""
-    written = signatures.Tool(tool.name, tool.description, bytes(tool.inputSchema), bytes(tool.outputSchema))
+    schemas = (bytes(tool.inputSchema), bytes(tool.outputSchema), observed)
+    written = signatures.Tool(tool.name, tool.description, *schemas)
     said = {"signature": signatures.one_line(written, budget)}
     declaration = _DECLARE[format](written, budget) if format else ""
     return said | ({"declaration": declaration} if declaration else {})

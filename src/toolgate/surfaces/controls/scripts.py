@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from toolgate.core import jsonrpc, mcp, surrogates
+from toolgate.core import jsonrpc, mcp, names, surrogates
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
 from toolgate.surfaces.controls import base
@@ -27,11 +27,11 @@ def _say(said: object) -> Object:
     raise NotImplementedError("a call of a script forwards")
 
 
-def from_scripts(control: Control) -> Control:
-    """How a control tool that runs scripts stands for the calls that they make."""
+def from_scripts(name: str) -> Control:
+    """How what runs scripts stands for the calls that they make."""
     parameters = {"server": {"type": "string"}, "tool": {"type": "string"}, "arguments": {"type": "object"}}
     return Control(
-        control.name,
+        name,
         Family(_wrap, _fail, _say),
         "",
         parameters,
@@ -45,7 +45,7 @@ def call_of(script: Call, server: str, tool: str, arguments: Raw) -> Call:
     given = jsonrpc.encode({"server": server, "tool": tool, "arguments": arguments})
     return Call(
         mcp.CALL,
-        script.target,
+        names.SCRIPTS + names.SEPARATOR + script.target if script.server == names.SCRIPTS else script.target,
         script.client,
         Raw(given),
         passed_on=script.passed_on,

@@ -1,0 +1,40 @@
+"""One call of a stored script.
+
+The rule this file keeps: its arguments fit the schema that was approved with it, whoever has looked at them before;
+and what it may reach is the same on whatever path it is called, with the rights of its caller."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from toolgate.core import names
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
+from toolgate.policy import schemas
+from toolgate.sandbox.stored import Script
+
+LARGEST = 1024 * 1024  # bytes of arguments
+
+PATH = "/mcp/aggregate"  # where the calls of stored scripts are resolved
+
+_UNDECIDED = schemas.ArgumentsVerdict(is_whole=False)
+
+
+def check(script: Script, call: Call) -> None:
+    """Raises `Fault` where the arguments do not fit, or nobody can tell."""
+    arguments = bytes(call.arguments or b"{}")
+    if len(arguments) > LARGEST:
+        raise _unfit(script, f"they have {len(arguments):,} bytes; the limit is {LARGEST:,}")
+    schema = schemas.compiled(script.schema, names.SCRIPTS)
+    if schema.problem:
+        raise _unfit(script, f"the schema of the script cannot be used: {schema.problem}")
+    verdict = schema.judge(arguments, _UNDECIDED)
+    if verdict is _UNDECIDED:
+        raise _unfit(script, "they take too long to check")
+    if verdict.wrong:
+        raise _unfit(script, "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in verdict.wrong))
+
+
+def _unfit(script: Script, why: str) -> Fault:
+    message = f"Invalid arguments for {script.name}: {why}"
+    return Fault("INVALID_ARGS", message, reach="not_sent", extra={"schema": Raw(script.schema)})

@@ -1,0 +1,187 @@
+"""A tool that its caller may not use, code cannot reach by any way, and what it may use it reaches by each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from inmemory import Json, Scripted, Visitor, gateway, said, tools
+from processes.ground import real
+from sandboxes import detours
+
+from toolgate.app import App
+from toolgate.auth.access import as_a_lenient_reader
+from toolgate.config import Config
+from toolgate.config.access import KnownClient, Permissions, Verdict
+from toolgate.core.clock import SystemClock
+from toolgate.core.model import Principal
+from toolgate.frontends.guards import Headers
+from toolgate.sandbox import stored
+from toolgate.sandbox.services import ENGINES
+from toolgate.sandbox.stored import StoredScripts
+from toolgate.state.memory import MemoryStore
+
+SECRET = "the rows that nobody may see"
+HEAD = '// /// toolgate\n// name = "{}"\n// description = "Does it."\n// ///\n'
+STORED = {
+    "relay": "const one = await servers.sqlite.query({}); return one;",
+    "closed": "return await servers.sqlite.open({});",
+    "forward": "return await servers[data.server].call(data.tool, {});",
+}
+ALONE = [("javascript", code) for code in detours.JAVASCRIPT] + [("python", code) for code in detours.PYTHON]
+
+
+class Sqlite(Scripted):
+    """It takes any name for the denied tool's that a careless reader might."""
+
+    def __init__(self) -> None:
+        super().__init__(tools_list=tools("query", "open"), tools_call=self.call)
+        self.reached: list[str] = []
+        self.answers |= {"resources/read": self.other, "prompts/get": self.other, "tasks/result": self.other}
+
+    def call(self, params: Json) -> Json:
+        letters = re.sub(r"[^a-z]", "", as_a_lenient_reader(params["name"]))
+        if "query" in letters or "query" in json.dumps(params.get("_meta", {})):
+            self.reached.append(params["name"])
+            return said(SECRET)
+        return said("open done")
+
+    def other(self, params: Json) -> Json:
+        self.reached.append(json.dumps(params))
+        return said(SECRET)
+
+
+async def as_ann(headers: Headers, address: str, path: str) -> Principal:
+    return Principal("ann", client="ann")
+
+
+@asynccontextmanager
+async def opened(verdict: Verdict = "off") -> AsyncGenerator[tuple[Visitor, Sqlite]]:
+    """A gateway whose client may use all but `query`, and the script `closed`."""
+    permissions = Permissions(tools={"sqlite__query": verdict, "gobby-scripts__closed": verdict})
+    config = Config(clients=(KnownClient(id="ann", name="ann", servers="all", permissions=permissions),))
+    clock, sqlite = SystemClock(), Sqlite()
+    store = MemoryStore(clock)
+    kept = StoredScripts(store, "")
+    for name, text in STORED.items():
+        assert await kept.approve(stored.read(HEAD.format(name) + text), None, 0.0, "ann")
+    servers = {"sqlite": sqlite, "shop": Scripted(tools_list=tools("open"), tools_call=said("open done"))}
+    more: Any = {"clock": clock, "engines": ENGINES, "identify": as_ann, "store": store}
+    async with gateway(config=config, scripts=servers, **more) as app:
+        await _listed(app)
+        yield Visitor(app), sqlite
+
+
+async def _listed(app: App) -> None:
+    listed = (await Visitor(app).ask("tools/list")).result["tools"]
+    assert {each["name"] for each in listed} >= {"sqlite__open", "gobby-scripts__relay", "gobby-scripts__forward"}
+
+
+def in_javascript(codes: Iterable[str]) -> str:
+    """All of them, each whatever the one before has come to; but not for long."""
+    attempts = "\n".join(f"await attempt(async () => ({code}));" for code in codes)
+    return f"""
+        const came = [];
+        async function attempt(way) {{
+            try {{ came.push(await Promise.race([way(), sleep(1000)])) }} catch (error) {{ came.push(null) }}
+        }}
+        {attempts}
+        return came.map((each) => typeof each === 'string' ? each : each ?? null);
+    """
+
+
+def in_python(codes: Iterable[str]) -> str:
+    attempts = "".join(f"attempt(lambda: ({code}))\n" for code in codes)
+    return f"""
+came = []
+def attempt(way):
+    try:
+        came.append(way())
+    except BaseException as error:
+        came.append(None)
+{attempts}
+came
+"""
+
+
+WRITTEN = {"javascript": in_javascript, "python": in_python}
+
+
+async def run(visitor: Visitor, language: str, code: str) -> str:
+    """All that is told of it."""
+    arguments = {"code": code, "language": language, "timeout": 100}
+    return (await visitor.ask("tools/call", name="execute_code", arguments=arguments)).body.decode()
+
+
+async def came(visitor: Visitor, language: str, codes: Iterable[str]) -> Any:
+    reply = json.loads(await run(visitor, language, WRITTEN[language](codes)))
+    told = json.loads(reply["result"]["content"][0]["text"])
+    assert told["success"], told
+    return json.loads(told["result"])
+
+
+def chunks(language: str) -> list[tuple[str, ...]]:
+    """All of a language, a dozen in a run; and in the long form each in one of its own."""
+    codes = detours.JAVASCRIPT if language == "javascript" else detours.PYTHON
+    alone = detours.SPOILING_JAVASCRIPT if language == "javascript" else ()
+    return [*(codes[at : at + 12] for at in range(0, len(codes), 12)), *((code,) for code in alone)]
+
+
+def test_there_are_more_than_sixty() -> None:
+    assert len(set(detours.JAVASCRIPT)) + len(set(detours.PYTHON)) >= 280
+    assert len(set(detours.JAVASCRIPT)) >= 60 and len(set(detours.PYTHON)) >= 60
+
+
+@real
+@pytest.mark.parametrize("language", ["javascript", "python"])
+async def test_no_detour_leads_to_a_tool_that_is_denied(language: str) -> None:
+    async with opened() as (visitor, sqlite):
+        for codes in chunks(language):
+            told = await run(visitor, language, WRITTEN[language](codes))
+            assert SECRET not in told and sqlite.reached == [], (codes, sqlite.reached, told)
+
+
+@real
+@pytest.mark.parametrize(("language", "most"), [("javascript", 40), ("python", 40)])
+async def test_many_of_them_would_lead_there_if_it_were_not_denied(language: str, most: int) -> None:
+    async with opened("allow") as (visitor, sqlite):
+        for codes in chunks(language):
+            await run(visitor, language, WRITTEN[language](codes))
+        assert len(sqlite.reached) >= most
+
+
+@real
+async def test_no_line_that_is_forged_leads_to_it() -> None:
+    async with opened() as (visitor, sqlite):
+        for line in detours.LINES_OF_PYTHON:
+            for code in (f"servers._bridge.say_text({line!r})\nservers._bridge.read()", f"import os\n{_written(line)}"):
+                told = await run(visitor, "python", code)
+                assert SECRET not in told and sqlite.reached == [], (line, told)
+
+
+def _written(line: str) -> str:
+    return f"os.write(servers._bridge._writing, {line!r}.encode() + b'\\n')\nservers._bridge.read()"
+
+
+@real
+@pytest.mark.attack
+async def test_no_detour_leads_there_in_a_run_of_its_own() -> None:
+    async with opened() as (visitor, sqlite):
+        for language, code in ALONE:
+            told = await run(visitor, language, WRITTEN[language]([code]))
+            assert SECRET not in told and sqlite.reached == [], (code, told)
+
+
+@real
+async def test_each_permitted_way_leads_to_a_tool_that_is_permitted() -> None:
+    async with opened() as (visitor, sqlite):
+        for language, codes in (
+            ("javascript", detours.WAYS_OF_JAVASCRIPT),
+            ("python", detours.WAYS_OF_PYTHON),
+        ):
+            assert await came(visitor, language, codes) == ["open done"] * len(codes)
+        assert sqlite.reached == []
