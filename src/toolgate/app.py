@@ -44,14 +44,14 @@ from toolgate.frontends.stdio import StdioFrontend
 from toolgate.gateway import snapshot as snapshots
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.notices import Notices
-from toolgate.gateway.own_work import OF_SCRIPTS, own_work
+from toolgate.gateway.own_work import OF_SCRIPTS, MakeWorkspace, own_work
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore, at_once
-from toolgate.sandbox.services import ENGINES, MakeEngine, Sandbox
+from toolgate.sandbox.services import ENGINES, MakeEngine
 from toolgate.state.audit import Trail, nowhere
 from toolgate.state.base import Store
 from toolgate.state.changes import StoreChanges
@@ -89,7 +89,7 @@ class Given(msgspec.Struct, frozen=True):
     store: Store
     keys: Sequence[bytes]
     audit: Trail
-    make_workspace: Callable[[LinkDeps], WorkspaceServices]
+    make_workspace: MakeWorkspace
     engines: Mapping[str, MakeEngine]
 
 
@@ -154,9 +154,9 @@ class App:
 
     def _open_gateway(self) -> None:
         """With the first snapshot."""
-        run_by = (self.supervisor, self.clock, self._link_deps.turns, self._given.engines)
-        own = (self._given.make_workspace(self._link_deps), Sandbox(self._given.config, *run_by))
-        self.workspace, self.sandbox, _ = self._own_work = own_work(*own, self._given.store, self._given.config.source)
+        given, links = self._given, self._link_deps
+        self._own_work = own_work(given.config, given.store, given.make_workspace, given.engines, links, self.redactor)
+        self.workspace, self.sandbox, self.providers, _ = self._own_work
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
@@ -327,7 +327,7 @@ class App:
         """What goes by the configuration, beside the snapshot, in the order in which it takes up another one."""
         links = self._link_deps
         above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow)
-        return (*above, self.workspace, self.sandbox, links.pool, links.outside, links.bounds)
+        return (*above, self.workspace, self.sandbox, self.providers, links.pool, links.outside, links.bounds)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
         """All that another configuration takes; nothing is changed yet. What it returns has it served."""

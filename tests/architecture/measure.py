@@ -155,7 +155,8 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {  # the names, and the modules that a
     "method": (r"(resources/)?(un)?subscribe|(UN)?SUBSCRIBE|resourceSubscriptions", ""),
     "kind": (r"component|toolgate\.upstreams\.component.*", "upstreams.component"),
     "policy": (r"toolgate\.policy\.validate.*|validate_arguments|Validate", "policy.validate"),
-    "revision": (rf"20\d\d-\d\d-\d\d|{'|'.join(ROWS_OF_REVISIONS)}", ""),
+    # Versions of Anthropic's API are dates, too, and no revisions of MCP.
+    "revision": (rf"20\d\d-\d\d-\d\d|{'|'.join(ROWS_OF_REVISIONS)}", "upstreams.providers.anthropic"),
     "page": (r"toolgate\.frontends\.web(\..*)?|/connect.*|/admin.*", "frontends.web"),
 }
 

@@ -76,6 +76,18 @@ class Fetched(msgspec.Struct, frozen=True):
     url: str  # after redirects
 
 
+class Bounds(msgspec.Struct, frozen=True):
+    """Of an answer: how long it may take with its redirects and the wait for its turn, in seconds, how long its body
+    may be, in bytes, and how many come at once on one asker's word."""
+
+    seconds: float = PATIENCE
+    longest: int = LONGEST
+    at_once: int = AT_ONCE
+
+
+USUAL = Bounds()
+
+
 class Net:
     """The resolver, and the way to an address; in tests the internet is on loopback."""
 
@@ -119,19 +131,20 @@ class SafeNet:
         body: bytes = b"",
         trusted: Iterable[str] = (),
         follow: bool = True,
+        bounds: Bounds = USUAL,
     ) -> Fetched:
         """The answer, whatever its status. `trusted` are URLs that the operator has written: their hosts may be
         private, at their ports. Redirects are followed where nothing is sent but the question. Raises `Fault`
-        UPSTREAM_ERROR where nothing answers in `PATIENCE`, ACCESS_DENIED where the URL leads inside."""
+        UPSTREAM_ERROR where nothing answers in time, ACCESS_DENIED where the URL leads inside."""
         may = self._may(trusted)
         told = dict(headers or {})
-        turns = self._fetching.setdefault(asker, asyncio.Semaphore(AT_ONCE))
+        turns = self._fetching.setdefault(asker, asyncio.Semaphore(bounds.at_once))
         try:
-            async with asyncio.timeout(PATIENCE), turns:
+            async with asyncio.timeout(bounds.seconds), turns:
                 for _ in range(HOPS + 1):
                     if len(url) > LONGEST_URL:
                         raise _refused(url[:200], f"it has more than {LONGEST_URL:,} characters", "")
-                    fetched = await self._once(asker, method, url, told, body, may)
+                    fetched = await self._once(asker, method, url, told, body, may, bounds.longest)
                     location = fetched.headers.get("location")
                     if not follow or method != "GET" or not location or fetched.status not in REDIRECTS:
                         return fetched
@@ -197,7 +210,14 @@ class SafeNet:
         raise error
 
     async def _once(
-        self, asker: str, method: str, url: str, headers: Mapping[str, str], body: bytes, may: tuple[str, ...]
+        self,
+        asker: str,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        may: tuple[str, ...],
+        longest: int,
     ) -> Fetched:
         parts = check_url(url, may)
         host, port = _place(parts)
@@ -207,7 +227,7 @@ class SafeNet:
         request = Request(_written(method, parts, headers, body), host, tls)
         connection = await self._connected(host, port, await self.resolve(asker, host, port, may))
         try:
-            answer = await exchange(connection, request, LONGEST, self._turn)
+            answer = await exchange(connection, request, longest, self._turn)
         finally:
             connection.close()
         return Fetched(answer.status, answer.headers, bytes(answer.body), url)

@@ -28,17 +28,21 @@ from rich.markup import escape
 from toolgate import __version__
 from toolgate import state as stores
 from toolgate.auth.cross_checks import problems
+from toolgate.auth.safe_net import SafeNet
 from toolgate.catalog import pins, poisoning
 from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways
 from toolgate.cli.gateways import Reached
 from toolgate.config import Config, Server, permission_names, state_folder
+from toolgate.config.providers import Provider
 from toolgate.core import items
+from toolgate.core.fault import Fault as CoreFault
 from toolgate.sandbox.services import described
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
 from toolgate.upstreams import diagnosis
+from toolgate.upstreams.providers.services import looked_at
 
 app = typer.Typer(add_completion=False)
 
@@ -86,14 +90,17 @@ class Finding(msgspec.Struct, kw_only=True):
 def doctor(
     config: common.ConfigPath = None,
     server: Annotated[str | None, typer.Option(help="Only this server, with the end of its stderr.")] = None,
+    ask: Annotated[
+        bool, typer.Option("--providers", help="Ask each provider whether it knows its key and its model.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
 ) -> None:
     settings = common.require_servers(common.load_whole(config))
     only = common.find_server(settings, server) if server is not None else None
-    raise typer.Exit(common.run(_doctor(settings, only, as_json)))
+    raise typer.Exit(common.run(_doctor(settings, only, ask, as_json)))
 
 
-async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
+async def _doctor(config: Config, only: Server | None, ask: bool, as_json: bool) -> int:
     console = Console(highlight=False, quiet=as_json)
     console.print(f"toolgate {__version__}, Python {platform.python_version()}, {sys.platform}")
     if not sys.platform.startswith("linux"):
@@ -102,6 +109,7 @@ async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
         )
     console.print(f"configuration: {escape(config.source or 'none')}", soft_wrap=True)
     general = [*_configuration(config), *_disk(config), *await _quarantine(config), *_code(config)]
+    general += await _providers(config, ask)
     for found in general:
         _print(console, found)
     async with gateways.reached(config, lambda: config) as gateway:
@@ -167,6 +175,33 @@ def _disk(config: Config) -> list[Finding]:
 def _code(config: Config) -> list[Finding]:
     """What runs code of clients, and what keeps it in. Where it cannot run, nothing is wrong: nobody may want it."""
     return [Finding(name=f"code in {language}", is_ok=True, says=says) for language, says in described(config).items()]
+
+
+async def _providers(config: Config, ask: bool) -> list[Finding]:
+    """Which models may be asked, and for what. They are asked for nothing, and only where that is wanted for whether
+    they know the key and the model."""
+    net = SafeNet(config.guard.allow_hosts)
+    return [await _provider(name, provider, net, ask) for name, provider in config.providers.items()]
+
+
+async def _provider(name: str, provider: Provider, net: SafeNet, ask: bool) -> Finding:
+    key = "with a key" if provider.key else "without a key"
+    uses = ", ".join(provider.uses) or "nothing"
+    says = f"{provider.model} at {visible(provider.host)}, {key}, for {uses}"
+    finding = Finding(name=f"provider {name}", is_ok=True, says=says)
+    if provider.problem:
+        return Finding(name=finding.name, is_ok=False, says=provider.problem)
+    if not ask:
+        return finding
+    try:
+        is_ok, look = await looked_at(name, provider, net)
+    except CoreFault as fault:
+        is_ok, look = False, str((fault.__cause__ or fault).args[0])
+    if not is_ok:
+        return Finding(name=finding.name, is_ok=False, says=look, fix=f"see providers.{name} in the configuration")
+    finding.says = f"{says}; it answers"
+    finding.looks = (visible(look),) if look else ()
+    return finding
 
 
 def _folder_trouble(folder: Path) -> str:

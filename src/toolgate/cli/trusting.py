@@ -81,6 +81,13 @@ def _lines(config: Config) -> Iterator[str]:
         yield f"contact {config.auth.issuer} for token keys"
     if vault := config.secrets.vault:
         yield f"contact Vault at {vault.address or '$VAULT_ADDR'} for secrets, with {vault.token or '$VAULT_TOKEN'}"
+    for name, provider in config.providers.items():
+        headers = f", with {', '.join(provider.headers)}" if provider.headers else ""
+        yield f"ask {provider.model} of {name} at {provider.base}{headers} for {', '.join(provider.uses) or 'nothing'}"
+        if provider.samples != "none" and "datasets" in provider.uses:
+            yield f"  and send it {provider.samples} values of three rows of a dataset"
+        if provider.allow_http:
+            yield "  unencrypted, if that is its URL"
     if config.audit.path:
         yield f"write its audit log to {config.audit.path}"
     if config.http.host != configs.Http().host:

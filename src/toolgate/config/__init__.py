@@ -16,6 +16,7 @@ The table of fields
     settings          `Config`: the root of a file, and its sections
     server            `Server` and its parts
     sandbox           the section of code that calls tools
+    providers         `Provider`: a model behind an API
     access            the structs about access: clients, permissions, tokens, approval, rates, guard, audit
     secrets           `Secrets`, and `${secret:NAME}` looked up in the places that it names
 The kinds of values that fields have

@@ -14,7 +14,17 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from toolgate.config import access_shapes, dialects, fields, files, ownership, secrets, server_reading, values
+from toolgate.config import (
+    access_shapes,
+    dialects,
+    fields,
+    files,
+    ownership,
+    providers,
+    secrets,
+    server_reading,
+    values,
+)
 from toolgate.config.access import KnownClient
 from toolgate.config.containers import PASSED_OVER, File, ManifestEntry
 from toolgate.config.dialect import Dialect
@@ -24,6 +34,7 @@ from toolgate.config.formats import Format
 from toolgate.config.permission_names import idle, strangers, vain
 from toolgate.config.private import Private
 from toolgate.config.problems import ConfigError, KeyPath, Problem
+from toolgate.config.providers import Provider
 from toolgate.config.secrets import Secrets, Sources
 from toolgate.config.server import Server
 from toolgate.config.server_reading import FileContext
@@ -146,6 +157,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     reading.read(tree)
     reading.put_in_keys()
     reading.put_in_notify()
+    reading.put_in_providers()
     reading.check_places()
     reading.check()
     root: Table = {"surface": dialect.surface or "aggregate", **reading.root}
@@ -342,6 +354,25 @@ class Reading:
         if isinstance(notify, str) and is_whole:
             self.findings.take(lambda value: sound_http_url(values.text(value)), notify, path)
         self.root["approvals"] = msgspec.structs.replace(approvals, notify=notify)
+
+    def put_in_providers(self) -> None:
+        """The variables in `providers`. One that is not set is the fault of that provider alone."""
+        found: Mapping[str, Provider] = self.root.get("providers", {})
+        if found and not self.references:
+            self.root["providers"] = {name: self._with_variables(name, each) for name, each in found.items()}
+
+    def _with_variables(self, name: str, provider: Provider) -> Provider:
+        path: KeyPath = ("providers", name)
+        expansion = Expansion(self.file.environ, self.dialect.style, secret=self.sources.get)
+        whole = self.findings.take(lambda _: providers.with_variables(provider, expansion.expand), None, path)
+        if whole is BAD:
+            return provider
+        if expansion.missing or expansion.unread:
+            why = "; ".join(expansion.lacks()) or "its secrets were not looked up"
+            return msgspec.structs.replace(provider, key="", headers={}, problem=why)
+        self._put_in.update(expansion.put_in)
+        self.findings.take(lambda _: providers.check(whole), None, path)
+        return whole
 
     def _put_in_text(self, value: Any, path: KeyPath) -> tuple[Any, bool]:
         """The value with its variables, and whether they are all in it."""

@@ -16,6 +16,8 @@ from toolgate.config.access import clients as kind_of_clients
 from toolgate.config.access_shapes import verdict
 from toolgate.config.allowing import Allows, Harmless
 from toolgate.config.fields import Key, Later, Row, Section
+from toolgate.config.providers import Provider
+from toolgate.config.providers import providers as kind_of_providers
 from toolgate.config.sandbox import Sandbox
 from toolgate.config.secrets import Secrets
 from toolgate.config.server import Server
@@ -395,6 +397,16 @@ class Config(msgspec.Struct, frozen=True):
     sandbox: Annotated[
         Sandbox, Section(Sandbox, "Code of models that calls tools ([scripts.md](scripts.md)).", noted=True)
     ] = Sandbox()
+    providers: Annotated[
+        Mapping[str, Provider],
+        Key(
+            kind_of_providers,
+            "models that toolgate may ask, by name ([providers.md](providers.md))",
+            noted=True,
+            default="none: nothing is sent to a model",
+        ),
+        allowing.TOLD,
+    ] = {}
     codex: Annotated[Codex, Section(Codex, "Codex as tools ([codex.md](codex.md)).", "relist", noted=True)] = Codex()
     component_url: Annotated[
         str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
 
 from toolgate.config import Config, Server
 from toolgate.core import names
+from toolgate.core.redaction import Redactor
 from toolgate.sandbox.script_tools import ScriptTools
-from toolgate.sandbox.services import Sandbox
+from toolgate.sandbox.services import MakeEngine, Sandbox
 from toolgate.sandbox.stored import StoredScripts
 from toolgate.state.base import Store
 from toolgate.upstreams.inprocess.tools import InProcessTools
+from toolgate.upstreams.links import LinkDeps
+from toolgate.upstreams.providers.services import Providers
 from toolgate.workspace.services import WorkspaceServices
 
 LONGEST = 24 * 3600.0  # seconds of a call of the gateway's own servers; each that waits has a limit of its own
 OF_SCRIPTS = (names.SCRIPTS, "", ("tools",))  # the list of stored scripts, as a place in the catalog
+MakeWorkspace: TypeAlias = Callable[[LinkDeps, Providers], WorkspaceServices]
 
 
 class OwnWork(NamedTuple):
     workspace: WorkspaceServices
     sandbox: Sandbox
+    providers: Providers
     scripts: ScriptTools
 
     def offers(self, config: Config) -> frozenset[str]:
@@ -35,9 +40,19 @@ class OwnWork(NamedTuple):
         return {**self.workspace.internal, **scripts}
 
 
-def own_work(workspace: WorkspaceServices, sandbox: Sandbox, store: Store, source: str) -> OwnWork:
-    """`source` is where the configuration lies, for which scripts were approved."""
-    return OwnWork(workspace, sandbox, ScriptTools(StoredScripts(store, source), sandbox.missing))
+def own_work(
+    config: Config,
+    store: Store,
+    make_workspace: MakeWorkspace,
+    engines: Mapping[str, MakeEngine],
+    link_deps: LinkDeps,
+    redactor: Redactor,
+) -> OwnWork:
+    """Wired to each other. Scripts were approved for the place where the configuration lies."""
+    providers = Providers(config, link_deps.clock, link_deps.outside, redactor)
+    sandbox = Sandbox(config, link_deps.supervisor, link_deps.clock, link_deps.turns, engines)
+    scripts = ScriptTools(StoredScripts(store, config.source), sandbox.missing)
+    return OwnWork(make_workspace(link_deps, providers), sandbox, providers, scripts)
 
 
 def own_server(id: str) -> Server:

@@ -23,11 +23,11 @@ from toolgate.gateway.finder import Finder
 from toolgate.gateway.observed import Definition, ObservedShapes
 from toolgate.gateway.own_work import OwnWork, own_server
 from toolgate.gateway.reload import Reloading
-from toolgate.gateway.scripts import ScriptCalls
+from toolgate.gateway.scripts import NO_TOOLS, ScriptCalls
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.overflow import not_kept
-from toolgate.sandbox.run import Host, Ran
+from toolgate.sandbox.run import Ran
 from toolgate.sandbox.stored import Script
 from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import code, own
@@ -35,6 +35,7 @@ from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import InProcessTools, Object, ToolContext
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
+from toolgate.upstreams.providers.services import Providers
 
 MOST_SESSIONS = 10000  # whose activated tools are remembered
 
@@ -52,7 +53,7 @@ class RouteViews:
         tell: EventSink,
         handle: Callable[[Call, Route], Awaitable[Outcome]],
     ) -> None:
-        self.workspace, self.sandbox, scripts = own_work
+        self.workspace, self.sandbox, self.providers, scripts = own_work
         scripts.run = self._run_stored
         self.handle = handle
         self.gateway_info = gateway_info
@@ -266,18 +267,23 @@ class RouteView:
         timeout: float | None = None,
         data: bytes = b"",
         is_own: bool = False,
+        calls_tools: bool = True,
     ) -> Ran:
         views, route = self._views, self._route
         calls = ScriptCalls(context, self, language, lambda call: views.handle(call, route), self.observe)
         for tell in context.call.reached.rests if context.call.reached else ():
             tell(True)  # the run holds no place that limits calls: those that it makes take their own
         return await views.sandbox.run(
-            *(language, text, Host({}, calls.call) if is_own else calls.host()),
+            *(language, text, calls.host() if calls_tools and not is_own else NO_TOOLS),
             whose=self.client.principal.counted_as,
             data=data or None,
             wall=timeout,
             is_own=is_own,
         )
+
+    @property
+    def providers(self) -> Providers:
+        return self._views.providers
 
     def observed(self, server: str, tool: str, /) -> bytes:
         seen, whose = self._views.observed, self.client.principal.counted_as

@@ -23,6 +23,14 @@ from toolgate.upstreams.inprocess.tools import ToolContext
 MOST_NAMES = 5_000  # of tools, that a script is told of at its beginning
 
 
+async def _no_tools(server: str, tool: str, arguments: bytes, raw: bool, rests: Rests) -> bytes:
+    raise Fault("ACCESS_DENIED", "this code may not call tools", reach="not_sent")
+
+
+NO_TOOLS = Host({}, _no_tools)
+"""What code may reach that nobody has read: nothing."""
+
+
 class ScriptCalls:
     """Those of one script in a language. `handle` has a call of its route go the whole way; `observe` is told what
     tools give that promise nothing."""

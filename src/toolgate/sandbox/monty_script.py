@@ -85,12 +85,19 @@ class Interpreter:
     def feed(self, code: str, **inputs: Any) -> Any:
         """The value of the last expression. Raises the package's errors."""
         reached = {"_call": self._call, "_batch": self._batch}
+
+        def write(_stream: str, text: str) -> None:
+            self._console.write(text)
+
+        def refuse(**_: Any) -> Any:
+            return self._monty.NOT_HANDLED
+
         return self._session.feed_run(
             code,
             inputs=inputs,
             external_lookup=reached,
-            print_callback=lambda _stream, text: self._console.write(text),
-            os=lambda **_: self._monty.NOT_HANDLED,
+            print_callback=write,
+            os=refuse,
         )
 
     def _call(self, server: Any, tool: Any, arguments: Any, raw: Any) -> Any:
@@ -107,7 +114,8 @@ class Interpreter:
     def ended(self, order: Mapping[str, Any]) -> str:
         """The last message of a run."""
         script = self._script
-        known = {name: tools or [] for name, tools in (order.get("servers") or {}).items()}
+        servers: dict[str, list[str] | None] = order.get("servers") or {}
+        known = {name: tools or [] for name, tools in servers.items()}
         try:
             self.feed(
                 "servers = _Servers(_known)", _known=known, **({"data": order["data"]} if "data" in order else {})
@@ -133,7 +141,7 @@ class Interpreter:
     def _failed(self, error: Any) -> str:
         reason = error.exception()
         name = type(reason).__name__ if reason else type(error).__name__
-        frames = getattr(error, "traceback", list)()[-20:]
+        frames: list[Any] = error.traceback()[-20:] if hasattr(error, "traceback") else []
         lines = [f'  File "{self._script.FILE}", line {each.line}\n    {each.source_line or ""}' for each in frames]
         return self._script.failure(name, str(reason or error), "\n".join(lines))
 
@@ -149,5 +157,6 @@ def main(memory: int, seconds: int) -> None:
         interpreter.feed(PRELUDE)
         bridge.say({"ready": f"monty {monty.__version__}"})
         order = bridge.read()["run"]
-        bridge.in_flight = (order.get("limits") or {}).get("in_flight") or script.MOST_IN_FLIGHT
+        asked: dict[str, Any] = order.get("limits") or {}
+        bridge.in_flight = asked.get("in_flight") or script.MOST_IN_FLIGHT
         bridge.say_text(interpreter.ended(order))

@@ -9,6 +9,7 @@ Kinds
     component    HTTP servers that know no MCP: GET lists tools, POST runs one
     inprocess    tools that are functions in this process
     process      the programs that the gateway starts, watches and ends
+    providers    models behind HTTP APIs, which are no servers: nobody calls them but the gateway itself
 What they share
     base         `Upstream` and `Status`: what every kind is, and what is known of one
     pool         how many servers are up at once

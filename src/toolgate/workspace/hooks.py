@@ -27,12 +27,15 @@ from msgspec import Raw
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import ownership
 from toolgate.core import jsonrpc
+from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 from toolgate.core.redaction import LONGEST_QUOTED, excerpt, shaped
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import ToolContext
+from toolgate.upstreams.providers import prompts
+from toolgate.upstreams.providers.services import Providers
 from toolgate.workspace import sessions
 from toolgate.workspace.sessions import LONGEST_ID, LONGEST_PROMPT, LONGEST_REPLY, Record
 from toolgate.workspace.workspace import Workspace, absolute
@@ -44,6 +47,7 @@ LOOK = 5.0  # seconds between looks into the folder, beside those that somebody 
 LONGEST_PAYLOAD = 1024 * 1024  # bytes
 LONGEST_SOURCE = 32  # characters
 LONGEST_MODEL = 100  # characters
+MOST_RETELLING = 16  # summaries that a model is asked for at once; more stay as they are
 
 
 class Payload(msgspec.Struct, kw_only=True):
@@ -171,12 +175,17 @@ _BY_LETTERS = {name.lower(): name for name in HOOKS}
 
 
 class Hooks:
-    """`spool` is the folder in which `toolgate hook` puts payloads; None: there is none."""
+    """`spool` is the folder in which `toolgate hook` puts payloads; None: there is none. `providers` may have a model
+    that sums up sessions."""
 
-    def __init__(self, workspace: Workspace, clock: Clock, spool: Path | None = None) -> None:
+    def __init__(
+        self, workspace: Workspace, clock: Clock, spool: Path | None = None, providers: Providers | None = None
+    ) -> None:
         self._workspace = workspace
         self._clock = clock
         self._spool = spool
+        self._providers = providers
+        self._retelling = BackgroundTasks()
         self._told = asyncio.Event()
         self._waiting: dict[str, asyncio.Future[bytes | None]] = {}  # by name of a file
 
@@ -221,7 +230,38 @@ class Hooks:
             sessions.put(connection, change.record)
             return change
 
-        return await workspace.transact(work, whose=client.principal.counted_as)
+        change = await workspace.transact(work, whose=client.principal.counted_as)
+        if HOOKS[hook] in (_end, _summarize):
+            self._retell_later(change.record, client.principal.counted_as)
+        return change
+
+    # A model's words, in place of ours. Nobody waits for them, and without them ours stay.
+
+    def _retell_later(self, record: Record, whose: str) -> None:
+        providers, says_something = self._providers, record.prompts or record.last_reply
+        if providers and providers.of("summaries") and says_something and len(list(self._retelling)) < MOST_RETELLING:
+            self._retelling.start(self._retell(providers, record, record.summary, whose), "sum up a session")
+
+    async def _retell(self, providers: Providers, record: Record, summary: str, whose: str) -> None:
+        """If the record is as it was, and nobody has taken the summary meanwhile."""
+        name = providers.name("summaries")
+        try:
+            said = await providers.ask("summaries", prompts.summary(sessions.without_tasks(summary)), whose)
+        except Fault as fault:
+            log.warning("the summary of a session stays as it is: %s", fault.message)
+            return
+        text, by = _kept(said.text, LONGEST_REPLY), f"{_kept(said.model, LONGEST_MODEL)} of {name}"
+
+        def work(connection: Connection) -> None:
+            now = sessions.get(connection, record.id)
+            if now and now.summary == summary and now.status != "ended" and text:
+                now.summary = sessions.retold(summary, text, by)
+                sessions.put(connection, now)
+
+        await self._workspace.transact(work, whose=whose)
+
+    async def close(self) -> None:
+        await self._retelling.close()
 
     # The folder.
 

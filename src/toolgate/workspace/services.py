@@ -13,6 +13,7 @@ from toolgate.state.base import Store
 from toolgate.state.changes import StoreChanges
 from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.links import LinkDeps, MakeLink
+from toolgate.upstreams.providers.services import Providers
 from toolgate.workspace import dependencies, links, ready, syncing, task_tools
 from toolgate.workspace.codex import Codex
 from toolgate.workspace.following import TaskFiles
@@ -40,11 +41,12 @@ class WorkspaceServices:
         folder: Path,
         spool: Path | None,
         link_deps: LinkDeps,
+        providers: Providers | None = None,
     ) -> None:
         workspace = Workspace(store, link_deps.clock, config, folder, link_deps.results)
         self.workspace = workspace
         self.internal = internal_servers(workspace)
-        self.hooks = Hooks(workspace, link_deps.clock, spool)
+        self.hooks = Hooks(workspace, link_deps.clock, spool, providers)
         self.codex = Codex(workspace, link_deps, config, environ, folder, make_links)
         self._task_files = TaskFiles(workspace, syncing.automatically)
 
@@ -64,4 +66,5 @@ class WorkspaceServices:
     async def close(self) -> None:
         """After what was started has ended."""
         await self._task_files.close()
+        await self.hooks.close()
         await self.codex.close()

@@ -303,7 +303,16 @@ def summary_of(connection: Connection, record: Record, said: str = "") -> str:
         _part(LINKED, "\n".join(linked)),
         _part(GOING_ON, "\n".join(each for each in going_on if each not in linked)),
     ]
-    whole = "\n\n".join(part for part in parts if part)
+    return _cut("\n\n".join(part for part in parts if part))
+
+
+def retold(summary: str, text: str, by: str) -> str:
+    """A summary with what a model has made of it, between its head and its tasks."""
+    told = without_tasks(summary)
+    return _cut(f"{told.partition(chr(10) * 2)[0]}\n\n## Summary, written by {by}\n{text}{summary[len(told) :]}")
+
+
+def _cut(whole: str) -> str:
     cut = whole if len(whole) <= LONGEST_SUMMARY else whole[: LONGEST_SUMMARY - 1] + "…"
     return cut.encode(errors="replace")[:MOST_SUMMARY].decode(errors="ignore")
 

@@ -15,6 +15,7 @@ be run inside the Python sandbox, so that the gateway never parses the data.
     sentences   the closed grammar of whole sentences: a table of forms
     compose     the parts of a sentence as steps, or why they do not fit together
     grammar     a text and a table → steps, or a refusal
+    outline     what a model is shown of data in place of it
     runner      a request → a reply, whatever way the operation is given
     program     the files above as one text
 

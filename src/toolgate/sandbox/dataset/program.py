@@ -22,6 +22,7 @@ _FILES = (
     "sentences",
     "compose",
     "grammar",
+    "outline",
     "runner",
 )
 

@@ -1,8 +1,9 @@
 """A request → a reply: the operation by SQL, by steps, or in English, on the whole data.
 
-    {"data": …, "operation": "top 5 by price", "parameters": {…}?, "seconds": 30?}
+    {"data": …, "operation": "top 5 by price", "parameters": {…}?, "seconds": 30?, "samples": "masked"?}
 
-A reply is that of seed 004, without its `execution_time`, which the caller measures. It never raises.
+A reply is that of seed 004, without its `execution_time`, which the caller measures. It never raises. With
+`samples`, the refusal of an operation in English has an `outline` of the data, by which a model may write code for it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolgate.sandbox.dataset import grammar, sql, steps
-from toolgate.sandbox.dataset.tables import Refused, Table, listed, quoted, sizes, table_of
+from toolgate.sandbox.dataset import grammar, outline, sql, steps
+from toolgate.sandbox.dataset.tables import Refused, Table, is_object, listed, quoted, sizes, table_of
 
 SECONDS = 30.0
 PARAMETERS = frozenset({"sql", "steps", "path", "header"})
@@ -22,7 +23,7 @@ def process(request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return _processed(request)
     except Refused as refused:
-        return _refusal(str(refused), "OperationRefused", list(refused.hints))
+        return _refusal(str(refused), "OperationRefused", list(refused.hints)) | _outlined(request)
     except RecursionError:
         return _refusal("The data is nested too deeply", "OperationRefused", [])
     except MemoryError:
@@ -31,6 +32,18 @@ def process(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refusal(message: str, kind: str, hints: list[str]) -> dict[str, Any]:
     return {"success": False, "error": message, "error_type": kind, "hints": hints}
+
+
+def _outlined(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Nothing where it is not the grammar that refused, or nobody wants to know."""
+    if "samples" not in request:
+        return {}
+    operation, parameters = request.get("operation"), request.get("parameters")
+    is_english = isinstance(operation, str) and operation.strip()
+    is_plain = parameters is None or (is_object(parameters) and parameters.keys() <= {"path", "header"})
+    if not is_english or not is_plain:
+        return {}
+    return {"outline": outline.outline(request["data"], request["samples"])}
 
 
 def _processed(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -332,7 +332,7 @@ def what_helps(fault: Fault) -> dict[str, Any]:
     return shown | ({"hint": fault.hint} if fault.hint and fault.hint not in fault.message else {})
 
 
-_HELPFUL = ("schema", "errors", "candidates")
+_HELPFUL = ("schema", "errors", "candidates", "stdout", "code", "model", "retryAfter")
 
 
 def text(said: Any, **more: Any) -> Object:

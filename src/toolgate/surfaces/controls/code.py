@@ -14,6 +14,10 @@ from toolgate.sandbox.run import Ran, SandboxError
 from toolgate.sandbox.stored import Script
 from toolgate.surfaces.controls.context import ControlContext, GatewayView
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
+from toolgate.upstreams.providers import prompts
+from toolgate.upstreams.providers.api import Prompt
+from toolgate.upstreams.providers.execution import ENGINE
+from toolgate.upstreams.providers.services import CONFIGURE, code_of
 
 LONGEST = 120.0  # seconds that a caller of `execute_code` may ask for
 USUAL = 30.0  # seconds, where it does not ask
@@ -63,7 +67,14 @@ async def execute_code(given: Object, context: ControlContext) -> Object:
             f"Invalid arguments: `language` must be python or javascript, not {given['language'][:100]}",
             reach="not_sent",
         )
-    ran = await _ran(language, given["code"], given, context)
+    providers = context.gateway.providers
+    if language == "python" and providers.of("execution"):
+        return await _elsewhere(given, context)
+    code, written = given["code"], _BY_CALLER
+    if given.get("context") and providers.of("context"):
+        prompt = prompts.rewrite(code, language, given["context"])
+        code, written = await _written("context", prompt, context, "A model rewrote the code as `context` says.")
+    ran = await _ran(language, code, given, context, written)
     said: dict[str, Any] = {
         "success": True,
         "result": _as_text(ran),
@@ -71,24 +82,68 @@ async def execute_code(given: Object, context: ControlContext) -> Object:
         "execution_time": round(ran.seconds, 3),
         "stdout": ran.logs,
         "engine": ran.engine,
+        **written,
     }
-    if "context" in given:
-        said["note"] = "context was not used: no model is configured to read it"
+    if given.get("context") and not written:
+        hint = CONFIGURE.format(use='"context"')
+        said["note"] = f"context was not used: no model is configured to read it ({hint})"
     return said
 
 
-async def _ran(language: str, code: str, given: Object, context: ControlContext, **more: Any) -> Ran:
-    """Raises `Fault`."""
+async def _elsewhere(given: Object, context: ControlContext) -> Object:
+    """In a container of a provider. Raises `Fault`."""
+    began, providers = context.gateway.gateway_info.wall(), context.gateway.providers
+    name = providers.name("execution")
+    ran = await providers.execute(
+        given["code"], given.get("context", ""), context.client.principal.counted_as, given.get("timeout")
+    )
+    told = {"model": {"provider": name, "model": ran.model}, "code": "\n\n".join(ran.ran), "stdout": ran.stdout}
+    if ran.failure or ran.status:
+        why = ran.failure or f"the code ended with status {ran.status}"
+        last = ran.stderr.strip().rpartition("\n")[2][:500]
+        message = f"Sandbox error: {why}" + (f": {last}" if last else "")
+        raise Fault("UPSTREAM_ERROR", message, reach="executed", extra=told)
+    return {
+        "success": True,
+        "result": ran.stdout.removesuffix("\n"),
+        "language": "python",
+        "execution_time": round(max(0.0, context.gateway.gateway_info.wall() - began), 3),
+        "engine": ENGINE,
+        **told,
+        "note": f"The code left this machine: a model had it run in a container of {name}. `code` is what it ran.",
+    }
+
+
+_BY_CALLER: Mapping[str, Any] = {}
+
+
+async def _written(use: str, prompt: Prompt, context: ControlContext, note: str) -> tuple[str, Mapping[str, Any]]:
+    """Code that a model writes, and what is told of that. Raises `Fault`."""
+    providers = context.gateway.providers
+    name, said = providers.name(use), await providers.ask(use, prompt, context.client.principal.counted_as)
+    code = code_of(said.text)
+    return code, {"code": code, "model": {"provider": name, "model": said.model}, "note": f"{note} `code` is what ran."}
+
+
+async def _ran(
+    language: str,
+    code: str,
+    given: Object,
+    context: ControlContext,
+    written: Mapping[str, Any] = _BY_CALLER,
+    **more: Any,
+) -> Ran:
+    """`written` is told of code that a model has written. Raises `Fault`."""
     try:
         return await context.gateway.run(language, code, context, timeout=float(given.get("timeout", USUAL)), **more)
     except SandboxError as error:
-        kept = {"stdout": error.logs} if error.logs else {}
+        kept = {**written, **({"stdout": error.logs} if error.logs else {})}
         raise Fault("UPSTREAM_ERROR", str(error), reach="executed", extra=kept) from None
 
 
 async def process_large_dataset(given: Object, context: ControlContext) -> Object:
     """The whole data, by SQL, steps or code in `parameters`, else by what the operation says in English (seed 004).
-    What is not understood as a whole is refused."""
+    What is not understood as a whole is done by code of a model, where one is configured for that; else refused."""
     parameters = jsonrpc.members(given.get("parameters", jsonrpc.EMPTY_OBJECT))
     if "code" in parameters:
         return await _by_code(given, parameters, context)
@@ -98,12 +153,18 @@ async def process_large_dataset(given: Object, context: ControlContext) -> Objec
         "parameters": parameters,
         "seconds": float(given.get("timeout", USUAL)),
     }
+    if provider := context.gateway.providers.of("datasets"):
+        request["samples"] = provider.samples
     ran = await _ran("python", program.text(), given, context, data=jsonrpc.encode(request), is_own=True)
     assert ran.value
     reply = jsonrpc.read(ran.value, dict[str, Raw])
     if bytes(reply["success"]) != b"true":
         hints = jsonrpc.read(reply["hints"], list[str])
         refusal = jsonrpc.read(reply["error"], str)
+        if "outline" in reply:
+            return await _by_model(given, parameters, refusal, reply["outline"], context)
+        if not provider and not parameters:
+            hints.append(CONFIGURE.format(use='"datasets"'))
         raise Fault("INVALID_ARGS", refusal, hint="; ".join(hints), reach="not_sent")
     return {**reply, "execution_time": round(ran.seconds, 3)}
 
@@ -119,13 +180,30 @@ async def _by_code(given: Object, parameters: Mapping[str, Raw], context: Contro
     except jsonrpc.UNREADABLE:
         raise Fault("INVALID_ARGS", "Invalid arguments: parameters.code must be a text", reach="not_sent") from None
     ran = await _ran("python", code, given, context, data=bytes(given["data"]))
+    said = "Ran the code in parameters.code on the whole data."
+    return _of_code(ran, given, "code", said)
+
+
+async def _by_model(
+    given: Object, parameters: Mapping[str, Raw], refusal: str, outline: Raw, context: ControlContext
+) -> Object:
+    """By Python code that a model writes by an outline of the data. It may call no tool: nobody has read it."""
+    prompt = prompts.dataset(given["operation"], parameters, bytes(outline))
+    note = f"The operation was not understood without a model: {refusal}."
+    code, written = await _written("datasets", prompt, context, note)
+    ran = await _ran("python", code, given, context, written, data=bytes(given["data"]), calls_tools=False)
+    said = "A model wrote the code in `code`, which ran on the whole data."
+    return {**_of_code(ran, given, "model", said), **written}
+
+
+def _of_code(ran: Ran, given: Object, method: str, interpretation: str) -> Object:
     value = ran.value if ran.value is not None else jsonrpc.encode(ran.logs)
     return {
         "success": True,
         "result": Raw(value),
         **tables.sizes(_length(given["data"]), _length(Raw(value))),
-        "interpretation": "Ran the code in parameters.code on the whole data.",
-        "method": "code",
+        "interpretation": interpretation,
+        "method": method,
         "execution_time": round(ran.seconds, 3),
     }
 

@@ -14,6 +14,7 @@ from toolgate.sandbox.run import Ran
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import ToolContext
+from toolgate.upstreams.providers.services import Providers
 
 
 class GatewayInfo(msgspec.Struct, frozen=True):
@@ -123,9 +124,16 @@ class GatewayView(Protocol):
         timeout: float | None = None,
         data: bytes = b"",
         is_own: bool = False,
+        calls_tools: bool = True,
     ) -> Ran:
-        """What comes of code that may call the client's tools; `data` is JSON that it finds as `data`; `is_own`: the
-        code is the gateway's. Raises `Fault` where it does not run, `SandboxError` where it fails."""
+        """What comes of code that may call the client's tools, unless it is not to; `data` is JSON that it finds as
+        `data`; `is_own`: the code is the gateway's. Raises `Fault` where it does not run, `SandboxError` where it
+        fails."""
+        ...
+
+    @property
+    def providers(self) -> Providers:
+        """The models that may be asked, for this client by its principal."""
         ...
 
     def observed(self, server: str, tool: str, /) -> bytes:

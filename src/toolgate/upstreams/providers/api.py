@@ -1,0 +1,96 @@
+"""What is asked of a model and what it answers, whatever API it is behind; and what an answer that is none says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from toolgate.config.providers import Provider
+from toolgate.core import jsonrpc
+
+MOST_TOKENS_TOLD = 1 << 31  # an API's count that is larger is none
+
+T = TypeVar("T")
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """`system` are our instructions, `text` is what they are about: strangers may have written it."""
+
+    system: str
+    text: str
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A POST, or a GET where there is no body. `path` stands behind the provider's base URL."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a model answered. `model` is what its API calls it, `sent` and `written` are tokens."""
+
+    text: str
+    model: str
+    sent: int = 0
+    written: int = 0
+
+
+class Unusable(Exception):
+    """An answer with status 200 that is none. `str()` says why, and quotes nothing of it."""
+
+
+class Api(msgspec.Struct, frozen=True):
+    """`request` asks; `said` reads what came, and raises `Unusable`. `look` asks for nothing but whether the key and
+    the model are good."""
+
+    request: Callable[[Provider, Prompt], Request]
+    said: Callable[[bytes], Said]
+    look: Callable[[Provider], Request]
+
+
+CUT = "the model's answer was longer than `max_tokens`"
+REFUSED = "the model refused to answer"
+EMPTY = "the model's answer has no text"
+
+
+def read(body: bytes, type: type[T]) -> T:
+    """Raises `Unusable`."""
+    try:
+        return jsonrpc.read(body, type)
+    except jsonrpc.UNREADABLE:
+        raise Unusable("the answer is not what this API promises") from None
+
+
+def count(tokens: int) -> int:
+    return tokens if 0 <= tokens < MOST_TOKENS_TOLD else 0
+
+
+class _Error(msgspec.Struct):
+    type: object = None
+    code: object = None
+    message: object = None
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error | str | None = None
+
+
+_word = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+
+def refusal(body: bytes) -> tuple[str, str]:
+    """Of an answer with another status than 200 the word for its error, which anybody may see, and the message, which
+    may quote a key or an account."""
+    try:
+        error = jsonrpc.read(body, _Refusal).error
+    except jsonrpc.UNREADABLE:
+        return "", ""
+    if not isinstance(error, _Error):
+        return "", error or ""
+    words = (each for each in (error.code, error.type) if isinstance(each, str) and _word.fullmatch(each))
+    return next(words, ""), error.message if isinstance(error.message, str) else ""
