@@ -217,6 +217,7 @@ class App:
         must not make the gateway mute."""
         if any(each.command and each.id not in self._given.links for each in self.gateway.snapshot.servers.values()):
             self.supervisor.prepare()
+        self.sandbox.take_turns(self.http.scheduler.turn)
         self._start(self.gateway.snapshot, {})
         self._served.note(self.gateway.snapshot.config)
         self.workspace.start(self._background, self._store_changes)

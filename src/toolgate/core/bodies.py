@@ -32,6 +32,8 @@ class Bodies:
         self._by.setdefault(body.key, {})[body] = None
         self._kept_by[body.key] = self._kept_by.get(body.key, 0) + size
         self._kept += size
+        if size < 0:
+            self._wake()
 
     async def room(self, body: Body) -> None:
         """Until it may be read on."""
@@ -52,6 +54,9 @@ class Bodies:
         self._kept_by[body.key] -= size
         if not theirs:
             del self._by[body.key], self._kept_by[body.key]
+        self._wake()
+
+    def _wake(self) -> None:
         for other, turn in self._waiting.items():
             if not turn.done() and self.has_room(other):
                 turn.set_result(None)
@@ -76,7 +81,7 @@ class Body:
 
     def has(self, size: int) -> bool:
         """So much of it is kept, and there is more. Whether that may be read now; if not, `room` says when."""
-        if size <= FREE:
+        if size <= FREE and not self._counted:
             return True
         self._bodies.keep(self, size - self._counted)
         self._counted = size

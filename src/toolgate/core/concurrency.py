@@ -8,7 +8,6 @@ turn that is taken in a thread lasts as long as the thread works, also where nob
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from enum import Enum
@@ -148,17 +147,25 @@ class OneEach(FairLimit):
 
     def __init__(self, limit: int | None, most: int | None = None, what: str = "calls") -> None:
         super().__init__(limit, most=most, what=what)
-        self._theirs: Counter[str] = Counter()
+        self._theirs: dict[str, int] = {}
 
     def _may(self, whose: str) -> bool:
         return whose not in self._theirs
 
     def _took(self, whose: str) -> None:
         super()._took(whose)
-        self._theirs[whose] += 1
+        self._theirs[whose] = self._theirs.get(whose, 0) + 1
 
     def give_back(self, whose: str = "") -> None:
         self._theirs[whose] -= 1
         if not self._theirs[whose]:
             del self._theirs[whose]
         super().give_back(whose)
+
+
+class Shared(OneEach):
+    """A principal has a turn more only where more are free than it has: alone it has half of all, and one is left for
+    whoever has none, until as many principals have theirs as `limit` has binary digits."""
+
+    def _may(self, whose: str) -> bool:
+        return self.limit is None or self._theirs.get(whose, 0) < self.limit - self._running

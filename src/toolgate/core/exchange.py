@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core.clock import Clock, Timer
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, let_go
 from toolgate.core.model import Answer, Ask, Asker, Call, NeedInput, Outcome, Required, Resume, Resumption
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class Exchange:
         try:
             while True:
                 if self._fault:
-                    raise self._fault
+                    raise self._fault.at("", "")  # else it would hold this frame, and that it
                 if self._outcome is not None:
                     return self._outcome
                 if self._fresh:
@@ -235,6 +235,7 @@ def run(asker: Asker, clock: Clock, timeout: float | None, work: Callable[[Excha
         try:
             exchange.finish(await work(exchange))
         except Fault as fault:
+            let_go(fault)
             exchange.fail(fault)
         except asyncio.CancelledError:
             exchange.fail(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"))

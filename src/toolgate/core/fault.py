@@ -98,9 +98,11 @@ RETRYABLE = frozenset(
 LONGEST = 16 * 1024  # characters of a message or a hint, which may quote a server: it is kept, logged and listed
 
 
-def _bounded(said: str) -> str:
+def _bounded(said: str, is_scrubbed: bool = False) -> str:
     """Without secrets before it is cut, so that no part of one is left at the cut."""
-    return said if len(said) <= LONGEST else redaction.excerpt(said, LONGEST) + " [cut by toolgate]"
+    if len(said) <= LONGEST:
+        return said
+    return (said[:LONGEST] if is_scrubbed else redaction.excerpt(said, LONGEST)) + " [cut by toolgate]"
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -119,7 +121,8 @@ class Fault(Exception):
 
     `code` is a key of `RPC_CODES`. `upstream` is the error that a server sent itself: it is relayed as it stands.
     `reach` is how far the call got, None where the question does not arise. `words` may be about another client's call:
-    the message and the hint have nothing of them before `told` (see there).
+    the message and the hint have nothing of them before `told` (see there). `is_scrubbed`: what it says of others was
+    scrubbed where it came in, and the rest is its caller's own: whatever is taken out of that answers a guess.
     """
 
     def __init__(
@@ -134,17 +137,19 @@ class Fault(Exception):
         upstream: jsonrpc.RpcError | None = None,
         extra: Mapping[str, Any] | None = None,
         words: Words | None = None,
+        is_scrubbed: bool = False,
     ) -> None:
-        super().__init__(message := _bounded(message))
+        super().__init__(message := _bounded(message, is_scrubbed))
         self.code: Code = code
         self.message = message
         self.server = server
         self.tool = tool
         self.reach: Reach | None = reach
-        self.hint = _bounded(hint)
+        self.hint = _bounded(hint, is_scrubbed)
         self.upstream = upstream
         self.extra = extra or {}
         self.words = words
+        self.is_scrubbed = is_scrubbed
 
     def __repr__(self) -> str:
         return f"Fault({self.code}, {self.message!r}, server={self.server!r}, reach={self.reach})"
@@ -161,6 +166,7 @@ class Fault(Exception):
             upstream=self.upstream,
             extra=self.extra,
             words=self.words,
+            is_scrubbed=self.is_scrubbed,
         )
 
     def told(self) -> Fault:
@@ -203,3 +209,19 @@ class Fault(Exception):
         shown = {"code": self.code, "retryable": self.code in RETRYABLE}
         named = {"server": self.server, "tool": self.tool, "hint": self.hint, "outcome": self.reach}
         return shown | {name: value for name, value in named.items() if value} | dict(self.extra)
+
+
+def let_go(error: BaseException) -> None:
+    """Forget what an error that was answered still holds: its traceback holds the frames that it came through, and
+    these hold the request. Where one of them holds the error too, only the garbage collector would end that, and it
+    counts objects, not bytes."""
+    found: BaseException | None = error
+    for _ in range(MOST_CAUSES):
+        if found is None:
+            return
+        found.__traceback__ = None
+        before, found.__context__, found.__cause__ = found.__context__ or found.__cause__, None, None
+        found = before
+
+
+MOST_CAUSES = 100  # errors behind one

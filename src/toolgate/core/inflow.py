@@ -31,12 +31,13 @@ class Readable(Protocol):
 
 
 class IntakeQueue:
-    """The connections that take turns in a round."""
+    """The connections that take turns in a round, for so many seconds of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, moment: float | None = None) -> None:
+        self._moment = MOMENT if moment is None else moment
         self._queue: RoundRobin[Intake] = RoundRobin()
         self._is_over = False  # the moment of this round
-        self.left = MOMENT  # seconds for what is small, until they are spent
+        self.left = self._moment  # seconds for what is small, until they are spent
 
     def ask(self, intake: Intake) -> None:
         """A turn for one that does not wait for one yet."""
@@ -44,14 +45,14 @@ class IntakeQueue:
             self._queue.put(intake.whose(), intake)
             return
         self._end()
-        self._give(intake, MOMENT)
+        self._give(intake, self._moment)
 
     def spent(self) -> None:
         """What is small had all its time: until the next round it goes by turns as well."""
         asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
-        self.left = MOMENT
+        self.left = self._moment
 
     def _give(self, intake: Intake, seconds: float) -> None:
         try:
@@ -69,9 +70,9 @@ class IntakeQueue:
         if not self._queue.size:
             return
         self._end()
-        until = perf_counter() + MOMENT
+        until = perf_counter() + self._moment
         while intake := self._queue.pop():
-            self._give(intake, SLICE)
+            self._give(intake, min(SLICE, self._moment))
             if perf_counter() > until:
                 break
 
@@ -138,6 +139,10 @@ class Intake:
         self._holders.clear()
         self._pause()
 
+    def forget(self) -> None:
+        """Who takes what comes is not to be held any more: nothing does."""
+        self._take, self.whose, self.transport = _nobody, _nobodys, None
+
     def _go_on(self) -> None:
         if not self._is_taking and not self.is_due and self._waiting and not self._holders:
             self.is_due = True
@@ -170,6 +175,14 @@ class Intake:
             self._is_paused = self.is_busy
             if not self.transport.is_closing():
                 (self.transport.pause_reading if self.is_busy else self.transport.resume_reading)()
+
+
+def _nobody(_piece: bytes) -> None:
+    """Nobody takes anything any more."""
+
+
+def _nobodys() -> str:
+    return ""
 
 
 class SharedTransport:

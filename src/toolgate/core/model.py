@@ -201,6 +201,7 @@ class Call(msgspec.Struct, frozen=True):
     passed_on: Mapping[str, str] = {}  # headers of the client's request that some server is to get
     tool_info: ToolInfo | None = None  # of the tool, known once the target is; None where it is not listed
     asked: Call | None = None  # the call of a control tool that this one was made of
+    does: Callable[[Any], Any] | None = None  # of a control tool: how that one does it, which is a call of this one
     by_script: bool = False  # a script makes it, which the control tool `asked` (until it is entered, `target`) runs
     about: Call | None = None  # the call of what made the task, or the result, that this one asks for
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`

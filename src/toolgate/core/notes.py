@@ -17,6 +17,7 @@ class Note(msgspec.Struct, frozen=True):
     kind: Literal["progress", "log", "other"]
     params: Raw
     method: str = ""  # of one that MCP does not define
+    is_scrubbed: bool = False  # as `Fault.is_scrubbed`
 
 
 Listener: TypeAlias = Callable[[Note], None]
@@ -42,7 +43,7 @@ class Notes(msgspec.Struct, eq=False):
     _logs: tuple[Note, ...] = ()  # that are kept
 
     def put(self, note: Note) -> None:
-        if self.change:
+        if self.change and not note.is_scrubbed:
             note = self.change(note)
         if note.kind == "progress" and not self._goes_on(note):
             return

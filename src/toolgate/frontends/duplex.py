@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Principal
 from toolgate.eras import calls, modern
@@ -238,7 +238,7 @@ class Conversation:
             return
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             self.send(responses.write_failed(bytes(message.id), error, modern.error_code))
-            responses.let_go(error)
+            let_go(error)
             return
         self.send(jsonrpc.result(bytes(message.id), reply.body))
         self._modern.flushed(reply)

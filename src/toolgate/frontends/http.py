@@ -13,7 +13,7 @@ from typing import Any
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import Resource
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
@@ -78,7 +78,7 @@ class HttpFrontend(Application):
         except Unauthorized as expelled:
             await _last_word(response, guards.refused(expelled))
         except Refused as refused:
-            responses.let_go(refused)
+            let_go(refused)
             await response.whole(refused.status, refused.body, refused.headers)
 
     def expel_unknown(self, is_known: Known) -> None:
@@ -184,7 +184,7 @@ class HttpFrontend(Application):
                 fault = responses.rescued(error)
                 code = modern.error_code(fault)
                 status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
-                responses.let_go(error)
+                let_go(error)
                 await response.finish(status, responses.write_error(id, fault, code), headers)
                 return
             assert reply
@@ -224,7 +224,7 @@ class HttpFrontend(Application):
             session = self._session_of_batch(request, error)
             batch = batches.read(data, session.agreed if session else None, error)
         except Malformed as refused:
-            responses.let_go(refused)
+            let_go(refused)
             await response.whole(400, responses.write_malformed(refused))
             return
         if not session:

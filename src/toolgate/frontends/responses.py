@@ -44,22 +44,6 @@ def rescued(error: BaseException) -> Fault:
     return Fault("INTERNAL", f"Internal error: {type(error).__name__}")
 
 
-def let_go(error: BaseException) -> None:
-    """Forget what an error that was answered still holds: its traceback holds the frames that it came through, and
-    these hold the request. Where one of them holds the error too, only the garbage collector would end that, and it
-    counts objects, not bytes."""
-    found: BaseException | None = error
-    for _ in range(MOST_CAUSES):
-        if found is None:
-            return
-        found.__traceback__ = None
-        before, found.__context__, found.__cause__ = found.__context__ or found.__cause__, None, None
-        found = before
-
-
-MOST_CAUSES = 100  # errors behind one
-
-
 def write_error(id: bytes, fault: Fault, code: int) -> bytes:
     return jsonrpc.error(id, code, fault.message, fault.data())
 

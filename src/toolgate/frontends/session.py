@@ -19,7 +19,7 @@ from msgspec import Raw
 
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message, RpcError
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, NeedInput, Principal, Resume
@@ -347,7 +347,7 @@ class Session:
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             stream.failed(error)
             answer = responses.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
-            responses.let_go(error)
+            let_go(error)
             return answer
 
     # Handlers: the rows of `_HANDLERS`.

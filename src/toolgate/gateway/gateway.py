@@ -157,7 +157,7 @@ class Gateway:
         if resumption and resumption.live:
             return await self._looked_at(call, await resumed(resumption, resumption.live))
         if call.server == names.OWN:
-            return await self._views.upstream(route, self._clock).invoke(call)
+            return await self._looked_at(call, await self._views.upstream(route, self._clock).invoke(call))
         if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
         upstream = route.upstreams.get(call.server) or removed(call.server)

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from toolgate.config import Config, Server
 from toolgate.core import names
+from toolgate.core.inflow import IntakeQueue
 from toolgate.core.redaction import Redactor
 from toolgate.sandbox.script_tools import ScriptTools
 from toolgate.sandbox.services import MakeEngine, Sandbox
@@ -18,6 +19,7 @@ from toolgate.upstreams.providers.services import Providers
 from toolgate.workspace.services import WorkspaceServices
 
 LONGEST = 24 * 3600.0  # seconds of a call of the gateway's own servers; each that waits has a limit of its own
+OF_CODE = 0.0005  # seconds in each round of the event loop for what processes that run code write
 OF_SCRIPTS = (names.SCRIPTS, "", ("tools",))  # the list of stored scripts, as a place in the catalog
 MakeWorkspace: TypeAlias = Callable[[LinkDeps, Providers], WorkspaceServices]
 
@@ -50,7 +52,8 @@ def own_work(
 ) -> OwnWork:
     """Wired to each other. Scripts were approved for the place where the configuration lies."""
     providers = Providers(config, link_deps.clock, link_deps.outside, redactor)
-    sandbox = Sandbox(config, link_deps.supervisor, link_deps.clock, link_deps.turns, engines)
+    clock, results = link_deps.clock, link_deps.results
+    sandbox = Sandbox(config, link_deps.supervisor, clock, IntakeQueue(OF_CODE), engines, results)
     scripts = ScriptTools(StoredScripts(store, config.source), sandbox.missing)
     return OwnWork(make_workspace(link_deps, providers), sandbox, providers, scripts)
 

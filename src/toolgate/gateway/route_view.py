@@ -9,15 +9,19 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Raw
+
 from toolgate.auth.access import HARMLESS
 from toolgate.catalog.base import ServerList, ServerSummary, View, summary
 from toolgate.catalog.permitted import permitted
 from toolgate.config import Server
-from toolgate.core import mcp, names
+from toolgate.core import jsonrpc, mcp, names
+from toolgate.core.bodies import Kept
 from toolgate.core.clock import Clock
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Event, EventSink, Outcome
+from toolgate.core.model import Call, Client, Done, Event, EventSink, Outcome
 from toolgate.gateway import changes, stored
 from toolgate.gateway.finder import Finder
 from toolgate.gateway.observed import Definition, ObservedShapes
@@ -27,16 +31,17 @@ from toolgate.gateway.scripts import NO_TOOLS, ScriptCalls
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.overflow import not_kept
-from toolgate.sandbox.run import Ran
+from toolgate.sandbox.run import Ran, SandboxError
 from toolgate.sandbox.stored import Script
 from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import code, own
 from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
-from toolgate.upstreams.inprocess.tools import InProcessTools, Object, ToolContext
+from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools, Object, Result, ToolContext
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.providers.services import Providers
 
+LARGE = 64 * 1024  # bytes of what came of code; more is written in a thread
 MOST_SESSIONS = 10000  # whose activated tools are remembered
 
 
@@ -64,6 +69,7 @@ class RouteViews:
         self.tell = tell
         self.finder = Finder()
         self.observed = ObservedShapes()
+        self.in_turns = FairLimit(1)  # large results of code that are written
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
 
     def of(self, route: Route, client: Client) -> RouteView:
@@ -74,7 +80,7 @@ class RouteViews:
         stands in no list of servers and takes no slot."""
         return InProcessUpstream(own_server(names.OWN), _OwnTools(views=self, route=route), clock)
 
-    async def _run_stored(self, script: Script, context: ToolContext) -> Object:
+    async def _run_stored(self, script: Script, context: ToolContext) -> EncodedResult:
         stored.check(script, context.call)
         view = self.of(self.current().routes[stored.PATH], context.client)
         return await code.run_stored(script, context, view)
@@ -104,7 +110,7 @@ class _OwnTools(InProcessTools, frozen=True, kw_only=True):
     views: RouteViews
     route: Route
 
-    async def answer(self, call: Call, exchange: Exchange) -> Object:
+    async def answer(self, call: Call, exchange: Exchange) -> Result:
         return await own.answer(ControlContext(call, exchange, self.views.of(self.route, call.client)))
 
 
@@ -139,6 +145,7 @@ class RouteView:
         self._views = views
         self._route = route
         self._rules = views.access.rules(client.principal)
+        self._size = 0  # bytes of what came of code
         self._look()
 
     def _look(self) -> None:
@@ -271,15 +278,49 @@ class RouteView:
     ) -> Ran:
         views, route = self._views, self._route
         calls = ScriptCalls(context, self, language, lambda call: views.handle(call, route), self.observe)
-        for tell in context.call.reached.rests if context.call.reached else ():
-            tell(True)  # the run holds no place that limits calls: those that it makes take their own
-        return await views.sandbox.run(
-            *(language, text, calls.host() if calls_tools and not is_own else NO_TOOLS),
-            whose=self.client.principal.counted_as,
-            data=data or None,
-            wall=timeout,
-            is_own=is_own,
+        _rest(context.call)
+        try:
+            ran = await views.sandbox.run(
+                *(language, text, calls.host() if calls_tools and not is_own else NO_TOOLS),
+                whose=self.client.principal.counted_as,
+                data=data or None,
+                wall=timeout,
+                is_own=is_own,
+            )
+        except SandboxError as error:
+            self._size = len(error.logs)
+            raise
+        self._size = len(ran.value or b"") + len(ran.logs)
+        return ran
+
+    async def written(self, make: Callable[[], Object], /) -> EncodedResult:
+        views, whose = self._views, self.client.principal.counted_as
+        if self._size <= LARGE:
+            return EncodedResult(jsonrpc.encode(make()), is_scrubbed=True)
+        body = await views.in_turns.in_thread(whose, lambda: jsonrpc.encode(make()))
+        kept = Kept(views.sandbox.held.begun(whose))
+        if not kept.body.has(len(body)):
+            await kept.body.room()
+        return EncodedResult(body, kept, is_scrubbed=True)
+
+    async def as_call(
+        self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any], /
+    ) -> EncodedResult:
+        before, route = context.call, self._route
+        _rest(before)
+        made = Call(
+            *(mcp.CALL, control, self.client, Raw(jsonrpc.encode(arguments))),
+            passed_on=before.passed_on,
+            asked=before,
+            does=does,
+            notes=before.notes,
+            can_ask=before.can_ask,
+            is_by_admin=before.is_by_admin,
+            folder=before.folder,
         )
+        done = await context.end_of(await self._views.handle(made, route), lambda _: None)
+        kept = done.kept if isinstance(done, Done) else None
+        return EncodedResult(bytes(done.body), kept, is_scrubbed=True)
 
     @property
     def providers(self) -> Providers:
@@ -327,6 +368,12 @@ class RouteView:
 
     def _check_admin(self) -> None:
         changes.check_may_request(self._views.access, self.client.principal)
+
+
+def _rest(call: Call) -> None:
+    """A call holds no place that limits calls, while others are made of it: these take their own."""
+    for tell in call.reached.rests if call.reached else ():
+        tell(True)
 
 
 _WHO_STOPS = "only clients with full access to that server, or with admin = true, may do this"

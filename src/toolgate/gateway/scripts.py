@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
 from toolgate.core import items, names
-from toolgate.core.fault import Fault, Reached
+from toolgate.core.fault import Fault, Reached, let_go
 from toolgate.core.model import Accepted, Call, Outcome
 from toolgate.sandbox.run import Host, Rests
 from toolgate.search import signatures
@@ -76,7 +76,11 @@ class ScriptCalls:
                 raise Fault("UPSTREAM_ERROR", f"{tool} was begun as a task: a script cannot wait for it")
             return bytes(outcome.body) if raw else self._value(server, tool, outcome.body)
         except Fault as fault:
-            raise Fault(fault.code, self._helpful(fault, server, tool), reach=fault.reach) from None
+            let_go(fault)  # the code may make many such calls, and each would hold its arguments
+            raise self._told(fault, server, tool) from None
+
+    def _told(self, fault: Fault, server: str, tool: str) -> Fault:
+        return Fault(fault.code, self._helpful(fault, server, tool), reach=fault.reach)
 
     def _value(self, server: str, tool: str, body: Raw | bytes) -> bytes:
         item = self._item(server, tool)

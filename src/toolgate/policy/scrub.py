@@ -105,7 +105,7 @@ class Scrub(Policy):
 
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         scrubber = self._scrubbers.get(call.server) or self._of(call.server)
-        if call.server == names.OWN and isinstance(outcome, Done):
+        if call.server == names.OWN and isinstance(outcome, Done) and not outcome.is_scrubbed:
             outcome = Done(self._redactor.body(bytes(outcome.body)))
         return scrubber.outcome(outcome) if scrubber.has_work else outcome
 
@@ -116,6 +116,8 @@ class Scrub(Policy):
 
 def fault(fault: Fault, redactor: Redactor) -> Fault:
     """As it may be shown to anybody."""
+    if fault.is_scrubbed:
+        return fault
     secrets = redactor.of(fault.server)
     return fault.shown(secrets.text, secrets.body, secrets.value) if secrets.knows_any else fault
 

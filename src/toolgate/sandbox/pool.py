@@ -67,7 +67,7 @@ class Pool:
         if wall is not None:
             limits = msgspec.structs.replace(limits, wall=min(wall, limits.wall))
         order = bridge.order(bridge.unfenced(code), host.servers, limits, data, strict)
-        slot = await self._slots.take(whose)
+        slot = await self._slots.take(whose, len(order))
         try:
             worker = await self._worker()
             worker.whose = whose

@@ -55,6 +55,7 @@ def box_of_zygote() -> Box:
         inherits=guard.OF_THE_LOADER,
         open_files=1024,
         file_size=0,
+        gives_way=True,  # and so do the runs that it forks
     )
 
 

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 LOOK = 0.05  # seconds between two looks at how much memory a worker has
 MOST_ARGUMENTS = 8 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
+MOST_AT_ONCE = 1024 * 1024  # bytes of calls that are with their servers, unless it is one: others call these too
 MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
 
 DEADLOCK = "the code waits for something that can never happen: no call and no timer is under way"
@@ -82,6 +83,11 @@ class Stopwatch:
         self._since = self._clock.now()
         self._timer = self._clock.call_later(max(0.0, self._left), self._then)
 
+    def end(self) -> None:
+        """Stop for good: it holds nobody any more who holds it."""
+        self.stop()
+        self._then = nobody
+
     def stop(self) -> None:
         if self._timer and self._since is not None:
             self._timer.cancel()
@@ -130,6 +136,8 @@ class _Run:
         self._look: Timer | None = None
         self._waiting: deque[Call] = deque()  # for others to end
         self._serving: dict[int, asyncio.Task[None]] = {}  # by the number of the call
+        self._sent = 0  # bytes of these calls
+        self._room: asyncio.Task[None] | None = None  # what the principal's runs hold becomes less
         self._arguments = 0  # bytes of the calls of both
         self._resting = 0  # calls that wait for a person
         self._waking: set[asyncio.Task[None]] = set()
@@ -146,7 +154,7 @@ class _Run:
                     self._finish(self._worker.gone)
                 return await self._end_of_all()
         finally:
-            self.stopwatch.stop()
+            self.stopwatch.end()
             if self._look:
                 self._look.cancel()
         raise AssertionError  # of a task of the group, which raises none
@@ -156,7 +164,7 @@ class _Run:
             return await self._end
         finally:
             self._end.cancel()  # where it has not come, it will not
-            for task in [*self._serving.values(), *self._waking]:
+            for task in [*self._serving.values(), *self._waking, *filter(None, (self._room,))]:
                 task.cancel()
 
     def _finish(self, end: End) -> None:
@@ -179,16 +187,30 @@ class _Run:
             return
         if isinstance(event, Log):
             self.logs += event.text.encode() + b"\n"
+            self._held()
         elif isinstance(event, Call):
             self._waiting.append(event)
             self._arguments += len(event.arguments)
             if self._arguments > MOST_ARGUMENTS:
                 self._worker.hold(self)
+            self._held()
             self.serve_more()
         elif isinstance(event, Refused):
             self._worker.write(bridge.refusal(event.number, event.message))
         elif not isinstance(event, Ready):  # which comes once, and has come
             self._finish(event)
+
+    def _held(self) -> None:
+        """Read on only where the principal's runs do not hold too much. One of them always goes on."""
+        size = len(self.logs) + self._arguments + self._worker.unread
+        if not self._slot.holds(size) and not self._room:
+            self._worker.hold(self._slot)
+            self._room = self._group.create_task(self._until_room())
+
+    async def _until_room(self) -> None:
+        await self._slot.room()
+        self._room = None
+        self._worker.let_go(self._slot)
 
     # Its calls.
 
@@ -198,20 +220,27 @@ class _Run:
         while self._waiting and not self._end.done() and len(self._serving) < self._limits.in_flight:
             if self._worker.is_full and self._arguments <= MOST_ARGUMENTS:
                 break
+            if self._serving and self._sent + len(self._waiting[0].arguments) > MOST_AT_ONCE:
+                break
             call = self._waiting.popleft()
+            self._sent += len(call.arguments)
             self._serving[call.number] = self._group.create_task(self._serve(call))
 
     async def _serve(self, call: Call) -> None:
+        turn_over = await self._slot.turn()  # what code makes another principal wait for is one call
         try:
             line = await self._answer(call)
         finally:
+            turn_over()
             self._arguments -= len(call.arguments)
+            self._sent -= len(call.arguments)
             if self._arguments <= MOST_ARGUMENTS:
                 self._worker.let_go(self)
         await self._awake.wait()
         if self._worker.unread + len(line) > MOST_UNREAD:
             line = bridge.refusal(call.number, "the code does not read the results of its calls")
         self._worker.write(line)
+        self._held()
         del self._serving[call.number]
         self.serve_more()
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from toolgate.core.fault import Fault
 from toolgate.sandbox.stored import Script, StoredScripts
-from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Object, ToolContext
+from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Result, ToolContext
 
-RunScript = Callable[[Script, ToolContext], Awaitable[Object]]
+RunScript = Callable[[Script, ToolContext], Awaitable[Result]]
 
 
 class ScriptTools:
@@ -27,7 +27,7 @@ class ScriptTools:
     def are_some(self) -> bool:
         return any(True for _ in self.as_server.entries["tools"])
 
-    async def work(self, _arguments: Arguments, context: ToolContext) -> Object:
+    async def work(self, _arguments: Arguments, context: ToolContext) -> Result:
         script = self.scripts.get(context.call.target)
         if not script:
             raise Fault("TOOL_NOT_FOUND", f"Tool not found: {context.call.target}", reach="not_sent")
@@ -55,5 +55,5 @@ class _Tools(Mapping[str, InProcessItem]):
         return sum(1 for _ in self)
 
 
-async def _nobody(script: Script, context: ToolContext) -> Object:
+async def _nobody(script: Script, context: ToolContext) -> Result:
     raise Fault("SERVER_FAILED", "Code cannot be run here", reach="not_sent")

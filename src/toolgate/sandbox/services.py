@@ -11,6 +11,7 @@ import msgspec
 
 from toolgate.config import Config
 from toolgate.core.addresses import LOOPBACK, counted
+from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock, SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
@@ -19,7 +20,7 @@ from toolgate.sandbox import javascript, monty
 from toolgate.sandbox.limits import DEFAULTS, Limits
 from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Host, Ran
-from toolgate.sandbox.slots import Slots
+from toolgate.sandbox.slots import Slots, TakeTurn
 from toolgate.sandbox.worker import Engine
 from toolgate.upstreams.process.supervisor import Supervisor
 
@@ -41,11 +42,12 @@ class Sandbox:
         clock: Clock,
         intake: IntakeQueue,
         engines: Mapping[str, MakeEngine] = ENGINES,
+        held: Bodies | None = None,
     ) -> None:
         self._supervisor = supervisor
         self._engines = engines
         limits = limits_of(config)
-        self._settings, self._slots = config.sandbox, Slots(limits, clock)
+        self._settings, self._slots = config.sandbox, Slots(limits, clock, held)
         self._pools = {
             language: Pool(engine, self._slots, limits, clock, intake)
             for language, engine in self._made(config, limits).items()
@@ -54,6 +56,14 @@ class Sandbox:
     def _made(self, config: Config, limits: Limits) -> Mapping[str, Engine]:
         is_lenient = _is_lenient(config)
         return {language: make(self._supervisor, limits, is_lenient) for language, make in self._engines.items()}
+
+    @property
+    def held(self) -> Bodies:
+        return self._slots.held
+
+    def take_turns(self, take_turn: TakeTurn) -> None:
+        """Have the calls of code wait for their principals' turns."""
+        self._slots.take_turn = take_turn
 
     def prepared(self, config: Config) -> Swap:
         """Runs under way keep what they began with."""

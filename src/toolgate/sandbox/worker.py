@@ -17,7 +17,7 @@ from toolgate.core.inflow import Intake, IntakeQueue, Readable
 from toolgate.sandbox.bridge import Bridge, Broken, Event, Ready
 from toolgate.sandbox.limits import Limits
 
-PIECE = 4096  # bytes of what a worker writes that are taken in one go: about 2 ms of the shortest lines
+PIECE = 1024  # bytes of what a worker writes that are taken in one go: about half a millisecond of the shortest lines
 
 
 class Worker:
@@ -62,6 +62,7 @@ class Worker:
     def exited(self, why: Broken) -> None:
         """When what it wrote has been taken, it is gone; `why` counts where it has said nothing of an end itself."""
         self.ended.set()
+        self._write, self._kill = _nowhere, nobody  # its process, which would hold it, and it that
         self._intake.finish(lambda: self._over(why))
 
     def _take(self, piece: bytes) -> None:
@@ -70,6 +71,7 @@ class Worker:
 
     def _over(self, why: Broken) -> None:
         self.gone = self.gone or why
+        self._intake.forget()
         if not self.ready.done():
             self.ready.set_exception(Fault("SERVER_FAILED", f"The sandbox did not start: {why.message}"))
             self.ready.exception()  # those who wait hear of it; there may be none

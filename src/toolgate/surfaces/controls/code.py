@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 from msgspec import Raw
 
-from toolgate.core import jsonrpc
+from toolgate.core import counting, jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.sandbox.dataset import program, tables
 from toolgate.sandbox.run import Ran, SandboxError
 from toolgate.sandbox.stored import Script
 from toolgate.surfaces.controls.context import ControlContext, GatewayView
-from toolgate.upstreams.inprocess.tools import Object, ToolContext
+from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
 from toolgate.upstreams.providers import prompts
 from toolgate.upstreams.providers.api import Prompt
 from toolgate.upstreams.providers.execution import ENGINE
@@ -25,28 +26,44 @@ USUAL = 30.0  # seconds, where it does not ask
 _SPELLINGS = {"js": "javascript", "node": "javascript", "ts": "javascript", "typescript": "javascript", "py": "python"}
 
 
-async def mcp_execute(given: Object, context: ControlContext) -> Object:
+Later: TypeAlias = Callable[[], Object]
+"""What a tool says, once it is asked: whoever asks does so in a thread where that takes long."""
+
+
+async def mcp_execute(given: Object, context: ControlContext) -> Later:
     """Console lines, then the value: texts as they are, images as images, all else as JSON (seed 002)."""
     try:
         ran = await context.gateway.run("javascript", given["code"], context)
     except SandboxError as error:
-        return {"content": [{"type": "text", "text": f"{_lines(error.logs)}{error}"}], "isError": True}
+        return partial(_broken, error.logs, str(error))
+    return partial(_blocks, ran)
+
+
+def _broken(logs: str, why: str) -> Object:
+    return {"content": [{"type": "text", "text": f"{_lines(logs)}{why}"}], "isError": True}
+
+
+def _blocks(ran: Ran) -> Object:
     value, images = _shown(ran)
     text = f"{_lines(ran.logs)}{value}".rstrip("\n") or "(no output)"
     blocks = [{"type": "text", "text": text}] if value or ran.logs or not images else []
     return {"content": [*blocks, *images]}
 
 
-async def run_stored(script: Script, context: ToolContext, gateway: GatewayView) -> Object:
+async def run_stored(script: Script, context: ToolContext, gateway: GatewayView) -> EncodedResult:
     """What a stored script gives, as the result of a tool: it finds its arguments as `data`, and what it prints is
     logged."""
     try:
         arguments = bytes(context.call.arguments or b"{}")
         ran = await gateway.run(script.language, script.text, context, data=arguments)
     except SandboxError as error:
-        return {"content": [{"type": "text", "text": f"{_lines(error.logs)}{error}"}], "isError": True}
+        return await gateway.written(partial(_broken, error.logs, str(error)))
     for line in ran.logs.splitlines()[:_MOST_LOGGED]:
-        context.log("info", line)
+        context.log("info", line, is_scrubbed=True)
+    return await gateway.written(partial(_of_stored, ran))
+
+
+def _of_stored(ran: Ran) -> Object:
     value, images = _shown(ran)
     text = (value if ran.value is not None else ran.logs) or ("" if images else "(no output)")
     content = [*([{"type": "text", "text": text}] if text else []), *images]
@@ -57,7 +74,7 @@ async def run_stored(script: Script, context: ToolContext, gateway: GatewayView)
 _MOST_LOGGED = 1000  # lines
 
 
-async def execute_code(given: Object, context: ControlContext) -> Object:
+async def execute_code(given: Object, context: ControlContext) -> Later:
     """The result as a text, with how long it took (seed 004)."""
     language = given.get("language", "python").lower()
     language = _SPELLINGS.get(language, language)
@@ -75,22 +92,22 @@ async def execute_code(given: Object, context: ControlContext) -> Object:
         prompt = prompts.rewrite(code, language, given["context"])
         code, written = await _written("context", prompt, context, "A model rewrote the code as `context` says.")
     ran = await _ran(language, code, given, context, written)
-    said: dict[str, Any] = {
+    more = dict(written)
+    if given.get("context") and not written:
+        hint = CONFIGURE.format(use='"context"')
+        more["note"] = f"context was not used: no model is configured to read it ({hint})"
+    return lambda: {
         "success": True,
         "result": _as_text(ran),
         "language": language,
         "execution_time": round(ran.seconds, 3),
         "stdout": ran.logs,
         "engine": ran.engine,
-        **written,
+        **more,
     }
-    if given.get("context") and not written:
-        hint = CONFIGURE.format(use='"context"')
-        said["note"] = f"context was not used: no model is configured to read it ({hint})"
-    return said
 
 
-async def _elsewhere(given: Object, context: ControlContext) -> Object:
+async def _elsewhere(given: Object, context: ControlContext) -> Later:
     """In a container of a provider. Raises `Fault`."""
     began, providers = context.gateway.gateway_info.wall(), context.gateway.providers
     name = providers.name("execution")
@@ -102,12 +119,13 @@ async def _elsewhere(given: Object, context: ControlContext) -> Object:
         why = ran.failure or f"the code ended with status {ran.status}"
         last = ran.stderr.strip().rpartition("\n")[2][:500]
         message = f"Sandbox error: {why}" + (f": {last}" if last else "")
-        raise Fault("UPSTREAM_ERROR", message, reach="executed", extra=told)
-    return {
+        raise Fault("UPSTREAM_ERROR", message, reach="executed", extra=told, is_scrubbed=True)
+    seconds = context.gateway.gateway_info.wall() - began
+    return lambda: {
         "success": True,
         "result": ran.stdout.removesuffix("\n"),
         "language": "python",
-        "execution_time": round(max(0.0, context.gateway.gateway_info.wall() - began), 3),
+        "execution_time": round(max(0.0, seconds), 3),
         "engine": ENGINE,
         **told,
         "note": f"The code left this machine: a model had it run in a container of {name}. `code` is what it ran.",
@@ -138,10 +156,10 @@ async def _ran(
         return await context.gateway.run(language, code, context, timeout=float(given.get("timeout", USUAL)), **more)
     except SandboxError as error:
         kept = {**written, **({"stdout": error.logs} if error.logs else {})}
-        raise Fault("UPSTREAM_ERROR", str(error), reach="executed", extra=kept) from None
+        raise Fault("UPSTREAM_ERROR", str(error), reach="executed", extra=kept, is_scrubbed=True) from None
 
 
-async def process_large_dataset(given: Object, context: ControlContext) -> Object:
+async def process_large_dataset(given: Object, context: ControlContext) -> Later | EncodedResult:
     """The whole data, by SQL, steps or code in `parameters`, else by what the operation says in English (seed 004).
     What is not understood as a whole is done by code of a model, where one is configured for that; else refused."""
     parameters = jsonrpc.members(given.get("parameters", jsonrpc.EMPTY_OBJECT))
@@ -165,12 +183,12 @@ async def process_large_dataset(given: Object, context: ControlContext) -> Objec
             return await _by_model(given, parameters, refusal, reply["outline"], context)
         if not provider and not parameters:
             hints.append(CONFIGURE.format(use='"datasets"'))
-        raise Fault("INVALID_ARGS", refusal, hint="; ".join(hints), reach="not_sent")
-    return {**reply, "execution_time": round(ran.seconds, 3)}
+        raise Fault("INVALID_ARGS", refusal, hint="; ".join(hints), reach="not_sent", is_scrubbed=True)
+    return lambda: {**reply, "execution_time": round(ran.seconds, 3)}
 
 
-async def _by_code(given: Object, parameters: Mapping[str, Raw], context: ControlContext) -> Object:
-    """By Python code of the caller, which finds the data as `data`."""
+async def _by_code(given: Object, parameters: Mapping[str, Raw], context: ControlContext) -> EncodedResult:
+    """By Python code of the caller, which finds the data as `data`: a call of `execute_code`, for who may call that."""
     others = [name for name in parameters if name != "code"]
     if others:
         message = f"Invalid arguments: parameters.code does all itself: leave out {', '.join(others)[:200]}"
@@ -179,29 +197,36 @@ async def _by_code(given: Object, parameters: Mapping[str, Raw], context: Contro
         code = jsonrpc.read(parameters["code"], str)
     except jsonrpc.UNREADABLE:
         raise Fault("INVALID_ARGS", "Invalid arguments: parameters.code must be a text", reach="not_sent") from None
-    ran = await _ran("python", code, given, context, data=bytes(given["data"]))
     said = "Ran the code in parameters.code on the whole data."
-    return _of_code(ran, given, "code", said)
+
+    async def run(context: ControlContext) -> Later:
+        ran = await _ran("python", code, given, context, data=bytes(given["data"]))
+        return lambda: _of_code(ran, given, "code", said)
+
+    asked = {"code": code, **({"timeout": given["timeout"]} if "timeout" in given else {})}
+    return await context.gateway.as_call("execute_code", asked, context, run)
 
 
 async def _by_model(
     given: Object, parameters: Mapping[str, Raw], refusal: str, outline: Raw, context: ControlContext
-) -> Object:
+) -> Later:
     """By Python code that a model writes by an outline of the data. It may call no tool: nobody has read it."""
     prompt = prompts.dataset(given["operation"], parameters, bytes(outline))
     note = f"The operation was not understood without a model: {refusal}."
     code, written = await _written("datasets", prompt, context, note)
     ran = await _ran("python", code, given, context, written, data=bytes(given["data"]), calls_tools=False)
     said = "A model wrote the code in `code`, which ran on the whole data."
-    return {**_of_code(ran, given, "model", said), **written}
+    return lambda: {**_of_code(ran, given, "model", said), **written}
 
 
 def _of_code(ran: Ran, given: Object, method: str, interpretation: str) -> Object:
     value = ran.value if ran.value is not None else jsonrpc.encode(ran.logs)
+    before = _length(given["data"])
+    is_countable = not counting.has_more_values(value, counting.MANY)
     return {
         "success": True,
         "result": Raw(value),
-        **tables.sizes(_length(given["data"]), _length(Raw(value))),
+        **(tables.sizes(before, _length(Raw(value))) if is_countable else {"original_size": before}),
         "interpretation": interpretation,
         "method": method,
         "execution_time": round(ran.seconds, 3),
@@ -218,10 +243,16 @@ def _length(raw: Raw) -> int:
 
 def _as_text(ran: Ran) -> str:
     """The value; where there is none, what was printed."""
-    if ran.value is None:
-        return ran.logs
-    value = jsonrpc.read(ran.value, Any)
-    return value if isinstance(value, str) else jsonrpc.encode(value).decode()
+    return ran.logs if ran.value is None else _written_out(ran.value)
+
+
+def _written_out(value: bytes) -> str:
+    """A text as it is, and anything else as JSON: in one spelling, but of very many values in that of the code."""
+    if value.startswith(b'"'):
+        return jsonrpc.read(value, str)
+    if counting.has_more_values(value, counting.MANY):
+        return value.decode()
+    return jsonrpc.encode(jsonrpc.read(value, Any)).decode()
 
 
 def _lines(printed: str) -> str:
@@ -232,9 +263,9 @@ def _shown(ran: Ran) -> tuple[str, Sequence[Object]]:
     """A value as text, and the images that stand in it: a model sees these, and cannot read them as text."""
     if ran.value is None:
         return "", ()
+    if b'"image"' not in ran.value or counting.has_more_values(ran.value, counting.MANY):
+        return _written_out(ran.value), ()
     value = jsonrpc.read(ran.value, Any)
-    if isinstance(value, str):
-        return value, ()
     images: list[Object] = []
     rest = _without_images(value, images)
     if images and (rest is None or rest == []):

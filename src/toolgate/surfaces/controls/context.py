@@ -13,7 +13,7 @@ from toolgate.core.model import Call, Client
 from toolgate.sandbox.run import Ran
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
-from toolgate.upstreams.inprocess.tools import ToolContext
+from toolgate.upstreams.inprocess.tools import EncodedResult, ToolContext
 from toolgate.upstreams.providers.services import Providers
 
 
@@ -129,6 +129,19 @@ class GatewayView(Protocol):
         """What comes of code that may call the client's tools, unless it is not to; `data` is JSON that it finds as
         `data`; `is_own`: the code is the gateway's. Raises `Fault` where it does not run, `SandboxError` where it
         fails."""
+        ...
+
+    async def written(self, make: Callable[[], Mapping[str, Any]], /) -> EncodedResult:
+        """The result of the last `run`, as `make` has it; in a thread where it is large. It is as code made it: what
+        servers told the code was scrubbed before, and whatever was taken out of the code's own words would answer its
+        guesses at secrets."""
+        ...
+
+    async def as_call(
+        self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any], /
+    ) -> EncodedResult:
+        """The result of a call of another control tool that a call of one stands for, judged as any call of that one
+        is, and done by `does`. Raises `Fault`."""
         ...
 
     @property

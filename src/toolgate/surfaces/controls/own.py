@@ -10,15 +10,20 @@ from toolgate.core.fault import Fault
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, children
 from toolgate.surfaces.controls.context import ControlContext
+from toolgate.upstreams.inprocess.tools import EncodedResult, Result
 
 
-async def answer(context: ControlContext) -> base.Object:
+async def answer(context: ControlContext) -> Result:
     """The result of a call whose target is the gateway itself. Raises `Fault`."""
     call = context.call
     if call.method == mcp.CALL:
         control = controls.CONTROLS[call.target]
         assert control.work
-        return base.say(control, await control.work(base.read(control, call), context))
+        given = base.read(control, call)
+        said = await (call.does(context) if call.does else control.work(given, context))
+        if callable(said):  # what came of code, which may be large
+            return await context.gateway.written(lambda: base.say(control, said()))
+        return said if isinstance(said, EncodedResult) else base.say(control, said)
     if call.target.startswith(KEPT):
         return context.gateway.kept(call)
     return _contents(call.target, await _resource(call.target, context))

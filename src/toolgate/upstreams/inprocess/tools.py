@@ -40,10 +40,11 @@ class ToolContext:
         if self.call.notes and self.call.wants_progress:
             self.call.notes.put(Note("progress", Raw(jsonrpc.encode(params))))
 
-    def log(self, level: str, said: Any) -> None:
+    def log(self, level: str, said: Any, is_scrubbed: bool = False) -> None:
         """Send a log line of a level of `mcp.LOG_LEVELS`, where the client wants any."""
         if self.call.notes and (self.call.wants_logs or self.call.log_level):
-            self.call.notes.put(Note("log", Raw(jsonrpc.encode({"level": level, "data": said}))))
+            params = Raw(jsonrpc.encode({"level": level, "data": said}))
+            self.call.notes.put(Note("log", params, is_scrubbed=is_scrubbed))
 
     async def ask(self, method: str, params: Object) -> Answer:
         """Ask the client. The answer for one that cannot be asked is an error."""
@@ -60,10 +61,12 @@ class ToolContext:
 
 
 class EncodedResult(msgspec.Struct, frozen=True):
-    """A result that is JSON already, and what it counts as (`bodies`)."""
+    """A result that is JSON already, and what it counts as (`bodies`). `is_scrubbed`: whatever of others is in it was
+    scrubbed where it came in, and the rest is its caller's own."""
 
     body: bytes
     kept: Kept | None = None
+    is_scrubbed: bool = False
 
 
 Result = Object | EncodedResult

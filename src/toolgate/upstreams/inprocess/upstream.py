@@ -65,7 +65,7 @@ class InProcessUpstream:
         async def done(exchange: Exchange) -> Outcome:
             result = await self._counted(self._tools.answer(call, exchange))
             return (
-                Done(result.body, kept=result.kept)
+                Done(result.body, is_scrubbed=result.is_scrubbed, kept=result.kept)
                 if isinstance(result, EncodedResult)
                 else Done(jsonrpc.encode(result))
             )

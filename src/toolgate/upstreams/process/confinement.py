@@ -63,6 +63,7 @@ class Box:
     )
     open_files: int | None = None
     file_size: int | None = None  # bytes
+    gives_way: bool = False  # computes when the gateway and all others do not
     lenient: bool = False  # put on what this machine has, and go on without the rest
 
     def packed(self) -> dict[str, Any]:
@@ -77,6 +78,7 @@ class Box:
             "files": [(rights, os.fsencode(path)) for rights, paths in self._files() for path in paths],
             "ports": None if self.network == "all" else tuple(self.ports) if self.network == "tcp" else (),
             "limits": {number: most for number, most in self._limits() if most is not None},
+            "gives_way": self.gives_way,
             "capabilities": _CAPABILITIES.get(self.profile, _NONE),
             "filter": seccomp.program(self.profile, self._grants()),
             "processes": self.processes,
@@ -185,4 +187,5 @@ def box_for_deno(binary: str, entry: Sequence[str] = (), memory: int = 512 * MIB
         cpu=cpu,
         open_files=64,
         file_size=0,
+        gives_way=True,
     )

@@ -39,6 +39,7 @@ WRITE = _ALL & ~EXECUTE & ~_MAKE_DEVICES & ~IOCTL_DEV  # who makes a device, as 
 
 _BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}  # and all from then on
 _BIND_TCP, CONNECT_TCP = 1 << 0, 1 << 1
+_LAST = 19  # the lowest priority: it has the processor alone where nobody else wants it
 _SCOPES = 1 << 0 | 1 << 1  # abstract unix sockets, signals
 
 
@@ -89,6 +90,8 @@ def keep_private() -> None:
 
 def _limit(box: "dict[str, Any]") -> None:
     """What is unlimited stays so; a limit that is lower already stays, too."""
+    if box["gives_way"]:
+        os.nice(_LAST)
     for number, most in box["limits"].items():
         soft, hard = resource.getrlimit(number)
         lowest = [most, *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)]
