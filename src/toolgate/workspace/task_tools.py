@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from toolgate.state import letters
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
-from toolgate.workspace import dependencies, git_head, letters, links, tasks
+from toolgate.workspace import dependencies, git_head, links, tasks
 from toolgate.workspace.sessions import Caller, SessionId
 from toolgate.workspace.tasks import Limit, Priority, Status, Task, TaskId, Type
 from toolgate.workspace.tools import Tool
