@@ -74,6 +74,15 @@ class Workroom:
     async def listed(self, tool: str, **given: Any) -> list[str]:
         return [task["id"] for task in (await self.do(tool, **given))["tasks"]]
 
+    async def whole(self) -> None:
+        """Each task has its parent, and nothing is tied to one that is gone."""
+        for table, column in (
+            ("task", "parent_task_id"), ("task_dependency", "task_id"), ("task_dependency", "depends_on"),
+            ("task_session", "task_id"), ("task_place", "task_id"),
+        ):  # fmt: skip
+            sql = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN (SELECT id FROM task)"
+            assert await self.run(sql) == [], table
+
     async def run(self, sql: str, *values: object) -> list[Any]:
         return await self.store.transact(lambda connection: connection.execute(sql, values).fetchall())
 

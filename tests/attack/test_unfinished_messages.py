@@ -24,7 +24,6 @@ from toolgate.state.parking import Parking
 from toolgate.upstreams.links import http
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.places import Places
-from toolgate.upstreams.mcp.dialects import Legacy
 from toolgate.upstreams.mcp.questions import Questions
 from toolgate.upstreams.mcp.requests import LARGE_ANSWER, MOST_UNSENT, Requests
 
@@ -181,7 +180,7 @@ def opened(sole_owner: bool = False) -> tuple[Requests, list[bytes]]:
 
     server = Server(id="there", name="there", type="stdio")
     requests = Requests(server, FakeClock(), again, lambda why, is_dead: None, lambda: None)
-    requests.dialect = Legacy(mcp.LATEST["legacy"], legacy.Initialized("2025-11-25"))
+    requests.dialect = legacy.ToServer(mcp.LATEST["legacy"], legacy.Initialized("2025-11-25"))
     sent: list[bytes] = []
     requests.answer = sent.append  # type: ignore[method-assign]
     Questions(requests, server, sole_owner, lambda event: None)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
+from inmemory import Visitor
+from inmemory import gateway as in_memory
 from official import LEGACY, MODERN
 from peers import LegacyServer, Scene, form, gateway, named
+from virtualtime import FakeClock
 
+from toolgate.config import Server
 from toolgate.core.asks import answer_value
+from toolgate.state.base import NotKept
+from toolgate.state.memory import MemoryStore
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import daemon
 from toolgate.surfaces.controls.base import Control, Given
@@ -51,3 +58,22 @@ async def test_a_control_tool_hears_that_its_client_cannot_be_asked() -> None:
     async with gateway(there=LegacyServer({"plain": plain})) as rig:
         reply = await rig.modern(capabilities={}).call("asking")
         assert json.loads(reply.text)["said"] == "nobody"
+
+
+async def test_a_task_that_its_store_does_not_take_is_given_up_after_the_time_of_any_call() -> None:
+    clock = FakeClock()
+    store, answer = MemoryStore(clock), asyncio.Event()
+    async with in_memory(store=store, clock=clock) as app:
+
+        async def never(*_: Any) -> Any:
+            await answer.wait()
+            raise NotKept("too late")
+
+        store.transact = never  # type: ignore[method-assign]
+        began = clock.now()
+        asked = {"name": "gobby-tasks__create_task", "arguments": {"title": "a task"}}
+        reply = (await Visitor(app).ask("tools/call", **asked)).last
+        assert reply["error"]["data"]["code"] == "TIMEOUT"
+        assert clock.now() - began == Server(id="any", name="any", type="registry").timeout
+        del store.transact  # type: ignore[attr-defined]
+        answer.set()

@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 from inmemory import Visitor
-from scripts_room import room, script
+from scripts_room import Room, room, script
 from virtualtime import FakeClock
 
 from toolgate.config import Config
+from toolgate.config.access import Approvals as ApprovalSettings
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.redaction import Redactor
+from toolgate.policy.approvals import Approvals
 from toolgate.sandbox.stored import SPACE, read
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
@@ -148,13 +150,16 @@ async def test_what_was_approved_for_another_configuration_is_not_there() -> Non
         assert list(elsewhere.all()) == [] and list(here.scripts.all()) == ["purchase"]
 
 
-async def test_a_new_text_counts_from_the_next_call_on_before_anybody_has_looked() -> None:
+async def test_the_text_before_is_not_run_any_more_and_the_new_one_once_calls_are_judged_by_it() -> None:
     async with room() as here:
         await here.approve(BUY)
         assert await here.call(NAME) == ["buy done"]
         other = read(script("purchase", ["bank", "pay", {}]))
         assert await here.scripts.approve(other, here.scripts.kept("purchase"), 1.0, "ann")
+        refused = await here.call(NAME)
+        assert (refused["data"]["code"], refused["data"]["hint"]) == ("INVALID_STATE", "make the same call again")
         assert await here.call(NAME) == ["pay done"]
+        assert here.called == ["buy", "pay"]
 
 
 async def test_a_script_that_is_removed_while_it_runs_may_end_and_is_not_begun_again() -> None:
@@ -255,3 +260,42 @@ async def test_a_modern_client_may_call_one() -> None:
         await here.approve(BUY)
         reply = await Visitor(here.app).ask_modern("tools/call", name=NAME, arguments={})
         assert reply.result["structuredContent"] == {"came": ["buy done"]}
+
+
+# A person who allows a script has allowed its text.
+
+
+def asking() -> Config:
+    found = allowed(tools={NAME: "ask"})
+    return msgspec.structs.replace(found, approvals=ApprovalSettings(by=("operator",), wait=0.0))
+
+
+async def allow_always(here: Room) -> None:
+    assert (await here.call(NAME, who="ann"))["data"]["code"] == "APPROVAL_REQUIRED"
+    book = Approvals(here.store, here.app.clock)
+    [request] = book.requests()
+    await book.allow(request, "always", 600.0)
+    for _ in range(2):  # by the decision, and by the grant
+        assert await here.call(NAME, who="ann") == ["buy done"]
+
+
+async def test_a_script_that_is_always_allowed_asks_again_with_another_text() -> None:
+    async with room(asking()) as here:
+        await here.approve(BUY)
+        await allow_always(here)
+        await here.approve(script("purchase", ["bank", "pay", {}]))
+        assert (await here.call(NAME, who="ann"))["data"]["code"] == "APPROVAL_REQUIRED"
+        assert here.called == ["buy"] * 2
+        await here.approve(BUY)
+        assert await here.call(NAME, who="ann") == ["buy done"]
+
+
+async def test_another_text_that_nobody_has_looked_at_yet_does_not_run_by_what_was_allowed_of_the_one_before() -> None:
+    async with room(asking()) as here:
+        await here.approve(BUY)
+        await allow_always(here)
+        other = read(script("purchase", ["bank", "pay", {}]))
+        assert await here.scripts.approve(other, here.scripts.kept("purchase"), 1.0, "ann")
+        for _ in range(2):
+            assert (await here.call(NAME, who="ann"))["data"]["code"] in ("INVALID_STATE", "APPROVAL_REQUIRED")
+        assert here.called == ["buy"] * 2

@@ -7,15 +7,19 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from processes.ground import WAIT, Gateway, Json, child, home, real, toolgate, until
 
 from toolgate.config import Config, state_folder
@@ -161,6 +165,87 @@ def test_what_came_first_is_kept_where_the_folder_is_full(tmp_path: Path, monkey
     hook.handed_over(str(tmp_path), "claude", b"x" * 8)
     hook.handed_over(str(tmp_path), "claude", b"x" * 7)
     assert sum(file.stat().st_size for file in (tmp_path / SPOOL).glob("[0-9]*")) == 10
+
+
+CONTEXT = b'{"hookSpecificOutput":{"hookEventName":"SessionStart","additionalContext":"%s"}}'
+ALLOWED = {
+    "nothing": b"{}",
+    "context": CONTEXT % b"one",
+    "any text": CONTEXT
+    % json.dumps('\n\t\b\f\r\x01\x1f\\\\u \\ "}}" \U0001f41d Ünï \u2028', ensure_ascii=False)[1:-1].encode(),
+}
+BROKEN = {
+    "no JSON": b"{oops",
+    "another text": b"<html></html>",
+    "empty": b"",
+    "cut off": CONTEXT[:-2] % b"one",
+    "cut off where it looks whole": CONTEXT[:-3] % b'one\\"}}',
+    "more behind it": (CONTEXT % b"one") + b"{}",
+    "huge": CONTEXT % (b"x" * hook.LONGEST_ANSWER),
+    "no UTF-8": CONTEXT % b"\xff",
+    "no escape": CONTEXT % b"\\x41",
+    "half an escape": CONTEXT % b"\\u00",
+    "an escape that is put together": CONTEXT % b"\\u0\\\\041",
+    "a raw line feed": CONTEXT % b"one\ntwo",
+    "an end of the text": CONTEXT % b'one","more":"two',
+    "another event": (CONTEXT % b"one").replace(b"SessionStart", b"UserPromptSubmit"),
+    "a decision": b'{"decision":"block","reason":"no"}',
+    "an end of the session": b'{"continue":false}',
+    "a permission": b'{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"allow"}}',
+}
+
+
+@contextmanager
+def answering(state: Path, *parts: bytes) -> Iterator[None]:
+    """A gateway of this folder that says just this."""
+    (state / "run").mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.fspath(state / "run" / "1.sock"))
+        listener.listen()
+        listener.settimeout(WAIT)
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                for part in parts:
+                    connection.sendall(part)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield
+        thread.join()
+
+
+@pytest.mark.parametrize("body", ALLOWED.values(), ids=ALLOWED)
+def test_what_a_gateway_answers_is_printed_where_programs_take_it(tmp_path: Path, body: bytes) -> None:
+    json.loads(body)
+    with answering(tmp_path, b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", body):
+        assert hook.handed_over(str(tmp_path), "claude", b"{}", WAIT) == body
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
+def test_an_answer_that_is_broken_or_more_than_context_is_not_printed(tmp_path: Path, body: bytes) -> None:
+    with answering(tmp_path, b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", body):
+        assert hook.handed_over(str(tmp_path), "claude", b"{}", WAIT) == b"{}"
+
+
+PIECES = [b"\\", b'"', b"u", b"00e9", b"n", b"x", b"/", b" ", b"\x01", b"\xff", "é".encode(), b"}}"]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map(b"".join))
+def test_context_is_printed_where_it_is_json(text: bytes) -> None:
+    try:
+        read = json.loads(CONTEXT % text)
+    except ValueError:
+        read = None
+    assert hook.is_allowed(CONTEXT % text) == (read is not None)
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 500 Oh\r\n\r\n", b"HTTP/1.1 404 No\r\n\r\n", b"SSH-2.0-x\r\n\r\n", b""])
+def test_what_is_no_answer_is_not_printed(tmp_path: Path, head: bytes) -> None:
+    with answering(tmp_path, head, CONTEXT % b"one"):
+        assert hook.handed_over(str(tmp_path), "claude", b"{}", WAIT) == b"{}"
 
 
 def test_it_imports_next_to_nothing() -> None:

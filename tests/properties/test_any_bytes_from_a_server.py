@@ -26,8 +26,8 @@ from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
 from toolgate.upstreams.links.places import Places
-from toolgate.upstreams.mcp.dialects import Legacy, Modern
 from toolgate.upstreams.mcp.made_tasks import TaskOwners
+from toolgate.upstreams.mcp.opening import INFO
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.resubscribe import Wanted
@@ -35,8 +35,8 @@ from toolgate.upstreams.mcp.upstream_session import Connection
 
 CLIENT = Client(Principal("ada"), "s", {"elicitation": {}, "sampling": {}, "roots": {}})
 DIALECTS = [
-    Legacy(mcp.LATEST["legacy"], legacy.Initialized("2025-11-25")),
-    Modern(mcp.LATEST["modern"], modern.Discovered(("2026-07-28",))),
+    legacy.ToServer(mcp.LATEST["legacy"], legacy.Initialized("2025-11-25")),
+    modern.ToServer(mcp.LATEST["modern"], modern.Discovered(("2026-07-28",)), INFO),
 ]
 
 

@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from toolgate.catalog import poisoning
 from toolgate.catalog.poisoning import Pairs
+from toolgate.core import jsonrpc, names
 
 # What may differ from one list to the next. All else is pinned, members that MCP does not define too: some client may
 # show them to a model.
@@ -44,7 +45,18 @@ def print_of(server: str, listed: bytes) -> str:
 
 
 def _print(server: str, listed: bytes) -> str:
-    return hashlib.sha256(json.dumps([server, told_of(listed)[0]]).encode()).hexdigest()
+    told = [server, told_of(listed)[0]]
+    told += [digest] if (digest := digest_of(listed)) else []
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def digest_of(listed: bytes) -> str:
+    """The hash of the text that a tool runs, where it is listed with it; else empty."""
+    try:
+        found = jsonrpc.read(jsonrpc.members(listed).get("_meta", b"{}"), dict[str, Any]).get(names.DIGEST)
+    except jsonrpc.UNREADABLE:
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 _remembered = lru_cache(maxsize=128)(_print)  # each holds what it is made of

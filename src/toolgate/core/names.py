@@ -20,6 +20,7 @@ SEPARATOR = "__"
 OWN = "toolgate"  # the id of the gateway itself, as a server
 OWN_SCHEME = "mcp://"
 TASKS, SCRIPTS = "gobby-tasks", "gobby-scripts"
+DIGEST = "toolgate/sha256"  # in the `_meta` of a stored script as it is listed: the hash of its text
 INTERNAL = (TASKS, SCRIPTS)  # servers that the gateway has itself, under names that no other may have (seed 004)
 INTERNAL_PREFIX = "gobby-"  # of their ids
 LONGEST = 64  # a limit of common model APIs on a tool's name

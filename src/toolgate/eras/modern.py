@@ -160,9 +160,12 @@ def read_state(params: Members) -> str | None:
     return calls.read_text(params, "requestState") if "requestState" in params else None
 
 
-def write_done(method: str, body: Raw | bytes, is_foreign: bool = False) -> bytes:
+def write_done(method: str, body: Raw | bytes, is_foreign: bool = False, is_for_all: bool = True) -> bytes:
     """A complete result. What this era requires and an older server left out, or meant otherwise, is filled in. One of
-    a type that we do not know is as it was."""
+    a type that we do not know is as it was. What a cache may keep is private where it is not `is_for_all`. Raises
+    `Fault`."""
+    if not is_for_all and method in _REQUIRED_MEMBERS:
+        body = _private(body)
     if is_foreign:
         return bytes(body)
     wanted = _REQUIRED_MEMBERS.get(method, _COMPLETE)
@@ -176,6 +179,22 @@ def write_done(method: str, body: Raw | bytes, is_foreign: bool = False) -> byte
         body = jsonrpc.with_members(body, {"resultType": b'"complete"'})  # an older server's own use of the word
     missing = b",".join(member for name, member in wanted if not getattr(there, name))
     return jsonrpc.with_first_member(body, missing) if missing else bytes(body)
+
+
+def _private(body: Raw | bytes) -> Raw | bytes:
+    """A result that no cache gives to anybody else, whatever its server says of it. Raises `Fault`."""
+    try:
+        scope = _filled.decode(body).cacheScope
+        if not scope or (bytes(scope) == _PRIVATE and bytes(body).count(b'"cacheScope"') == 1):
+            return body
+        if counting.is_too_much(body):
+            raise Fault("UPSTREAM_ERROR", "The server's result has too many JSON values", reach="executed")
+        return jsonrpc.with_members(body, {"cacheScope": _PRIVATE})
+    except jsonrpc.UNREADABLE:
+        return body  # it is refused, or of a type that we do not know
+
+
+_PRIVATE = b'"private"'
 
 
 class _Filled(msgspec.Struct):

@@ -6,7 +6,8 @@ The payload goes into the folder of hooks, and a gateway of that state folder is
 nothing is lost while none runs, or hangs. What a gateway answers in time is printed, else `{}`.
 
 The rules this file keeps: its program waits for it at each event, so it imports next to nothing, waits for a gateway no
-longer than it is to, and ends with 0, whatever happens. Where the folder is full, what came first is kept.
+longer than it is to, and ends with 0, whatever happens. Where the folder is full, what came first is kept. What it
+prints is `{}`, or context for a session that starts: programs take decisions from hooks, too, and no gateway makes any.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ MOST_FILES = 1000
 MOST_BYTES = 16 * 1024 * 1024
 MOST_GATEWAYS = 16  # that are asked
 NOTHING = b"{}"
+# What `workspace.hooks` answers to the start of a session, around a text.
+BEFORE, BEHIND = b'{"hookSpecificOutput":{"hookEventName":"SessionStart","additionalContext":"', b'"}}'
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -79,6 +82,7 @@ def heard() -> bytes:
 
 def handed_over(state: str, program: str, payload: bytes, seconds: float = PATIENCE) -> bytes:
     """What to print. Raises `OSError`."""
+    until = time.monotonic() + seconds
     folder = os.path.join(state, "hooks")
     os.makedirs(state, mode=0o700, exist_ok=True)
     try:
@@ -89,7 +93,6 @@ def handed_over(state: str, program: str, payload: bytes, seconds: float = PATIE
     file = f"{time.time_ns():020d}-{os.getpid()}-{name or 'mcp'}.json"
     if not payload or is_full(folder, len(payload)) or not written(folder, file, payload):
         return NOTHING
-    until = time.monotonic() + seconds
     for path in gateways(state):
         if time.monotonic() < until and (answer := asked(path, file, until)):
             return answer
@@ -164,7 +167,29 @@ def asked(path: str, file: str, until: float) -> bytes | None:
     finally:
         connection.close()
     said, _, whole = answer.partition(b"\r\n\r\n")
-    return whole if said.split(b" ", 2)[1:2] == [b"200"] and whole.startswith(b"{") else None
+    return whole if said.split(b" ", 2)[1:2] == [b"200"] and is_allowed(whole) else None
+
+
+def is_allowed(answer: bytes) -> bool:
+    """Whether this is nothing, or context and nothing else, and JSON; the module `json` takes long to import."""
+    text = answer[len(BEFORE) : -len(BEHIND)]
+    if answer != BEFORE + text + BEHIND or len(answer) > LONGEST_ANSWER:
+        return answer == NOTHING
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    plain, *escapes = text.replace(b"\\\\", b"--").split(b"\\")
+    return (
+        min(text, default=32) >= 32
+        and b'"' not in plain
+        and all(
+            each[:1] in (b'"', b"/", b"b", b"f", b"n", b"r", b"t", b"u")
+            and b'"' not in each[1:]
+            and (each[:1] != b"u" or (len(each) > 4 and not each[1:5].strip(b"0123456789abcdefABCDEF")))
+            for each in escapes
+        )
+    )
 
 
 if __name__ == "__main__":

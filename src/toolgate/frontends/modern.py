@@ -276,7 +276,8 @@ class ModernResponses:
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), parked_call)
-        body = modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in))
+        is_for_all = call.method != "resources/read" or self._gateway.lists.is_same_for_all(route)
+        body = modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in), is_for_all)
         return Reply(body, parked_call)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:

@@ -89,7 +89,17 @@ class Lists:
             ttl=max(0.0, min((server_list.until or 0.0 for server_list in server_lists), default=now) - now)
             if is_whole
             else 0.0,
-            is_public=is_whole and rules is None and all(server_list.is_public for server_list in server_lists),
+            is_public=is_whole
+            and self.is_same_for_all(route)
+            and all(server_list.is_public for server_list in server_lists),
+        )
+
+    def is_same_for_all(self, route: Route) -> bool:
+        """Whether an answer at this path cannot depend on who asks: nobody is known, and no server there is told."""
+        snapshot = self._current()
+        servers = [snapshot.servers[id] for id in route.servers if id in snapshot.servers]
+        return snapshot.config.is_open and all(
+            server.scope == "shared" and not server.forward_headers for server in servers
         )
 
     async def about(self, route: Route, client: Client) -> About:

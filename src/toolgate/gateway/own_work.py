@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from toolgate.config import Config, Server
 from toolgate.core import names
 from toolgate.core.inflow import IntakeQueue
@@ -18,7 +20,8 @@ from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.providers.services import Providers
 from toolgate.workspace.services import WorkspaceServices
 
-LONGEST = 24 * 3600.0  # seconds of a call of the gateway's own servers; each that waits has a limit of its own
+LONGEST = 24 * 3600.0  # seconds of a call that has a limit of its own, or waits for a person
+_HAVE_LIMITS = (names.OWN, names.SCRIPTS)  # the code that they run, Codex, and the calls that they make
 OF_CODE = 0.0005  # seconds in each round of the event loop for what processes that run code write
 OF_SCRIPTS = (names.SCRIPTS, "", ("tools",))  # the list of stored scripts, as a place in the catalog
 MakeWorkspace: TypeAlias = Callable[[LinkDeps, Providers], WorkspaceServices]
@@ -59,4 +62,5 @@ def own_work(
 
 
 def own_server(id: str) -> Server:
-    return Server(id=id, name=id, type="registry", timeout=LONGEST)
+    usual = Server(id=id, name=id, type="registry")
+    return msgspec.structs.replace(usual, timeout=LONGEST) if id in _HAVE_LIMITS else usual

@@ -25,7 +25,7 @@ from toolgate.core.model import Call, Client, Done, Event, EventSink, Outcome
 from toolgate.gateway import changes, stored
 from toolgate.gateway.finder import Finder
 from toolgate.gateway.observed import Definition, ObservedShapes
-from toolgate.gateway.own_work import OwnWork, own_server
+from toolgate.gateway.own_work import OF_SCRIPTS, OwnWork, own_server
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.scripts import NO_TOOLS, ScriptCalls
 from toolgate.gateway.snapshot import Route, Snapshot
@@ -81,8 +81,12 @@ class RouteViews:
         return InProcessUpstream(own_server(names.OWN), _OwnTools(views=self, route=route), clock)
 
     async def _run_stored(self, script: Script, context: ToolContext) -> EncodedResult:
+        snapshot = self.current()
+        if not stored.is_known(script, context.call):
+            snapshot.catalog.changed(*OF_SCRIPTS)
+            raise stored.changed(script)
         stored.check(script, context.call)
-        view = self.of(self.current().routes[stored.PATH], context.client)
+        view = self.of(snapshot.routes[stored.PATH], context.client)
         return await code.run_stored(script, context, view)
 
     def activated(self, client: Client) -> Mapping[str, None]:

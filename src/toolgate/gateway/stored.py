@@ -1,12 +1,14 @@
 """One call of a stored script.
 
-The rule this file keeps: its arguments fit the schema that was approved with it, whoever has looked at them before;
-and what it may reach is the same on whatever path it is called, with the rights of its caller."""
+The rules this file keeps: the text that runs is the one that the call was judged by; its arguments fit the schema that
+was approved with it, whoever has looked at them before; and what it may reach is the same on whatever path it is
+called, with the rights of its caller."""
 
 from __future__ import annotations
 
 from msgspec import Raw
 
+from toolgate.catalog import prints
 from toolgate.core import names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
@@ -18,6 +20,16 @@ LARGEST = 1024 * 1024  # bytes of arguments
 PATH = "/mcp/aggregate"  # where the calls of stored scripts are resolved
 
 _UNDECIDED = schemas.ArgumentsVerdict(is_whole=False)
+
+
+def is_known(script: Script, call: Call) -> bool:
+    """Whether this is the text that was listed when the call was judged: a person may have allowed that one alone."""
+    return call.tool_info is not None and prints.digest_of(call.tool_info.listed) == script.digest
+
+
+def changed(script: Script) -> Fault:
+    message = f"{script.name} has changed since the call was allowed"
+    return Fault("INVALID_STATE", message, reach="not_sent", hint="make the same call again")
 
 
 def check(script: Script, call: Call) -> None:

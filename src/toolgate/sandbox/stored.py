@@ -28,7 +28,7 @@ from typing import Any, cast
 
 import msgspec
 
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, names
 from toolgate.sandbox.limits import DEFAULTS
 from toolgate.state.base import Store
 
@@ -62,7 +62,7 @@ class Script(msgspec.Struct, frozen=True):
             "name": self.name,
             "description": self.description,
             "inputSchema": msgspec.Raw(self.schema),
-            "_meta": {"toolgate/sha256": self.digest},
+            "_meta": {names.DIGEST: self.digest},
         }
 
 

@@ -7,6 +7,7 @@ Finding
     documents   what can be found, and by which terms
     words       text as terms: identifiers split, endings off
     queries     a request as terms, what each is worth, and its synonyms (from `synonyms.txt`)
+    spellings   how alike two texts are written
     weights     what counts how much
     ranking     the order of the answers
     confidence  how likely it is that a hit is what was meant, by the weights in `confidence.json`

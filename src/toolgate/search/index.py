@@ -112,7 +112,7 @@ class Index:
         """What is ranked lower is not told to be surer: confidence never rises down the list."""
         scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
         query = queries.read(text, scope.count, scope.total, lambda term: self._within(term, scope))
-        ranking = rank(query, scope, max(limit, _CANDIDATES))
+        ranking = rank(text, query, scope, max(limit, _CANDIDATES))
         judged = (confidence.of(ranking, at) for at in range(min(limit, len(ranking.order))))
         falling = itertools.accumulate(judged, lambda above, own: min(above, own, key=lambda each: each[0]))
         return [

@@ -13,7 +13,7 @@ from toolgate.search import weights, words
 _CLAUSE_END = re.compile(
     r"[.!?;:\n](?=\s|$)|,\s|\s(?:and|then|also|but|with|while|or|finally|after that|\+)\s", re.IGNORECASE
 )
-_LONGEST = 4_000  # characters, and
+LONGEST = 4_000  # characters, and
 _MOST_TERMS = 64  # terms of a request that are looked at
 
 
@@ -32,7 +32,7 @@ def read(
 ) -> Query:
     """`count` says how many of `total` documents have a term, `within` which parts of names it is a piece of, where it
     is no such part itself."""
-    clauses = [_terms(clause, count) for clause in _CLAUSE_END.split(text[:_LONGEST])]
+    clauses = [_terms(clause, count) for clause in _CLAUSE_END.split(text[:LONGEST])]
     worth = {term: weights.rarity(count(term), total) for clause in clauses for term in clause}
     if len(worth) > _MOST_TERMS:
         worth = {term: worth[term] for term in sorted(worth, key=lambda term: -worth[term])[:_MOST_TERMS]}

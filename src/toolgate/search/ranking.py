@@ -10,21 +10,31 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from toolgate.search import weights
+from toolgate.search import queries, spellings, weights
 from toolgate.search.documents import Document, Vector
 from toolgate.search.queries import Query
 
 _BUDGET = 5_000  # entries of postings that are looked at to find the candidates
+_COMPARED = 48  # entries whose spelling is compared, and
+_WRITTEN = 300  # characters of their descriptions: what comes later says how, not what
 
 
 class IndexEntry:
     """A document in the index; it is itself, and equals no other."""
 
-    __slots__ = ("document", "vector")
+    __slots__ = ("_spelling", "document", "vector")
 
     def __init__(self, document: Document, vector: Vector) -> None:
         self.document = document
         self.vector = vector
+        self._spelling: int | None = None
+
+    def spelling(self) -> int:
+        """Made when it is first asked for: most entries never are among the best."""
+        if self._spelling is None:
+            name, title, description = self.document.name, self.document.title, self.document.description
+            self._spelling = spellings.of(f"{name} {title} {description[:_WRITTEN]}")
+        return self._spelling
 
 
 Posting: TypeAlias = Mapping[IndexEntry, float]
@@ -67,7 +77,7 @@ class Scope:
         return weights.rarity(self.count(term), self.total)
 
 
-def rank(query: Query, scope: Scope, most: int) -> Ranking:
+def rank(text: str, query: Query, scope: Scope, most: int) -> Ranking:
     ranking = _weighed(query, scope, _promising(query, scope, most))
     worth = _worth(ranking, query.variants)
     for entry in worth:
@@ -75,6 +85,7 @@ def rank(query: Query, scope: Scope, most: int) -> Ranking:
         worth[entry] *= 1 + weights.NAME * ranking.named[entry]
     _favour_the_best_of_each_clause(ranking, worth)
     _favour_servers(worth)
+    _favour_what_is_written_alike(text, worth)
     return ranking._replace(order=sorted(worth.items(), key=_order))
 
 
@@ -164,3 +175,11 @@ def _favour_servers(worth: Values) -> None:
             best[server] = value
     for entry in worth:
         worth[entry] += weights.SERVER * best.get(entry.document.server, 0)
+
+
+def _favour_what_is_written_alike(text: str, worth: Values) -> None:
+    """Of the best alone: the others would not get among those that are shown."""
+    own = spellings.of(text[: queries.LONGEST])
+    best = heapq.nlargest(_COMPARED, worth.items(), key=lambda each: each[1])
+    for entry, _ in best:
+        worth[entry] += weights.LIKENESS * best[0][1] * spellings.likeness(own, entry.spelling())

@@ -39,6 +39,7 @@ SYNONYM_COVERS = 0.7
 CLAUSE = 0.3  # what it is worth to be best for one clause of a long request
 CLAUSE_BEST = 3  # the power that favours the best of each clause
 CLAUSE_LENGTH = 0.5  # the power of a clause's share of the request
+LIKENESS = 0.8  # what it is worth to be written like the request
 
 
 def rarity(count: int, total: int) -> float:

@@ -11,6 +11,7 @@ The rule of this room: a gateway whose store cannot be used works all the same, 
     opening     opening that file: its folder, its version, a damaged one
     backups     copies of that file, and one put in its place
     migrations  the tables, and how an older file gets them
+    letters     which tasks may have a text in their title or labels
     changes     what other processes have changed in the store; `StoreChanges` tells those who listen
     keys        the keys that seal what clients carry, kept so that it opens after a restart
     audit       who did what, in a file that only grows, each line bound to the line before

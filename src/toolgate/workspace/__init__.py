@@ -8,6 +8,7 @@ May import `upstreams` and the rooms below it.
     tools         a tool of an internal server as a row: its arguments as a struct, and its function
     tasks         what a task is, read and written
     task_tools    the tools that make, show, change, close, delete and list tasks
+    deleting      a task deleted with all that is below it, in pieces
     dependencies  what tasks wait for; trees and circles of them
     ready         which tasks can be worked on, and which wait
     links         which sessions had to do with which tasks

@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from toolgate.state import letters
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext
-from toolgate.workspace import dependencies, git_head, letters, links, tasks
+from toolgate.workspace import deleting, dependencies, git_head, links, tasks
 from toolgate.workspace.sessions import Caller, SessionId
 from toolgate.workspace.tasks import Limit, Priority, Status, Task, TaskId, Type
 from toolgate.workspace.tools import Tool
@@ -24,7 +25,6 @@ from toolgate.workspace.workspace import Workspace
 
 REASONS_WITH_OPEN_CHILDREN = ("duplicate", "already_implemented", "wont_fix", "obsolete")
 MOST_BLOCKED = 100  # tasks, by a new one
-MOST_DELETED = 10_000  # tasks, by one call
 _NEWEST_FIRST = "task.created_at DESC, task.id DESC"
 
 Title = Annotated[str, Meta(min_length=1, max_length=tasks.LONGEST_TITLE, pattern=r"\S")]
@@ -271,40 +271,8 @@ class DeleteTask(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def delete_task(given: DeleteTask, workspace: Workspace, context: ToolContext) -> Object:
-    def work(connection: Connection) -> int:
-        task = tasks.find(connection, given.task_id)
-        found = tasks.children(connection, task.id)
-        if found and not given.cascade:
-            raise tasks.refused(
-                f"{task.id} has children: {tasks.listed(found)}", hint="delete them first, or pass `cascade: true`"
-            )
-        ids = _with_all_below(connection, task.id)
-        for chunk in tasks.chunks(ids):
-            marks = f"({', '.join('?' * len(chunk))})"
-            connection.execute(f"DELETE FROM task_dependency WHERE task_id IN {marks}", chunk)
-            connection.execute(f"DELETE FROM task_dependency WHERE depends_on IN {marks}", chunk)
-            connection.execute(f"DELETE FROM task_session WHERE task_id IN {marks}", chunk)
-            connection.execute(f"DELETE FROM task WHERE id IN {marks}", chunk)
-        letters.forget(connection, ids)
-        return len(ids)
-
-    count = await workspace.transact(work, "tasks", whose=context.client.principal.counted_as)
+    count = await deleting.delete(workspace, context, given.task_id, given.cascade)
     return {"deleted": True, "task_id": given.task_id, "count": count}
-
-
-def _with_all_below(connection: Connection, id: str) -> list[str]:
-    """Raises `Fault` where they are too many to be deleted at once."""
-    found, level = {id: None}, [id]
-    while level:
-        below: list[str] = []
-        for chunk in tasks.chunks(level):
-            sql = f"SELECT id FROM task WHERE parent_task_id IN ({', '.join('?' * len(chunk))}) LIMIT ?"
-            below += [each for [each] in connection.execute(sql, (*chunk, MOST_DELETED + 1)).fetchall()]
-        level = [each for each in below if each not in found]
-        found |= dict.fromkeys(level)
-        if len(found) > MOST_DELETED:
-            raise tasks.refused(f"{id} has more than {MOST_DELETED:,} tasks below it; delete its children one by one")
-    return list(found)
 
 
 class ListTasks(msgspec.Struct, forbid_unknown_fields=True):

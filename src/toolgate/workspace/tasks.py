@@ -18,7 +18,7 @@ from msgspec import Meta
 from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
-from toolgate.workspace.letters import CHUNK, chunks, letters, note
+from toolgate.state.letters import CHUNK, chunks, letters, note
 
 Status = Literal["open", "in_progress", "closed", "failed", "escalated"]
 Type = Literal["task", "bug", "feature", "epic", "chore"]

@@ -97,9 +97,14 @@ def test_a_member_that_is_not_what_its_name_means_is_left_out_alone(revision: st
 
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
-@pytest.mark.parametrize("value", [7, [], {"name": "t"}, tool(inputSchema=7), tool(inputSchema={"type": "string"})])
+@pytest.mark.parametrize("value", [7, [], tool(inputSchema=7), tool(inputSchema={"type": "string"})])
 def test_an_item_that_is_valid_for_nobody_passes(value: Any, revision: str) -> None:
     assert item("tools", value, revision) == value
+
+
+@pytest.mark.parametrize("revision", [*LEGACY, MODERN])
+def test_a_tool_without_a_schema_takes_an_object(revision: str) -> None:
+    assert item("tools", {"name": "t"}, revision) == tool()
 
 
 def test_an_item_is_looked_through_once() -> None:

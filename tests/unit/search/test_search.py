@@ -7,9 +7,11 @@ import sys
 
 import pytest
 import search_fixture
+from hypothesis import given
+from hypothesis import strategies as st
 from search_fixture import CRAWL, GITHUB_ISSUES, SCREENSHOT
 
-from toolgate.search import Document, Index, Unsearchable, words
+from toolgate.search import Document, Index, Unsearchable, spellings, words
 from toolgate.search.briefs import brief
 from toolgate.search.tokens import estimate
 
@@ -138,6 +140,20 @@ def test_names_are_found_by_their_parts(name, query):
     index = Index()
     index.put("a", [Document("a", name), Document("a", "something_else")])
     assert names(index.search(query)) == [name]
+
+
+def test_of_tools_with_the_same_words_the_one_that_is_written_like_the_request_is_first():
+    index = Index()
+    index.put("a", [Document("a", "map_find", description="Find the location on a map by geography")])
+    index.put("b", [Document("b", "find_map", description="Find the geographic location for coordinates on a map")])
+    assert names(index.search("find a location's geographical coordination"))[0] == "find_map"
+
+
+@given(st.text(max_size=400), st.text(max_size=400))
+def test_likeness_is_between_none_and_the_same_and_the_same_both_ways(one, other):
+    of_one, of_other = spellings.of(one), spellings.of(other)
+    assert 0 <= spellings.likeness(of_one, of_other) == spellings.likeness(of_other, of_one) <= 1.000001
+    assert spellings.likeness(of_one, of_one) == (pytest.approx(1) if of_one else 0)
 
 
 def test_a_request_of_several_parts_finds_a_tool_for_each():

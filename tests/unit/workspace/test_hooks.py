@@ -19,9 +19,10 @@ from virtualtime import FakeClock, settle, soon
 from toolgate.config import Config
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
+from toolgate.frontends.hook import is_allowed
 from toolgate.state.memory import MemoryStore
 from toolgate.workspace import hooks, sessions
-from toolgate.workspace.hooks import HOOKS, Hooks
+from toolgate.workspace.hooks import HOOKS, NOTHING, Hooks
 from toolgate.workspace.sessions import LONGEST_SUMMARY, MOST_SUMMARY, Record
 from toolgate.workspace.workspace import Workspace
 
@@ -248,6 +249,8 @@ async def test_handoffs_go_from_folder_to_folder_of_one_project(tmp_path: Path) 
         assert (await room.record("other")).project_id == "p1"
 
 
+MOST_TAKEN = 10_000  # characters: what Claude Code takes as context, and puts into a file if it is more
+
 ANY = st.none() | st.integers() | st.text(max_size=20) | st.text(max_size=20).map(lambda text: text * 500)
 SAID = st.fixed_dictionaries(
     {"session_id": st.sampled_from(["one", "two"]) | ANY},
@@ -264,7 +267,10 @@ def test_whatever_is_said_is_a_record_within_its_bounds_or_a_fault(said: list[tu
         for hook, params in said:
             payload = Raw(json.dumps({**params, "hook_event_name": hook}).encode())
             with contextlib.suppress(Fault):
-                await Hooks(workspace, clock).take(payload, "claude")
+                printed = await Hooks(workspace, clock).take(payload, "claude")
+                assert is_allowed(printed) and (printed == NOTHING) == (hook != "SessionStart")
+                shown = json.loads(printed).get("hookSpecificOutput", {})
+                assert len(shown.get("additionalContext", "")) <= MOST_TAKEN
         for record in await workspace.query(lambda connection: sessions.newest(connection, "", 100)):
             assert len(record.title) <= 80 and "\n" not in record.title
             assert len(record.summary) <= LONGEST_SUMMARY and len(record.summary.encode()) <= MOST_SUMMARY

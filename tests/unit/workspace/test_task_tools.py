@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from workroom import Json, Workroom
 
-from toolgate.workspace import task_tools, tasks
+from toolgate.state.base import Connection
+from toolgate.workspace import deleting, task_tools, tasks
 
 FIELDS = """
     id project_id title status priority type created_at updated_at description parent_task_id created_in_session_id
@@ -268,12 +270,141 @@ async def test_a_task_with_children_is_deleted_with_all_that_is_below_it_or_not(
 async def test_what_is_below_a_task_may_be_too_much_to_be_deleted_at_once(
     room: Workroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_tools, "MOST_DELETED", 2)
+    monkeypatch.setattr(deleting, "MOST", 2)
     top = await room.task()
     for _ in range(2):
         await room.task(parent_task_id=top)
     assert "more than 2 tasks" in (await room.refused("delete_task", task_id=top, cascade=True)).message
     assert len(await room.listed("list_tasks")) == 3
+
+
+class _Between:
+    """What is done after each transaction of a deletion, and how many tasks each has taken away."""
+
+    def __init__(
+        self, room: Workroom, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], Awaitable[object]]
+    ) -> None:
+        self.deleted: list[int] = []
+        self._room = room
+        self._steps = iter(steps)
+        self._transact = room.workspace.transact
+        monkeypatch.setattr(room.workspace, "transact", self._then)
+
+    async def _then(self, work: Callable[[Connection], Any], *tells: Any, whose: str = "") -> Any:
+        def whole(connection: Connection) -> Any:
+            [before] = connection.execute("SELECT count(*) FROM task").fetchone()
+            result = work(connection)
+            self.deleted.append(before - connection.execute("SELECT count(*) FROM task").fetchone()[0])
+            return result
+
+        done = await self._transact(whole, *tells, whose=whose)
+        await self._room.whole()
+        if step := next(self._steps, None):
+            await step()
+        return done
+
+
+async def test_what_is_below_a_task_is_deleted_in_pieces_and_each_leaves_a_whole(
+    room: Workroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top, last = await room.task(), await room.task()
+    for _ in range(5):
+        middle = await room.task(parent_task_id=top, labels=["one"], session_id="s")
+        for _ in range(10):
+            await room.after(last, await room.task(parent_task_id=middle))
+
+    between = _Between(room, monkeypatch)
+    assert (await room.do("delete_task", task_id=top, cascade=True))["count"] == sum(between.deleted) == 56
+
+    assert max(between.deleted) == deleting.AT_ONCE == 20
+    assert await room.listed("list_tasks") == await room.listed("list_ready_tasks") == [last]
+
+
+async def test_a_few_tasks_are_deleted_as_a_whole(room: Workroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = await room.task()
+    for _ in range(deleting.AT_ONCE - 1):
+        await room.task(parent_task_id=top)
+    between = _Between(room, monkeypatch)
+    await room.do("delete_task", task_id=top, cascade=True)
+    assert between.deleted == [deleting.AT_ONCE]
+
+
+async def test_a_deletion_that_was_ended_between_two_pieces_is_done_again(
+    room: Workroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deleting, "AT_ONCE", 2)
+    top = await room.task()
+    middle = await room.task(parent_task_id=top)
+    for _ in range(3):
+        await room.task(parent_task_id=middle)
+
+    async def ended() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as until_then:
+        _Between(room, until_then, ended)
+        with pytest.raises(KeyboardInterrupt):
+            await room.do("delete_task", task_id=top, cascade=True)
+    assert len(await room.listed("list_tasks")) == 3
+    assert (await room.do("delete_task", task_id=top, cascade=True))["count"] == 3
+    assert await room.listed("list_tasks") == []
+
+
+async def test_what_others_do_between_two_pieces_of_a_deletion_is_as_if_it_were_before(
+    room: Workroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deleting, "AT_ONCE", 1)
+    top, elsewhere = await room.task("top"), await room.task("elsewhere")
+    moved = await room.task("moved", parent_task_id=top)
+    below = [await room.task(f"below {number}", parent_task_id=moved) for number in range(2)]
+    other = await room.task("other", parent_task_id=top)
+
+    async def others() -> None:
+        monkeypatch.undo()
+        monkeypatch.setattr(deleting, "AT_ONCE", 1)
+        await room.do("update_task", task_id=moved, parent_task_id=elsewhere)
+        await room.task("new", parent_task_id=other)
+
+    _Between(room, monkeypatch, others)
+    done = await room.do("delete_task", task_id=top, cascade=True)
+
+    assert done["count"] == 4  # one that was below `moved`, `new`, `other` and `top`
+    left = await room.listed("list_tasks")
+    assert len(set(left) & set(below)) == 1 and {*left} - {*below} == {elsewhere, moved}
+
+
+async def test_two_who_delete_the_same_task_both_see_it_gone(room: Workroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deleting, "AT_ONCE", 2)
+    top = await room.task()
+    for _ in range(4):
+        await room.task(parent_task_id=top)
+
+    async def another() -> None:
+        monkeypatch.undo()
+        assert (await room.do("delete_task", task_id=top, cascade=True))["count"] == 3
+
+    _Between(room, monkeypatch, another)
+    assert (await room.do("delete_task", task_id=top, cascade=True))["count"] == 2
+
+
+async def test_a_task_below_which_others_make_tasks_again_and_again_is_not_deleted_for_ever(
+    room: Workroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = await room.task()
+    await room.task(parent_task_id=top)
+    monkeypatch.setattr(deleting, "AT_ONCE", 1)
+    query = room.workspace.query
+
+    async def then_another(work: Any, whose: str = "") -> Any:
+        found = await query(work, whose)
+        monkeypatch.setattr(room.workspace, "query", query)
+        await room.task("another", parent_task_id=top)
+        monkeypatch.setattr(room.workspace, "query", then_another)
+        return found
+
+    monkeypatch.setattr(room.workspace, "query", then_another)
+    fault = await room.refused("delete_task", task_id=top, cascade=True)
+    assert fault.code == "RATE_LIMITED" and fault.reach == "executed" and "deleted" in fault.message
 
 
 # Listed.

@@ -321,9 +321,13 @@ def wakeups() -> int:
     return reading
 
 
+REAPED: "dict[int, int]" = {}  # by a look that could not be without it: what `reap` is still to tell
+
+
 def reap() -> "dict[int, int]":
     """The children that have ended, with their exit codes."""
-    ended: dict[int, int] = {}
+    ended = dict(REAPED)
+    REAPED.clear()
     try:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             ended[found[0]] = os.waitstatus_to_exitcode(found[1])
@@ -402,10 +406,15 @@ def parent_and_group(pid: int) -> "tuple[int, int]":
 
 
 def has_children() -> bool:
+    """Also such as have ended, until it is told of them."""
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        else:  # Python before 3.13 on macOS
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            REAPED.update({pid: os.waitstatus_to_exitcode(status)} if pid else {})
     except ChildProcessError:
-        return False
+        return bool(REAPED)
     return True
 
 

@@ -14,9 +14,10 @@ from virtualtime import play
 from workroom import Json, Workroom
 
 from toolgate.core.clock import SystemClock
+from toolgate.state import letters
 from toolgate.state.migrations import KEPT, MIGRATIONS, PLACES, WORKSPACE
 from toolgate.state.sqlite import SqliteStore
-from toolgate.workspace import letters, tasks
+from toolgate.workspace import tasks
 
 
 @pytest.fixture
