@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import force_setattr
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.addresses import counted
@@ -48,8 +49,7 @@ class Principal(msgspec.Struct, frozen=True):
         )
 
     def __post_init__(self) -> None:
-        by = self.id if self.client else f"{self.id}@{counted(self.address)}"
-        msgspec.structs.force_setattr(self, "counted_as", by)
+        force_setattr(self, "counted_as", self.id if self.client else f"{self.id}@{counted(self.address)}")
 
 
 class Client(msgspec.Struct, frozen=True):
