@@ -8,6 +8,9 @@ from typing import NamedTuple, TypeAlias
 from toolgate.config import Config, Server
 from toolgate.core import names
 from toolgate.core.redaction import Redactor
+from toolgate.gateway.installing import gives_orders
+from toolgate.provision.clients import PackageClients
+from toolgate.provision.provisioning import Provisioning
 from toolgate.sandbox.script_tools import ScriptTools
 from toolgate.sandbox.services import MakeEngine, Sandbox
 from toolgate.sandbox.stored import StoredScripts
@@ -27,6 +30,7 @@ class OwnWork(NamedTuple):
     sandbox: Sandbox
     providers: Providers
     scripts: ScriptTools
+    provisioning: Provisioning
 
     def offers(self, config: Config) -> frozenset[str]:
         """What clients of this configuration have of all that a control tool may need (`Control.needs`)."""
@@ -52,7 +56,10 @@ def own_work(
     providers = Providers(config, link_deps.clock, link_deps.outside, redactor)
     sandbox = Sandbox(config, link_deps.supervisor, link_deps.clock, link_deps.turns, engines)
     scripts = ScriptTools(StoredScripts(store, config.source), sandbox.missing)
-    return OwnWork(make_workspace(link_deps, providers), sandbox, providers, scripts)
+    clients = PackageClients(link_deps.supervisor, link_deps.clock)
+    reach = (link_deps.outside, link_deps.clock, clients, link_deps.supervisor.environ)
+    provisioning = Provisioning(config, store, *reach, gives_orders=gives_orders)
+    return OwnWork(make_workspace(link_deps, providers), sandbox, providers, scripts, provisioning)
 
 
 def own_server(id: str) -> Server:
