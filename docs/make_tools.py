@@ -40,6 +40,7 @@ WRONG: dict[str, Any] = {
     "get_child_status": {"server_id": "serina"},
     "close_child_session": {"server_id": "serina"},
     "mcp_discover": {"server": "serina"},
+    "mcp_provision": {"context": "of a website"},
     "mcp_call": {"server": "serena", "tool": "search_coed"},
     "status": {"verbose": True},
     "list_mcp_servers": {"all": True},

@@ -119,13 +119,16 @@ Headers = Mapping[str, str | None]
 @asynccontextmanager
 async def gateway(*servers: Server, config: Config | None = None, **more: Any) -> AsyncGenerator[App]:
     """A running gateway: in front of the greeter where nothing else is said, and of scripted servers by `scripts=`;
-    `links_of=` are what servers are that come later. Nothing runs code there but `engines=`."""
+    `links_of=` are what servers are that come later. Nothing runs code there but `engines=`; only `registries=` are
+    asked."""
     scripts: dict[str, Script] = more.pop("scripts", {})
     links = {name: _link(script) for name, script in (scripts | more.pop("links_of", {})).items()}
     named = {server.id for server in servers}
     told = tuple(Server(id=name, name=name, type="stdio", command="memory") for name in scripts if name not in named)
     everything = (*servers, *told) or (GREETER,)
-    whole = msgspec.structs.replace(config or Config(), servers=everything)
+    wanted = config or Config()
+    offline = msgspec.structs.replace(wanted.provision, registries=more.pop("registries", ()))
+    whole = msgspec.structs.replace(wanted, servers=everything, provision=offline)
     async with running(whole, links=links, environ={}, **{"clock": FakeClock(), "engines": {}, **more}) as app:
         yield app
 

@@ -156,7 +156,7 @@ class App:
         """With the first snapshot."""
         given, links = self._given, self._link_deps
         self._own_work = own_work(given.config, given.store, given.make_workspace, given.engines, links, self.redactor)
-        self.workspace, self.sandbox, self.providers, _ = self._own_work
+        self.workspace, self.sandbox, self.providers, _, self.provisioning = self._own_work
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
@@ -275,6 +275,7 @@ class App:
             last_first.push_async_callback(self.gateway.close)
             last_first.push_async_callback(self.workspace.close)
             last_first.push_async_callback(self.sandbox.close)
+            last_first.push_async_callback(self.provisioning.close)
             last_first.push_async_callback(self._background.close)
             last_first.push_async_callback(self._notices.close)
             last_first.callback(self._overflow.close)
@@ -328,7 +329,8 @@ class App:
         """What goes by the configuration, beside the snapshot, in the order in which it takes up another one."""
         links = self._link_deps
         above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow)
-        return (*above, self.workspace, self.sandbox, self.providers, links.pool, links.outside, links.bounds)
+        own = (self.workspace, self.sandbox, self.providers, self.provisioning)
+        return (*above, *own, links.pool, links.outside, links.bounds)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
         """All that another configuration takes; nothing is changed yet. What it returns has it served."""

@@ -38,6 +38,7 @@ CALLS: dict[str, Json] = {
     "get_child_status": {"server_id": "serena"},
     "close_child_session": {"server_id": "serena"},
     "mcp_discover": {},
+    "mcp_provision": {"intent": "search code", "context": "by a semantic search"},
     "mcp_call": {"server": "serena", "tool": "search_code", "args": {"query": "x"}},
     "status": {},
     "list_mcp_servers": {},

@@ -17,6 +17,7 @@ The table of fields
     server            `Server` and its parts
     sandbox           the section of code that calls tools
     providers         `Provider`: a model behind an API
+    provision         the section of servers that may be found and installed
     access            the structs about access: clients, permissions, tokens, approval, rates, guard, audit
     secrets           `Secrets`, and `${secret:NAME}` looked up in the places that it names
 The kinds of values that fields have

@@ -18,6 +18,7 @@ from toolgate.config.allowing import Allows, Harmless
 from toolgate.config.fields import Key, Later, Row, Section
 from toolgate.config.providers import Provider
 from toolgate.config.providers import providers as kind_of_providers
+from toolgate.config.provision import Provision
 from toolgate.config.sandbox import Sandbox
 from toolgate.config.secrets import Secrets
 from toolgate.config.server import Server
@@ -407,6 +408,10 @@ class Config(msgspec.Struct, frozen=True):
         ),
         allowing.TOLD,
     ] = {}
+    provision: Annotated[
+        Provision,
+        Section(Provision, "Finding and installing servers ([provisioning.md](provisioning.md)).", noted=True),
+    ] = Provision()
     codex: Annotated[Codex, Section(Codex, "Codex as tools ([codex.md](codex.md)).", "relist", noted=True)] = Codex()
     component_url: Annotated[
         str, Key(shapes.template, "the URL of a component that has no `url`"), Allows("contact components at {}")
@@ -422,14 +427,6 @@ class Config(msgspec.Struct, frozen=True):
         "tool_components": Key(
             shapes.components,
             "names of [components](configuration.md#tool-components), separated by commas or as a list",
-        ),
-        "provision": Section(
-            later={
-                "auto": Later(False),
-                "trusted": Later(["@modelcontextprotocol/*"]),
-                "minimum_age": Later("7d", kind=duration),
-                "registries": Later(),
-            }
         ),
         "log": Later(),
         "telemetry": Later(),

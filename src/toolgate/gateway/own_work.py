@@ -11,6 +11,9 @@ from toolgate.config import Config, Server
 from toolgate.core import names
 from toolgate.core.inflow import IntakeQueue
 from toolgate.core.redaction import Redactor
+from toolgate.gateway.installing import gives_orders
+from toolgate.provision.clients import PackageClients
+from toolgate.provision.provisioning import Provisioning
 from toolgate.sandbox.script_tools import ScriptTools
 from toolgate.sandbox.services import MakeEngine, Sandbox
 from toolgate.sandbox.stored import StoredScripts
@@ -32,6 +35,7 @@ class OwnWork(NamedTuple):
     sandbox: Sandbox
     providers: Providers
     scripts: ScriptTools
+    provisioning: Provisioning
 
     def offers(self, config: Config) -> frozenset[str]:
         """What clients of this configuration have of all that a control tool may need (`Control.needs`)."""
@@ -58,7 +62,10 @@ def own_work(
     clock, results = link_deps.clock, link_deps.results
     sandbox = Sandbox(config, link_deps.supervisor, clock, IntakeQueue(OF_CODE), engines, results)
     scripts = ScriptTools(StoredScripts(store, config.source), sandbox.missing)
-    return OwnWork(make_workspace(link_deps, providers), sandbox, providers, scripts)
+    clients = PackageClients(link_deps.supervisor, link_deps.clock)
+    reach = (link_deps.outside, link_deps.clock, clients, link_deps.supervisor.environ)
+    provisioning = Provisioning(config, store, *reach, gives_orders=gives_orders)
+    return OwnWork(make_workspace(link_deps, providers), sandbox, providers, scripts, provisioning)
 
 
 def own_server(id: str) -> Server:

@@ -24,6 +24,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Event, EventSink, Outcome
 from toolgate.gateway import changes, stored
 from toolgate.gateway.finder import Finder
+from toolgate.gateway.installing import Installing, Means, Wanted
 from toolgate.gateway.observed import Definition, ObservedShapes
 from toolgate.gateway.own_work import OF_SCRIPTS, OwnWork, own_server
 from toolgate.gateway.reload import Reloading
@@ -58,7 +59,8 @@ class RouteViews:
         tell: EventSink,
         handle: Callable[[Call, Route], Awaitable[Outcome]],
     ) -> None:
-        self.workspace, self.sandbox, self.providers, scripts = own_work
+        self.workspace, self.sandbox, self.providers, scripts, provisioning = own_work
+        self.installing = Installing(provisioning, policy_deps.audit)
         scripts.run = self._run_stored
         self.handle = handle
         self.gateway_info = gateway_info
@@ -369,6 +371,40 @@ class RouteView:
         self._check_admin()
         await self._views.editor.remove(name, self.client.principal)
         self._look()
+
+    async def provision(self, intent: str, judges: bool, is_dry: bool, context: ToolContext, /) -> Mapping[str, Any]:
+        editor, principal = self._views.editor, self.client.principal
+
+        async def add(name: str, table: Mapping[str, Any]) -> str:
+            id = await editor.add(name, table, principal)
+            self._look()
+            return id
+
+        async def remove(name: str) -> None:
+            await editor.remove(name, principal)
+            self._look()
+
+        async def tools(id: str) -> Sequence[str]:
+            view = await self.lists([(id, "tools")])
+            while (id, "tools") in view.pending:  # a package is fetched first; its own start timeout ends that
+                view = await self.lists([(id, "tools")])
+            found = view.server_list(id, "tools")
+            if found is None:
+                raise view.fault(id, "tools") or Fault("SERVER_FAILED", f"{id} lists no tools", server=id)
+            return list(found.items)
+
+        config = self._snapshot.config
+        taken = {server.id: server.name for server in config.servers}
+        means = Means(config, principal, self._why_not_installed(), taken, add, remove, tools)
+        return await self._views.installing.answer(Wanted(intent, judges, is_dry), means)
+
+    def _why_not_installed(self) -> str:
+        """Why this client may have no server installed; empty where it may."""
+        if not self._views.access.may_request_change(self.client.principal):
+            return "only an administrator may change the servers of this gateway"
+        if self._views.access.judge(Call("tools/call", "add_mcp_server", self.client, server=names.OWN)) == "off":
+            return "`add_servers` is off for this client"
+        return ""
 
     def _check_admin(self) -> None:
         changes.check_may_request(self._views.access, self.client.principal)

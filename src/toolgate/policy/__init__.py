@@ -1,6 +1,6 @@
 """Policies: rules around a call whose true target is known, and what they keep.
 
-May import `catalog`, `search`, `workspace`, `sandbox` and the rooms below them.
+May import `provision` and the rooms below it.
 
 The frame
     base               `Policy`: `before`, `recheck`, `after`, `ended`; `Wait`: to be asked again later

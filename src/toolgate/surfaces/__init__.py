@@ -1,6 +1,6 @@
 """Surfaces: what clients are shown at each path. Pure: what a surface needs of the catalog is there before it is asked.
 
-May import `catalog`, `search`, `workspace`, `sandbox` and the rooms below them.
+May import `provision` and the rooms below it.
 
     __init__    `toolset_surfaces`: the table of the surfaces that show more than one server
     base        what a surface is

@@ -636,11 +636,6 @@ def test_a_key_of_a_later_version_may_only_say_its_default(tree: dict[str, Any],
         assert config.warnings == ()
 
 
-def test_a_default_may_be_written_in_another_way_but_not_in_another_type() -> None:
-    assert understood("[provision]\nminimum_age = 604800")
-    assert refused("[provision]\nauto = 0")
-
-
 # Other tools' files.
 
 

@@ -75,7 +75,7 @@ def test_what_a_server_has_from_the_root_is_a_key_of_the_root() -> None:
 
 def test_changes_of_who_may_do_what_are_noted() -> None:
     noted = {"add_servers", "approvals", "audit", "auth", "guard", "limits", "secrets", "validate_arguments"}
-    assert set(NOTED) == noted | {"tasks", "codex", "sandbox", "providers"}
+    assert set(NOTED) == noted | {"tasks", "codex", "sandbox", "providers", "provision"}
 
 
 def test_what_may_be_secret_is_marked_at_its_field() -> None:

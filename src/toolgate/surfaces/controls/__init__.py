@@ -46,7 +46,6 @@ FROM_SCRIPTS: Mapping[str, Control] = {
 }
 ALIASES: Mapping[str, str] = {alias: control.name for control in CONTROLS.values() for alias in control.also}
 _OF_SEEDS = (  # what the texts name and this gateway does not have
-    "mcp_provision",
     "mcp_execute",
     "import_mcp_server",
     "execute_code",

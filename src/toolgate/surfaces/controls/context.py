@@ -163,6 +163,11 @@ class GatewayView(Protocol):
         cannot."""
         ...
 
+    async def provision(self, intent: str, judges: bool, is_dry: bool, context: ToolContext, /) -> Mapping[str, Any]:
+        """Which servers that are not here yet answer an intent; with `judges`, whether each could be installed, and the
+        best one is where the operator allows it, unless `is_dry`. Raises `Fault`."""
+        ...
+
     async def remove(self, name: str, /) -> None:
         """Take a server that was added out of the configuration. Raises `Fault`."""
         ...

@@ -90,6 +90,38 @@ def _summary(server: ServerSummary, status: Status, tools: ServerList | None) ->
     }
 
 
+async def mcp_provision(given: Given, context: ControlContext) -> Any:
+    """A tool that is here answers first; stop words and what is merely possible answer nothing."""
+    intent = " ".join(filter(None, (given["intent"].strip(), given.get("context", "").strip())))
+    if len(intent) > _LONGEST_INTENT:
+        message = f"Invalid arguments: `intent` and `context` have {len(intent):,} characters"
+        raise Fault("INVALID_ARGS", f"{message}; the limit is {_LONGEST_INTENT:,}", reach="not_sent")
+    servers = list(context.gateway.servers)
+    wanted = [(id, "tools") for id in servers]
+    view = await context.gateway.lists(wanted)
+    hits = await context.gateway.search(intent, servers=servers, limit=_MOST_LOCAL)
+    local = [_local(hit, context) for hit in hits if hit.verdict == "match"]
+    if local:
+        return {"source": "local", "tools": local}
+    judges, is_dry = given.get("autoProvision", False), given.get("dryRun", False)
+    said = await context.gateway.provision(intent, judges, is_dry, context)
+    return base.unless_pending(said, wanted, view, context)
+
+
+_LONGEST_INTENT = 2000  # characters
+_MOST_LOCAL = 5
+
+
+def _local(hit: Hit, context: ControlContext) -> Object:
+    found = hit.document
+    return {
+        "tool": found.name,
+        "server": context.gateway.servers[found.server].name,
+        "description": found.description,
+        "confidence": round(hit.confidence, 2),
+    }
+
+
 # What is looked at of schemas (see `signatures.Budget`): of a search's hits at once, of a list beside the event loop.
 _MOST_OF_A_SEARCH, _MOST_OF_A_LIST = 5_000, 30_000
 
@@ -166,6 +198,26 @@ CONTROLS = (
             },
         },
         work=mcp_discover,
+    ),
+    Control(
+        "mcp_provision",
+        FAMILY,
+        "Find what can do something, by what you need: a tool that is here, else an MCP server that could be added. "
+        "With autoProvision, each server's gates are told, and one that passes them all is installed where the "
+        "operator allows it.",
+        {
+            "intent": {"type": "string", "description": "What capability you need"},
+            "context": {"type": "string", "description": "Additional context for resolution"},
+            "autoProvision": {"type": "boolean", "default": False, "description": "Auto-provision if trusted"},
+            "dryRun": {
+                "type": "boolean",
+                "default": False,
+                "description": "Report what would be installed, and install nothing",
+            },
+        },
+        ("intent",),
+        work=mcp_provision,
+        changes=True,
     ),
     Control(
         "mcp_call",

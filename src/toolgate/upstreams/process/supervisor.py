@@ -454,7 +454,7 @@ class Supervisor:
 
     def __init__(self, clock: Clock, environ: Mapping[str, str]) -> None:
         self._clock = clock
-        self._environ = environ
+        self.environ = environ
         self._guard = Guard()
         self._children: set[Child] = set()
 
@@ -482,9 +482,9 @@ class Supervisor:
         `stdin` is what it has for one instead of a pipe; the caller keeps and closes it.
 
         Raises `Fault` SERVER_FAILED that says how to fix it where the command cannot be run, or not in its box."""
-        environment = child_environment(env, self._environ)
+        environment = child_environment(env, self.environ)
         if box:
-            environment = {name: self._environ[name] for name in box["inherits"] if name in self._environ} | dict(env)
+            environment = {name: self.environ[name] for name in box["inherits"] if name in self.environ} | dict(env)
         if cwd and not os.path.isdir(cwd):
             hint = f"create the folder, or correct cwd in the configuration of {name}"
             raise Fault("SERVER_FAILED", f"No such folder: {cwd}", reach="not_sent", hint=hint)

@@ -1,0 +1,187 @@
+"""What `mcp_provision` says of servers that are not there yet, and how one that passed every gate comes to be.
+
+The rules this file keeps: nothing is installed but where the operator said so (`provision.auto`), this client may have
+servers added, and every gate is passed by what its package's own registry says now; it is added the way of every other
+server; and one that does not start is taken out again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from toolgate.catalog import poisoning
+from toolgate.config import Config
+from toolgate.core import jsonrpc, names
+from toolgate.core.concurrency import FairLimit
+from toolgate.core.fault import Fault
+from toolgate.core.model import Principal
+from toolgate.provision import provisioning
+from toolgate.provision.entries import Entry, Package
+from toolgate.provision.gates import Gate
+from toolgate.provision.packages import Unknown
+from toolgate.provision.provisioning import Match, Provisioning, Report
+from toolgate.state.audit import Trail
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4  # searches and installations
+MOST_WAITING = 8  # of one principal
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """`judges`: whether the gates are wanted too. `is_dry`: nothing is installed, and all is looked up."""
+
+    intent: str
+    judges: bool = False
+    is_dry: bool = False
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What one caller works with. `refused` says why the caller may not have servers installed. `add` takes a name and
+    a table, and gives the id; `tools` starts a server and gives the names of its tools. All raise `Fault`."""
+
+    config: Config
+    principal: Principal
+    refused: str
+    taken: Mapping[str, str]  # names by id
+    add: Callable[[str, Mapping[str, Any]], Awaitable[str]]
+    remove: Callable[[str], Awaitable[None]]
+    tools: Callable[[str], Awaitable[Sequence[str]]]
+
+
+class Installing:
+    def __init__(self, provisioning: Provisioning, audit: Trail) -> None:
+        self._provisioning = provisioning
+        self._audit = audit
+        self._turns = FairLimit(AT_ONCE, most=MOST_WAITING, what="searches for servers")
+
+    async def answer(self, wanted: Wanted, means: Means) -> Mapping[str, Any]:
+        """What `mcp_provision` answers where no tool here does. Raises `Fault`."""
+        whose = means.principal.counted_as
+        await self._turns.turn(whose)
+        try:
+            return await self._answer(wanted, means)
+        finally:
+            self._turns.give_back(whose)
+
+    async def _answer(self, wanted: Wanted, means: Means) -> Mapping[str, Any]:
+        found = await self._provisioning.find(wanted.intent)
+        notes = {"notes": found.notes} if found.notes else {}
+        if not found.matches:
+            return {"source": "none", "matches": [], **notes}
+        if not wanted.judges and not wanted.is_dry:
+            return {"source": "registry", "matches": [_told(match) for match in found.matches], **notes}
+        reports = await self._provisioning.reports(found.matches, means.refused, is_thorough=wanted.is_dry)
+        said: dict[str, Any] = {
+            "source": "registry",
+            "matches": [_judged(report, means.taken) for report in reports],
+            **notes,
+        }
+        best = reports[0]
+        if wanted.is_dry:
+            return {**said, "dryRun": True, "provisioned": False}
+        if not best.is_passed:
+            return {**said, "hint": _next(best)}
+        if not means.config.provision.auto:
+            return {**said, "hint": _OFF}
+        return {**said, **await self._installed(best.match, means)}
+
+    async def _installed(self, match: Match, means: Means) -> Mapping[str, Any]:
+        package = match.entry.package
+        assert package
+        if already := _already(means.config, package):
+            return {
+                "provisioned": False,
+                "server": already,
+                "hint": f"{already} runs this package already: call its tools",
+            }
+        report = await self._provisioning.report(match, means.refused, looks=True)
+        if not report.is_passed or not report.facts:
+            return {"provisioned": False, "gates": _gates(report.gates), "hint": _next(report)}
+        try:
+            await self._provisioning.take(report)
+        except (Unknown, Fault) as error:
+            why = error.message if isinstance(error, Fault) else str(error)
+            failed = Gate("hashed", False, why, "do not install it: the package may have been exchanged")
+            gates = tuple(failed if gate.name == "hashed" else gate for gate in report.gates)
+            return {"provisioned": False, "gates": _gates(gates), "hint": f"hashed: {why}"}
+        name = provisioning.name_of(match.entry, means.taken)
+        table = {**provisioning.table_of(report), "pinning": "quarantine", "by_operator": bool(report.references)}
+        await means.add(name, table)
+        about = {"name": name, "package": " ".join(package.command), "hash": report.facts.hash}
+        whence = {"source": match.entry.source or "bundled", "gates": [gate.name for gate in report.gates]}
+        self._audit.note_change("servers.provision", means.principal, **about, **whence)
+        try:
+            return {"provisioned": True, "server": name, "tools": list(await means.tools(names.slug(name)))}
+        except Fault as fault:
+            log.warning("the server %s was installed and did not start; it is removed again: %s", name, fault.message)
+            await means.remove(name)
+            hint = fault.hint or "see the log of the gateway"
+            return {"provisioned": False, "error": fault.message, "hint": hint}
+
+
+def gives_orders(text: str) -> bool:
+    """Whether a text speaks to the model that reads it rather than to its user."""
+    return bool(poisoning.of(msgspec.Raw(jsonrpc.encode({"name": "server", "description": text}))))
+
+
+def _told(match: Match) -> dict[str, Any]:
+    entry = match.entry
+    return {
+        "name": entry.name,
+        "description": entry.description,
+        "confidence": match.confidence,
+        "installCommand": provisioning.command_of(entry),
+        **({"status": entry.status, "message": entry.message} if entry.status != "active" else {}),
+    }
+
+
+def _judged(report: Report, taken: Mapping[str, str]) -> dict[str, Any]:
+    entry = report.match.entry
+    return {
+        **_told(report.match),
+        "trusted": report.is_trusted,
+        "autoProvisionable": report.is_passed,
+        "gates": _gates(report.gates),
+        "source": entry.source or "bundled",
+        "server": {"name": provisioning.name_of(entry, taken), **provisioning.table_of(report)},
+        **_needs(entry),
+    }
+
+
+def _needs(entry: Entry) -> dict[str, Any]:
+    variables = entry.package.variables if entry.package else ()
+    needed = {each.name: each.description for each in variables if each.required}
+    return {"needs": needed} if needed else {}
+
+
+def _gates(gates: Sequence[Gate]) -> list[dict[str, Any]]:
+    return [
+        {"gate": gate.name, "passed": gate.passed, "why": gate.why} | ({} if gate.passed else {"fix": gate.fix})
+        for gate in gates
+    ]
+
+
+def _next(report: Report) -> str:
+    """What its reader can do about the gates that are not passed."""
+    failed = [gate for gate in report.gates if not gate.passed]
+    return "; ".join(f"{gate.name}: {gate.why}" + (f" ({gate.fix})" if gate.fix else "") for gate in failed)
+
+
+_OFF = (
+    "provision.auto is off, so nothing was installed. A person can install it with `toolgate provision`; "
+    "or call add_mcp_server with `server`, which asks a person"
+)
+
+
+def _already(config: Config, package: Package) -> str:
+    """The name of a server that starts this package, whichever version."""
+    starts = tuple(f"{package.name}{sign}" for sign in ("@", "=="))
+    for server in config.servers:
+        if any(each == package.name or each.startswith(starts) for each in server.args):
+            return server.name
+    return ""

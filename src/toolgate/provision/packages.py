@@ -1,0 +1,254 @@
+"""What the registries of npm and PyPI say of one version of a package: when it came, its hash, and whose server it is.
+
+An npm package says in its `mcpName`, one of PyPI in a line `mcp-name: …` of its description, which server of an MCP
+registry it belongs to: nobody else can claim it then. PyPI is read by the Simple API with JSON (PEP 691, 700), which
+mirrors have too, and by the metadata in the wheel itself. The rules this file keeps: what is read is bounded; a hash
+that is used was computed here, over the bytes that were served.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, cast
+from urllib.parse import quote, urljoin
+
+import msgspec
+from msgspec import Meta
+
+from toolgate import __version__
+from toolgate.auth.safe_net import Bounds, SafeNet
+from toolgate.core import jsonrpc
+from toolgate.core.fault import Fault
+from toolgate.provision import entries
+from toolgate.provision.entries import Kind, Package
+
+LONGEST_METADATA = (
+    24 * 1024 * 1024
+)  # bytes of all that a registry says of a package: npm has every version in one answer
+LONGEST_FILE = 64 * 1024 * 1024  # bytes of a package that is looked into
+LONGEST_README = 1024 * 1024  # bytes
+PATIENCE = 30.0  # seconds for an answer
+FILE_PATIENCE = 120.0  # seconds for a file
+
+_mark = re.compile(rb"(?<![\w-])mcp-name:[ \t]{0,8}([A-Za-z0-9./_-]{3,200})")
+
+
+class Unknown(Exception):
+    """A registry does not say what was asked, or not to be believed; `str()` says why."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """`hash` is `sha512-…` (npm) or `sha256:…` (PyPI) as the registry states it, `published` in seconds since 1970,
+    `owners` the names of servers that the package says it is. `withdrawn`: why it should not be used any more. `file`
+    is where it is, `others` the hashes of further files of this version. `unowned`: why it is not known whose it is."""
+
+    hash: str
+    published: float
+    owners: tuple[str, ...] = ()
+    unowned: str = ""
+    withdrawn: str = ""
+    file: str = ""
+    others: tuple[str, ...] = ()
+
+
+Where = Callable[[Kind, str], Awaitable[str]]
+"""The URL of the registry that has a package. Raises `Fault`."""
+
+
+class Packages:
+    """`where` says whom to ask."""
+
+    def __init__(self, net: SafeNet, where: Where) -> None:
+        self._net = net
+        self._where = where
+
+    async def facts(self, package: Package) -> Facts:
+        """What is said of it. Raises `Unknown`."""
+        try:
+            base = await self._where(package.kind, package.name)
+            return await (self._of_npm if package.kind == "npm" else self._of_pypi)(base, package)
+        except Fault as fault:
+            raise Unknown(fault.message) from None
+
+    async def check_file(self, package: Package, facts: Facts) -> None:
+        """Whether its file has the hash that is stated. Raises `Unknown` where it has not, or cannot be had."""
+        try:
+            base = await self._where(package.kind, package.name)
+            data = await self._file(base, facts.file, LONGEST_FILE)
+        except Fault as fault:
+            raise Unknown(fault.message) from None
+        if hashed(data, facts.hash) != facts.hash:
+            raise Unknown(f"the file that is served has another hash than {facts.hash[:40]}")
+
+    # npm.
+
+    async def _of_npm(self, base: str, package: Package) -> Facts:
+        found = await self._json(base, f"{base}/{quote(package.name, safe='@')}", _Npm, "application/json")
+        version = found.versions.get(package.version)
+        if version is None:
+            raise Unknown(f"npm has no version {package.version} of {package.name}")
+        if version.name != package.name or version.version != package.version:
+            raise Unknown("its registry answers for another package")
+        return Facts(
+            hash=version.dist.integrity if version.dist.integrity.startswith("sha512-") else "",
+            published=entries.moment(found.time.get(package.version, "")),
+            owners=(version.mcpName,) if version.mcpName else (),
+            withdrawn=entries.shown(version.deprecated) if isinstance(version.deprecated, str) else "",
+            file=version.dist.tarball,
+        )
+
+    # PyPI.
+
+    async def _of_pypi(self, base: str, package: Package) -> Facts:
+        name = normalized(package.name)
+        found = await self._json(base, f"{base}/{name}/", _Simple, "application/vnd.pypi.simple.v1+json")
+        if normalized(found.name) != name:
+            raise Unknown("its registry answers for another package")
+        files = [each for each in found.files if _version_of(each.filename, name) == package.version]
+        if not files:
+            raise Unknown(f"PyPI has no version {package.version} of {package.name}")
+        wheel = next((each for each in files if each.filename.endswith("-none-any.whl")), files[0])
+        sha256 = wheel.hashes.get("sha256", "")
+        url = urljoin(f"{base}/{name}/", wheel.url).partition("#")[0]
+        stated = f"sha256:{sha256}" if re.fullmatch("[0-9a-f]{64}", sha256) else ""
+        owners, unowned = (), ""
+        try:
+            owners = await self._owners(base, url, wheel, stated) if stated else ()
+        except (Unknown, Fault) as error:
+            unowned = str(error)
+        return Facts(
+            hash=stated,
+            published=max(entries.moment(each.upload_time) for each in files),
+            owners=owners,
+            unowned=unowned,
+            withdrawn=wheel.why_yanked,
+            file=url,
+            others=tuple(f"sha256:{each.hashes['sha256']}" for each in files if each.hashes.get("sha256")),
+        )
+
+    async def _owners(self, base: str, url: str, wheel: _SimpleFile, stated: str) -> tuple[str, ...]:
+        """By the description in its metadata, of a file that has the hash that is stated for it."""
+        if sha256 := wheel.hash_beside:
+            metadata = await self._file(base, f"{url}.metadata", LONGEST_README)
+            if hashlib.sha256(metadata).hexdigest() != sha256:
+                raise Unknown("its metadata have another hash than its registry states")
+        elif url.endswith(".whl") and 0 < wheel.size <= LONGEST_FILE:
+            data = await self._file(base, url, LONGEST_FILE)
+            if hashed(data, stated) != stated:
+                raise Unknown(f"the file that is served has another hash than {stated[:40]}")
+            metadata = _metadata_of(data)
+        else:
+            return ()
+        return tuple(dict.fromkeys(found.decode() for found in _mark.findall(metadata)))
+
+    # Requests.
+
+    async def _json(self, base: str, url: str, kind: type[Any], accept: str) -> Any:
+        body = await self._get(base, url, accept, LONGEST_METADATA, PATIENCE)
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
+            raise Unknown("the answer of its registry cannot be read") from None
+
+    async def _file(self, base: str, url: str, longest: int) -> bytes:
+        return await self._get(base, url, "*/*", longest, FILE_PATIENCE)
+
+    async def _get(self, base: str, url: str, accept: str, longest: int, seconds: float) -> bytes:
+        """Raises `Unknown`, `Fault`. Only the registry itself may be where the operator's client says, on an inner
+        network too; a file that it names elsewhere is at a public address."""
+        headers = {"Accept": accept, "User-Agent": f"toolgate/{__version__}"}
+        bounds = Bounds(seconds, longest, 2)
+        fetched = await self._net.fetch(
+            url, asker=f"packages of {base}", headers=headers, trusted=(base,), follow=False, bounds=bounds
+        )
+        if fetched.status in (404, 410):
+            raise Unknown("its registry does not know it")
+        if fetched.status != 200:
+            raise Unknown(f"its registry answered HTTP {fetched.status}")
+        return fetched.body
+
+
+class _Dist(msgspec.Struct):
+    integrity: str = ""
+    tarball: str = ""
+
+
+class _NpmVersion(msgspec.Struct):
+    name: str = ""
+    version: str = ""
+    mcpName: str = ""
+    deprecated: Any = ""
+    dist: _Dist = msgspec.field(default_factory=_Dist)
+
+
+class _Npm(msgspec.Struct):
+    versions: Mapping[str, _NpmVersion] = {}
+    time: Mapping[str, str] = {}
+
+
+class _SimpleFile(msgspec.Struct):
+    """A file of the Simple API."""
+
+    filename: str
+    url: Annotated[str, Meta(max_length=8192)]
+    hashes: Mapping[str, str] = {}
+    yanked: bool | str = False
+    size: int = 0
+    upload_time: str = msgspec.field(default="", name="upload-time")
+    core_metadata: Any = msgspec.field(default=False, name="core-metadata")
+
+    @property
+    def hash_beside(self) -> str:
+        """The SHA-256 of the metadata that stand beside it as a file (PEP 714); empty where none do."""
+        said: object = self.core_metadata
+        found = cast("Mapping[str, object]", said).get("sha256", "") if isinstance(said, dict) else ""
+        return found if isinstance(found, str) else ""
+
+    @property
+    def why_yanked(self) -> str:
+        return (entries.shown(self.yanked) if isinstance(self.yanked, str) else "") or "yanked" if self.yanked else ""
+
+
+class _Simple(msgspec.Struct):
+    name: str = ""
+    files: list[_SimpleFile] = []
+
+
+def normalized(name: str) -> str:
+    """As PyPI compares names (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _version_of(filename: str, name: str) -> str:
+    """Of a wheel, or of a source distribution."""
+    if filename.endswith(".whl"):
+        parts = filename.split("-")
+        return parts[1] if len(parts) >= 5 and normalized(parts[0]) == name else ""
+    stem = filename.removesuffix(".tar.gz").removesuffix(".zip")
+    before, _, version = stem.rpartition("-")
+    return version if normalized(before) == name else ""
+
+
+def hashed(data: bytes, like: str) -> str:
+    """The hash of a file, written as `like` is."""
+    if like.startswith("sha512-"):
+        return f"sha512-{base64.b64encode(hashlib.sha512(data).digest()).decode()}"
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _metadata_of(wheel: bytes) -> bytes:
+    """The file METADATA, as far as it is read. Raises `Unknown`."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(wheel)) as packed:
+            for info in packed.infolist():
+                if re.fullmatch(r"[^/]+\.dist-info/METADATA", info.filename):
+                    with packed.open(info) as file:
+                        return file.read(LONGEST_README)
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, OSError):
+        pass
+    raise Unknown("its wheel cannot be read")

@@ -1,0 +1,272 @@
+"""Finding a server for what somebody needs, and what stands between that and installing it.
+
+The rules this file keeps: what was looked at is what is installed, by one value that nobody changes in between; the
+gateway's own variables go to servers of the bundled list only, since those names were read by people; and no text of
+a registry is shown that gives orders to its reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from toolgate import config as configs
+from toolgate.auth.safe_net import SafeNet
+from toolgate.config import Config
+from toolgate.config.secrets import Lacking
+from toolgate.core import names
+from toolgate.core.clock import Clock
+from toolgate.core.services import Swap
+from toolgate.provision import catalogue, gates
+from toolgate.provision.clients import PackageClients
+from toolgate.provision.entries import Entry, Package
+from toolgate.provision.gates import Gate, Given
+from toolgate.provision.packages import Facts, Packages, Unknown
+from toolgate.provision.registries import Listing, Registries
+from toolgate.search import Document, Index
+from toolgate.state.base import Store
+
+MOST_MATCHES = 5
+MOST_LOOKED_UP = 2  # packages for one answer
+MOST_TOLD = 1500  # characters of the tools of one server that are searched
+WITHHELD = "(its description is not shown: it gives orders to its reader)"
+
+
+class Match(msgspec.Struct, frozen=True):
+    """`is_match`: it is what was meant, as far as the ranker can tell."""
+
+    entry: Entry
+    confidence: float
+    is_match: bool
+
+
+class Found(msgspec.Struct, frozen=True):
+    """`notes` say what is wrong with the lists that were searched."""
+
+    matches: tuple[Match, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True):
+    """An entry with all that was found out about it; `references` are what its variables are set to."""
+
+    match: Match
+    gates: tuple[Gate, ...]
+    facts: Facts | None = None
+    references: Mapping[str, str] = {}
+
+    @property
+    def is_passed(self) -> bool:
+        return all(gate.passed for gate in self.gates)
+
+    @property
+    def is_trusted(self) -> bool:
+        return any(gate.name == "trusted" and gate.passed for gate in self.gates)
+
+
+class Provisioning:
+    """`environ` are the gateway's variables; `bundled` the list that needs no network. `gives_orders` says whether a
+    text is addressed to a model."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        net: SafeNet,
+        clock: Clock,
+        clients: PackageClients,
+        environ: Mapping[str, str],
+        bundled: Callable[[], Sequence[Entry]] = catalogue.bundled,
+        gives_orders: Callable[[str], bool] = lambda _text: False,
+    ) -> None:
+        self._config, self._clock, self._environ = config, clock, environ
+        self._clients = clients
+        self._bundled = bundled
+        self._gives_orders = gives_orders
+        self.registries = Registries(config, store, net, clock)
+        self.packages = Packages(net, clients.base)
+        self._index = Index()
+        self._indexed: dict[str, int] = {}  # which list of each registry, by its identity
+        self._entries: dict[Document, Entry] = {}
+        self._turn = asyncio.Lock()
+
+    def prepared(self, config: Config) -> Swap:
+        use = self.registries.prepared(config)
+
+        def swap() -> None:
+            self._config = config
+            use()
+
+        return swap
+
+    async def close(self) -> None:
+        await self.registries.close()
+
+    # Finding.
+
+    async def find(self, intent: str) -> Found:
+        """The servers that answer an intent, the best first; none where nothing is likely to."""
+        listings = await self.registries.listings()
+        async with self._turn:  # of the index
+            hits = await asyncio.to_thread(self._searched, intent, listings)
+        notes = tuple(f"The registry {each.url} {each.note}." for each in listings if each.note)
+        found = [Match(self._shown(entry), confidence, is_match) for entry, confidence, is_match in hits]
+        return Found(tuple(found) if any(each.is_match for each in found) else (), notes)
+
+    def _searched(self, intent: str, listings: Sequence[Listing]) -> list[tuple[Entry, float, bool]]:
+        """On a thread of its own: to index ten thousand servers takes seconds."""
+        bundled = self._bundled()
+        lists: dict[str, Mapping[str, Entry] | Sequence[Entry]] = {"": bundled}
+        lists |= {each.url: each.entries for each in listings}
+        taken = {(each.package.kind, each.package.name) for each in bundled if each.package}
+        for url in [url for url in self._indexed if url not in lists]:
+            self._index.drop(url)
+            del self._indexed[url]
+        for url, listed in lists.items():
+            if self._indexed.get(url) != id(listed):
+                all_of_it = listed.values() if isinstance(listed, Mapping) else listed
+                wanted = [each for each in all_of_it if not url or _key(each) not in taken]
+                documents = {_document(entry): entry for entry in wanted}
+                self._index.put(url, documents)
+                self._entries = {key: each for key, each in self._entries.items() if each.source != url} | documents
+                self._indexed[url] = id(listed)
+        hits = self._index.search(intent, MOST_MATCHES, servers=list(lists))
+        kept = [hit for hit in hits if hit.verdict != "none"]
+        return [(self._entries[hit.document], round(hit.confidence, 2), hit.verdict == "match") for hit in kept]
+
+    def _shown(self, entry: Entry) -> Entry:
+        told = f"{entry.title}\n{entry.description}\n{entry.message}"
+        if entry.is_bundled or not self._gives_orders(told):
+            return entry
+        asks_for = (*entry.asks_for, "to give orders to its reader")
+        return msgspec.structs.replace(entry, description=WITHHELD, title="", message="", asks_for=asks_for)
+
+    # Judging.
+
+    async def reports(self, matches: Sequence[Match], refused: str, is_thorough: bool) -> list[Report]:
+        """Each with its gates. `refused`: why this client may not have servers installed. What is said of a package is
+        looked up where that may make a difference; with `is_thorough` for the first one whatever is known of it."""
+        found: list[Report] = []
+        looked_up = 0
+        for place, match in enumerate(matches):
+            looks = self._may_pass(match) or (is_thorough and not place)
+            if match.entry.is_bundled and not is_thorough:
+                looks = False
+            looks = looks and looked_up < MOST_LOOKED_UP
+            looked_up += looks
+            found.append(await self.report(match, refused, looks))
+        return found
+
+    def _may_pass(self, match: Match) -> bool:
+        entry = match.entry
+        given = Given(match.confidence, self._config.provision.trusted, 0.0, 0.0)
+        needed = ("active", "pinned", "plain", "confident")
+        others = (gate for gate in gates.judged(entry, given) if gate.name in needed)
+        return gates.is_trusted(entry, given.trusted, (entry.name,)) and all(gate.passed for gate in others)
+
+    async def report(self, match: Match, refused: str, looks: bool) -> Report:
+        facts, unknown, package = None, "", match.entry.package
+        if looks and package and package.version:
+            try:
+                facts = await self.packages.facts(package)
+            except Unknown as why:
+                unknown = str(why)
+        tells = not refused  # which variables the gateway has is not for everybody
+        references = await self._references(match.entry) if tells else dict[str, str]()
+        given = Given(
+            match.confidence,
+            self._config.provision.trusted,
+            self._config.provision.minimum_age,
+            self._clock.wall(),
+            refused,
+            facts,
+            unknown,
+            references,
+        )
+        return Report(match, gates.judged(match.entry, given), facts, references)
+
+    async def _references(self, entry: Entry) -> Mapping[str, str]:
+        """What the variables that an entry needs would be set to, by name."""
+        if not entry.is_bundled or not entry.package:
+            return {}
+        needed = [each.name for each in entry.package.variables if each.required]
+        return await asyncio.to_thread(self._looked_up, needed) if needed else {}
+
+    def _looked_up(self, needed: Sequence[str]) -> Mapping[str, str]:
+        sources, found = configs.sources(self._config, self._environ), dict[str, str]()
+        for name in needed:
+            if self._environ.get(name):
+                found[name] = f"${{{name}}}"
+                continue
+            try:
+                sources.get(name)
+            except Lacking:
+                continue
+            found[name] = f"${{secret:{name}}}"
+        return found
+
+    # Installing.
+
+    async def take(self, report: Report) -> None:
+        """Have its file checked against its hash, before anything of it runs. Raises `Unknown`, `Fault`."""
+        package = report.match.entry.package
+        assert package and report.facts
+        if package.kind == "pypi":
+            hashes = [package.hash] if package.hash else list(report.facts.others) or [report.facts.hash]
+            await self._clients.take(package.name, package.version, hashes)
+        else:
+            await self.packages.check_file(package, report.facts)
+
+
+def table_of(report: Report) -> dict[str, Any]:
+    """The server as a native file has it."""
+    entry = report.match.entry
+    if entry.package:
+        command, *args = entry.package.command
+        table: dict[str, Any] = {"type": "stdio", "command": command, "args": args}
+        if report.references:
+            table["env"] = dict(report.references)
+    elif entry.remote:
+        table = {"type": entry.remote.type, "url": entry.remote.url}
+    else:
+        table = {}
+    return table | {"description": entry.description}
+
+
+def name_of(entry: Entry, taken: Mapping[str, str]) -> str:
+    """What its server is called where these ids are taken."""
+    id = names.slug(entry.id) or "server"
+    return next(each for each in (id, *(f"{id}-{number}" for number in range(2, 1000))) if each not in taken)
+
+
+def command_of(entry: Entry) -> str:
+    """What a person would type to start it, or to add it."""
+    if entry.package:
+        return shlex.join(entry.package.command)
+    if entry.remote:
+        table = json.dumps({"url": entry.remote.url, "type": entry.remote.type})
+        return shlex.join(["toolgate", "servers", "add", names.slug(entry.id) or "server", table])
+    return ""
+
+
+def _key(entry: Entry) -> tuple[str, str]:
+    package: Package | None = entry.package
+    return (package.kind, package.name) if package else ("", "")
+
+
+def _document(entry: Entry) -> Document:
+    """What it is found by. A forge is in the name of each server that is kept there, and says nothing."""
+    name = entry.name.removeprefix("io.github.").removeprefix("com.github.")
+    tools = " ".join(f"{name.replace('_', ' ')}: {about}." for name, about in entry.tools.items())[:MOST_TOLD]
+    return Document(
+        entry.source,
+        name,
+        "servers",
+        entry.title,
+        f"{entry.description.rstrip('.')}. {tools}".strip(),
+    )
