@@ -53,7 +53,7 @@ def _too_much(row: Sequence[Any], line: bytes, waits: int) -> str:
         return f"{id} has {waits:,} dependencies, of which a line can have {jsonl.MOST_OF_ONE:,}: remove some"
     for place in _TIMES:
         if row[place] and row[place] > _LATEST:
-            return f"`{FIELDS[place]}` of {id} is after {jsonl.LAST_YEAR}: create another one, and delete this one"
+            return f"`{FIELDS[place]}` of {id} is after the year {jsonl.LAST_YEAR}: create another, and delete this one"
     return ""
 
 
