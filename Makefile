@@ -6,7 +6,7 @@ INSTALLED = .venv/.installed
 MUTMUT = .venv/bin/mutmut
 
 .PHONY: demo test attack check format install interop faults conformance behaviour docs tools keys grid fuzz soak bench \
-	retrieval mutants constraints clean
+	retrieval tokens mutants constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -88,6 +88,10 @@ bench: $(INSTALLED)
 # Another directory of sets: make retrieval DATA=dir
 retrieval: $(INSTALLED)
 	.venv/bin/python bench/retrieval.py $(DATA)
+
+# What a model reads of 50, 250 and 500 real tools, by each way to them. The set `livemcpbench` of the same directory.
+tokens: $(INSTALLED)
+	.venv/bin/python bench/tokens.py $(DATA) $(if $(EXACT),--exact $(EXACT))
 
 # Small mistakes in what decides, one at a time: does a test notice each? About half an hour; MODULES names some of them,
 # such as auth/keys.py.

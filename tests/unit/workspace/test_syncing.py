@@ -16,7 +16,7 @@ from toolgate.config import Config, Tasks
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.state.memory import MemoryStore
-from toolgate.workspace import comparing, importing, syncing
+from toolgate.workspace import comparing, importing, jsonl, syncing, tasks
 from toolgate.workspace.circles import circular
 from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.tasks import FIELDS, Task, put, row_of, task_of
@@ -391,6 +391,67 @@ async def test_a_file_that_is_too_large_is_refused(
     await one.put(task())
     with pytest.raises(Fault, match="gt-1 is too long for a line"):
         await one.sync()
+
+
+MANY = [f"gt-2{number:05}" for number in range(jsonl.MOST_OF_ONE)]
+
+
+@pytest.mark.parametrize(
+    ("bound", "tasks", "waits", "said"),
+    [
+        (("LONGEST_LINE", 3000), [task(description="x" * 3000)], {}, "gt-1 is too long for a line of 3,000 bytes"),
+        (None, [task()], {"gt-1": [*MANY, "gt-3"]}, "gt-1 has 5,001 dependencies, of which a line can have 5,000"),
+        (None, [task(updated_at="9999-01-01T00:00:00.000000Z")], {}, "`updated_at` of gt-1 is after the year 9998"),
+        (None, [task(closed_at="9999-01-01T00:00:00.000000Z")], {}, "`closed_at` of gt-1 is after the year 9998"),
+        (("MOST", 1), [task(), task("gt-2")], {}, "with gt-2 it would have more than 1 tasks"),
+        (("LARGEST", 1500), [task(), task("gt-2")], {}, "with gt-2 it would be larger than 1,500 bytes"),
+        (("MOST_DEPENDENCIES", 2), [task(), task("gt-2")], {"gt-1": ["a", "b"], "gt-2": ["c"]}, "with gt-2 it would"),
+    ],
+)
+async def test_what_could_not_be_read_again_is_not_written(
+    clone: Callable[..., Clone],
+    monkeypatch: pytest.MonkeyPatch,
+    bound: tuple[str, int] | None,
+    tasks: list[Task],
+    waits: dict[str, list[str]],
+    said: str,
+) -> None:
+    """And what stood there stays."""
+    one = clone()
+    await one.put(task("gt-0"))
+    await one.sync()
+    before = one.file.read_bytes()
+    await one.put(*tasks)
+    rows = [(id, end, "blocks", AT) for id, ends in waits.items() for end in ends]
+    insert = "INSERT INTO task_dependency VALUES (?, ?, ?, ?)"
+    await one.workspace.transact(lambda connection: connection.execute("DELETE FROM task WHERE id = 'gt-0'"))
+    await one.workspace.transact(lambda connection: connection.executemany(insert, rows))
+    if bound:
+        monkeypatch.setattr(jsonl, *bound)
+
+    with pytest.raises(Fault) as caught:
+        await one.sync("export")
+
+    assert said in caught.value.message and "Nothing was imported or written" in caught.value.message
+    assert one.file.read_bytes() == before
+    assert said in (await one.status())["problem"]
+
+
+async def test_a_task_with_as_much_as_it_may_have_comes_back_as_it_was(clone: Callable[..., Clone]) -> None:
+    one, other = clone("a"), clone("b")
+    texts = ("test_strategy", "validation_criteria", "verification", "validation_feedback", "closed_reason")
+    lists = {"labels": ["é" * 10] * tasks.MOST_LABELS, "commits": ["c" * 40] * tasks.MOST_COMMITS}
+    most = dict.fromkeys(texts, "\x01" * tasks.LONGEST_TEXT) | {"description": "\x01" * tasks.LONGEST_DESCRIPTION}
+    await one.put(task(title="\x01" * tasks.LONGEST_TITLE, **lists, **most))
+    rows = [("gt-1", each, "blocks", AT) for each in MANY]
+    insert = "INSERT INTO task_dependency VALUES (?, ?, ?, ?)"
+    await one.workspace.transact(lambda connection: connection.executemany(insert, rows))
+
+    await one.sync("export")
+    other.file.write_bytes(one.file.read_bytes())
+    await other.sync("import")
+
+    assert await other.all() == await one.all()
 
 
 # In pieces.
