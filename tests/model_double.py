@@ -95,6 +95,7 @@ class Double:
         self.connections = self.most_connections = 0
         self.arrived = asyncio.Event()
         self.root = ""
+        self.key = KEY
 
     @property
     def url(self) -> str:
@@ -121,9 +122,9 @@ class Double:
                 return await self._send(writer, Answer(200, self._looked(path, headers)))
             asked = json.loads(body)
             if path == "/v1/chat/completions":
-                check_completion(headers, asked)
+                check_completion(headers, asked, self.key)
             elif path == "/v1/messages":
-                check_message(headers, asked)
+                check_message(headers, asked, self.key)
             else:
                 raise Refusal(404, "not_found_error", f"{path} is not here")
         except Refusal as refusal:
@@ -141,9 +142,9 @@ class Double:
 
     def _looked(self, path: str, headers: dict[str, str]) -> Json:
         if path == "/v1/models":
-            check_bearer(headers)
+            check_bearer(headers, self.key)
             return {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 1, "owned_by": "it"}]}
-        check_key(headers)
+        check_key(headers, self.key)
         if path != f"/v1/models/{MODEL}":
             raise Refusal(404, "not_found_error", f"model: {path.rpartition('/')[2]}")
         return {"type": "model", "id": MODEL, "display_name": "Scripted", "created_at": "2026-01-01T00:00:00Z"}
@@ -187,22 +188,22 @@ async def model(*script: Any) -> AsyncIterator[Double]:
 # What the APIs want.
 
 
-def check_bearer(headers: Json) -> None:
-    if headers.get("authorization") != f"Bearer {KEY}":
+def check_bearer(headers: Json, key: str = KEY) -> None:
+    if headers.get("authorization") != f"Bearer {key}":
         raise Refusal(401, "invalid_request_error", "Incorrect API key provided: sk-te***6J.", "invalid_api_key")
 
 
-def check_key(headers: Json) -> None:
+def check_key(headers: Json, key: str = KEY) -> None:
     if "anthropic-version" not in headers:
         raise Refusal(400, "invalid_request_error", "anthropic-version: header is required")
     if headers["anthropic-version"] not in ("2023-06-01", "2026-10-21"):
         raise Refusal(400, "invalid_request_error", "anthropic-version: not a valid version")
-    if headers.get("x-api-key") != KEY and headers.get("authorization") != f"Bearer {KEY}":
+    if headers.get("x-api-key") != key and headers.get("authorization") != f"Bearer {key}":
         raise Refusal(401, "authentication_error", "invalid x-api-key")
 
 
-def check_completion(headers: Json, asked: Json) -> None:
-    check_bearer(headers)
+def check_completion(headers: Json, asked: Json, key: str = KEY) -> None:
+    check_bearer(headers, key)
     wanted(headers.get("content-type") == "application/json", "the body must be application/json")
     for name in asked.keys() - {"model", "messages", "max_tokens", "max_completion_tokens"}:
         raise Refusal(400, "invalid_request_error", f"Unrecognized request argument supplied: {name}")
@@ -221,8 +222,8 @@ def check_completion(headers: Json, asked: Json) -> None:
 TOOLS = ({"type": "code_execution_20250825", "name": "code_execution"},)
 
 
-def check_message(headers: Json, asked: Json) -> None:
-    check_key(headers)
+def check_message(headers: Json, asked: Json, key: str = KEY) -> None:
+    check_key(headers, key)
     wanted(headers.get("content-type") == "application/json", "the body must be application/json")
     for name in asked.keys() - {"model", "messages", "max_tokens", "system", "tools", "container"}:
         raise Refusal(400, "invalid_request_error", f"{name}: Extra inputs are not permitted")

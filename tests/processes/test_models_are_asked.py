@@ -235,6 +235,20 @@ async def test_what_an_api_says_of_a_key_reaches_no_client_and_no_log(
 
 
 @real
+async def test_a_key_that_an_api_takes_for_a_word_reaches_no_client_and_no_log(
+    type: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    key = "Zb7Qd0Lx9Wc4Rk2Tz8Vn1Mh6J"  # of no known shape
+    error = {"type": "error", "error": {"type": key, "code": f"x-{key}", "message": key}}
+    async with model(Answer(400, error)) as api, asked(api, type, key=key) as asker:
+        api.key = key
+        told = await asker.failed("process_large_dataset", **dataset())
+        assert "HTTP 400" in told["error"]
+        assert key not in caplog.text + json.dumps(told)
+
+
+@real
 async def test_a_model_that_is_not_there_is_a_mistake_of_the_configuration(type: str) -> None:
     async with model() as api, asked(api, type, model="another") as asker:
         told = await asker.failed("process_large_dataset", **dataset())

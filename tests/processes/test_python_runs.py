@@ -280,6 +280,7 @@ FULL = {
     "of texts": "a = {}\nwhile True: a[len(a)] = str(len(a)) * 9",
     "of nothing else": "held = []\nfor size in (1 << 26, 1 << 20, 1 << 12, 64):\n    try:\n"
     "        while True: held.append(bytes(size))\n    except MemoryError: pass\nbytearray(1 << 20)",
+    "in C": "import zlib\nb = zlib.compress(bytes(1 << 26))\n[zlib.decompress(b) for _ in range(64)]",
     "in its value": "held = []\ntry:\n    while True: held.append(bytes(1 << 20))\nexcept MemoryError: del held[:20]\n"
     "'x' * (15 << 20)",
 }

@@ -460,7 +460,7 @@ def failed(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  the rescue: code's own `__str__` may raise anything
         message = ""
     if isinstance(error, MemoryError):
-        message = message or MEMORY
+        message = f"{MEMORY} ({message})" if message else MEMORY  # what zlib says is about itself
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == FILE]
     stack = "".join(traceback.format_list(frames[-20:]))
     if isinstance(error, SyntaxError):

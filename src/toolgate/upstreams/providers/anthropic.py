@@ -50,23 +50,14 @@ class _Kind(msgspec.Struct):
     text: str = ""
 
 
-class _Usage(msgspec.Struct):
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-class _Container(msgspec.Struct):
-    id: str
-
-
 class Answer(msgspec.Struct):
     """`content` are blocks, each of which has a type."""
 
     content: list[Raw]
-    model: str = ""
+    model: object = None
     stop_reason: str | None = None
-    usage: _Usage | None = None
-    container: _Container | None = None
+    usage: object = None
+    container: object = None
 
     def said(self) -> Said:
         """Raises `Unusable` where it is not whole."""
@@ -74,8 +65,7 @@ class Answer(msgspec.Struct):
             raise Unusable(why)
         blocks = (api.read(bytes(each), _Kind) for each in self.content)
         text = "".join(block.text for block in blocks if block.type == "text")
-        usage = self.usage or _Usage()
-        return Said(text, self.model, api.count(usage.input_tokens), api.count(usage.output_tokens))
+        return Said(text, *api.beside(self.model, self.usage))
 
 
 def said(body: bytes) -> Said:

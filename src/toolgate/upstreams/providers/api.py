@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -12,6 +12,7 @@ from toolgate.config.providers import Provider
 from toolgate.core import jsonrpc
 
 MOST_TOKENS_TOLD = 1 << 31  # an API's count that is larger is none
+LONGEST_NAME = 200  # characters of a model's
 
 T = TypeVar("T")
 
@@ -66,14 +67,32 @@ def read(body: bytes, type: type[T]) -> T:
         raise Unusable("the answer is not what this API promises") from None
 
 
-def count(tokens: int) -> int:
-    return tokens if 0 <= tokens < MOST_TOKENS_TOLD else 0
+class _Tokens(msgspec.Struct):
+    """By the words of either API."""
+
+    prompt_tokens: object = 0
+    input_tokens: object = 0
+    completion_tokens: object = 0
+    output_tokens: object = 0
+
+
+def beside(model: object, usage: object) -> tuple[str, int, int]:
+    """What stands beside an answer, as far as it can be read: the model's name, the tokens of the question and those of
+    the answer. Whatever is wrong with that, the answer is one."""
+    found = msgspec.convert(usage, _Tokens) if isinstance(usage, dict) else _Tokens()
+    sent, written = found.prompt_tokens or found.input_tokens, found.completion_tokens or found.output_tokens
+    return model[:LONGEST_NAME] if isinstance(model, str) else "", _count(sent), _count(written)
+
+
+def _count(tokens: object) -> int:
+    return tokens if isinstance(tokens, int) and 0 <= tokens < MOST_TOKENS_TOLD else 0
 
 
 class _Error(msgspec.Struct):
     type: object = None
     code: object = None
     message: object = None
+    details: object = None
 
 
 class _Refusal(msgspec.Struct):
@@ -92,5 +111,7 @@ def refusal(body: bytes) -> tuple[str, str]:
         return "", ""
     if not isinstance(error, _Error):
         return "", error or ""
-    words = (each for each in (error.code, error.type) if isinstance(each, str) and _word.fullmatch(each))
+    details: object = error.details
+    closer = cast("dict[str, object]", details).get("error_code") if isinstance(details, dict) else None
+    words = (each for each in (closer, error.code, error.type) if isinstance(each, str) and _word.fullmatch(each))
     return next(words, ""), error.message if isinstance(error.message, str) else ""

@@ -10,7 +10,7 @@ Facts: the tool's version 20250825 (bash and files; no beta header is needed any
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -93,7 +93,7 @@ class Run:
             if self._turns >= MOST_TURNS:
                 raise Unusable(f"the run was paused more than {MOST_TURNS - 1} times")
             self._messages.append({"role": "assistant", "content": answer.content})
-            self._container = answer.container.id if answer.container else self._container
+            self._container = _id(answer.container) or self._container
             return None
         if not self._last:
             raise Unusable("the model ran nothing")
@@ -114,6 +114,11 @@ class Run:
         elif block.type == _FILES and (found := api.read(bytes(block.content), _Output)).type.endswith("_error"):
             found.error_code = found.error_code or "unknown"
             self._last = found
+
+
+def _id(container: object) -> str:
+    found = cast("dict[str, object]", container).get("id") if isinstance(container, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def _shown(used: _Input) -> str:

@@ -47,15 +47,10 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _Usage(msgspec.Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
 class _Completion(msgspec.Struct):
     choices: list[_Choice]
-    model: str = ""
-    usage: _Usage | None = None
+    model: object = None
+    usage: object = None
 
 
 def said(body: bytes) -> Said:
@@ -70,10 +65,7 @@ def said(body: bytes) -> Said:
         raise Unusable(api.CUT)
     if not (choice.message.content or "").strip():
         raise Unusable(api.EMPTY)
-    usage = found.usage or _Usage()
-    return Said(
-        choice.message.content or "", found.model, api.count(usage.prompt_tokens), api.count(usage.completion_tokens)
-    )
+    return Said(choice.message.content or "", *api.beside(found.model, found.usage))
 
 
 class _Model(msgspec.Struct):

@@ -190,7 +190,7 @@ class Providers:
         log.warning("the provider %s answered HTTP %d: %s", name, status, _quoted(message or word or "nothing"))
         said = f"The provider {name} answered HTTP {status}" + (f" ({word})" if word else "")
         if status in (429, 503, 529):
-            wait = _wait(fetched.headers.get("retry-after", ""))
+            wait = pause(fetched.headers.get("retry-after", ""))
             state.closed_until = max(state.closed_until, self._clock.now() + wait)
             raise Fault("RATE_LIMITED", said, reach="executed", hint=_LATER, extra={"retryAfter": math.ceil(wait)})
         hint = _FIXES[300] if 300 <= status < 400 else _FIXES.get(status, "the gateway's log says more")
@@ -249,17 +249,19 @@ def code_of(text: str) -> str:
     return rest.partition("\n")[2].partition("\n```")[0]
 
 
-def _wait(said: str) -> float:
+def pause(said: str) -> float:
     """Seconds of a header `Retry-After`: a number, or a date."""
     try:
-        return min(max(0.0, float(said)), LONGEST_PAUSE) if _number.fullmatch(said) else _until(said)
-    except ValueError:
+        left = float(said) if _number.fullmatch(said) else _until(said)
+    except (ValueError, OverflowError):
         return SHORTEST_PAUSE
+    return min(max(0.0, left), LONGEST_PAUSE)
 
 
 def _until(said: str) -> float:
-    left = (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds()
-    return min(max(0.0, left), LONGEST_PAUSE)
+    date = parsedate_to_datetime(said)
+    at = date if date.tzinfo else date.replace(tzinfo=UTC)  # one with -0000 has none
+    return (at - datetime.now(UTC)).total_seconds()
 
 
 def _quoted(said: str) -> str:
@@ -267,7 +269,7 @@ def _quoted(said: str) -> str:
     return excerpt(shaped(said[:LONGEST_QUOTED].encode(errors="replace")).decode(errors="replace"), 300)
 
 
-_number = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_number = re.compile(r"[0-9]{1,300}(?:\.[0-9]{1,9})?")
 _LATER = "try again after `retryAfter` seconds"
 _FIXES = {
     300: "it redirects: set its `url` to where the API is",

@@ -13,7 +13,7 @@ from model_double import KEY, Turn, ran
 from toolgate.config.providers import Provider
 from toolgate.upstreams.providers import anthropic, api, execution, openai, prompts
 from toolgate.upstreams.providers.api import Prompt, Unusable
-from toolgate.upstreams.providers.services import Pace, code_of
+from toolgate.upstreams.providers.services import LONGEST_PAUSE, SHORTEST_PAUSE, Pace, code_of, pause
 
 ROBOT = Provider(type="openai", model=double.MODEL, key=KEY)
 CLAUDE = Provider(type="anthropic", model=double.MODEL, key=KEY)
@@ -63,6 +63,50 @@ def test_answers_are_read_with_what_they_cost() -> None:
 def test_blocks_that_nobody_knows_are_passed_over() -> None:
     blocks = [{"type": "thinking", "thinking": "hm", "signature": "x"}, {"type": "text", "text": "hi"}, {"type": "new"}]
     assert anthropic.said(json.dumps(double.message(Turn(blocks))).encode()).text == "hi"
+
+
+@pytest.mark.parametrize("usage", [None, {}, 7, {"prompt_tokens": None, "input_tokens": 1.5, "completion_tokens": -1}])
+def test_an_answer_is_good_whatever_stands_beside_its_text(usage: object) -> None:
+    odd = {"model": None, "usage": usage, "container": 7}
+    for body, said in ((double.completion("hi"), openai.said), (double.message("hi"), anthropic.said)):
+        found = said(json.dumps(body | odd).encode())
+        assert (found.text, found.model, found.sent, found.written) == ("hi", "", 0, 0)
+        assert len(said(json.dumps(body | {"model": "m" * 10_000}).encode()).model) == api.LONGEST_NAME
+
+
+def test_the_word_for_an_error_is_the_one_that_says_most() -> None:
+    def word(**error: object) -> str:
+        return api.refusal(json.dumps({"type": "error", "error": error}).encode())[0]
+
+    assert word(type="rate_limit_error", details={"error_code": "enforced_spend_limit_reached"}) == (
+        "enforced_spend_limit_reached"
+    )
+    assert word(type="rate_limit_error", details={"error_code": None}) == "rate_limit_error"
+    assert word(type="invalid_request_error", code="model_not_found", details=7) == "model_not_found"
+    assert word(type="a sentence of somebody") == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("0", 0.0),
+        ("2.5", 2.5),
+        ("9" * 40, LONGEST_PAUSE),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_PAUSE),
+        ("Fri, 31 Dec 9999 23:59:59 -0000", LONGEST_PAUSE),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("", SHORTEST_PAUSE),
+        ("-5", SHORTEST_PAUSE),
+        ("soon", SHORTEST_PAUSE),
+    ],
+)
+def test_a_provider_says_when_to_come_back_in_seconds_or_by_a_date(said: str, seconds: float) -> None:
+    assert pause(said) == seconds
+
+
+@given(st.text("0123456789 ,:+-GMTWedOct", max_size=40) | st.text(max_size=40))
+def test_whatever_it_says_of_that_is_a_pause(said: str) -> None:
+    assert 0.0 <= pause(said) <= LONGEST_PAUSE
 
 
 @given(JSON, st.sampled_from(["choices", "content", "usage", "model", "stop_reason", "container"]))
