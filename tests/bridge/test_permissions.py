@@ -155,7 +155,8 @@ async def test_control_tools_are_tools_of_the_server_toolgate(revision: str) -> 
     config = msgspec.structs.replace(config, virtual_search=VirtualSearch(enabled=True, threshold=1))
     async with gateway(config=config, **two()) as rig:
         ann = await rig.client(revision, path="/mcp/meta")
-        assert [tool["name"] for tool in (await ann.request("tools/list")).result["tools"]] == ["mcp_discover"]
+        listed = [tool["name"] for tool in (await ann.request("tools/list")).result["tools"]]
+        assert listed == ["mcp_discover", "mcp_provision"]
         assert (await ann.call("mcp_call", arguments={"server": "git", "tool": "get"})).result["isError"]
         everything = await rig.client(revision, path="/mcp/aggregate")
         listed = [tool["name"] for tool in (await everything.request("tools/list")).result["tools"]]

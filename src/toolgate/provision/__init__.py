@@ -1,7 +1,7 @@
 """Provisioning: which server answers what somebody needs, and whether toolgate may install it by itself.
 
 May import `catalog`, `search`, `workspace`, `sandbox` and the rooms below them. It needs
-`search` alone.
+`search` alone of these.
 
     provisioning  `Provisioning`: finds entries, reports on them, has a package checked before it runs
     entries       what a list of servers says of one, of any era of the registries' API
