@@ -1,8 +1,6 @@
 """Operations in the words of somebody who has not seen the grammar, each with all answers that would be right: one of
 them comes, or a refusal. What is right is computed here from the rows, in plain Python."""
 
-
-
 from __future__ import annotations
 
 from collections import Counter, defaultdict
