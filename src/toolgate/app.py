@@ -165,9 +165,8 @@ class App:
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source
-        now, pid, project = wall(), os.getpid(), project_at(source)
-        told = (lambda: self.port, self._what_is_wrong, lambda: self.sandbox.described())
-        return GatewayInfo(wall, now, __version__, pid, *told, source, project)
+        told = (os.getpid(), lambda: self.port, self._what_is_wrong, self.sandbox.described)
+        return GatewayInfo(wall, wall(), __version__, *told, source, project_at(source))
 
     def _open_frontends(self) -> None:
         """What those for all kinds of clients share."""
