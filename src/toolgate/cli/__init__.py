@@ -18,6 +18,7 @@ Looking
     call         one call
     status       the running gateway
     doctor       the configuration and every server
+    suggesting   the tightest box in which a server works
     config       a configuration file: its dialect, its servers, its problems
     audit        the audit log
 Changing
