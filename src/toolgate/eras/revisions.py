@@ -139,7 +139,7 @@ def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
 
 
 _resource = options(mimeType=TEXT, annotations=_audience, size=_whole, **_about)
-_task_members = {"lastUpdatedAt": TEXT, "ttl": _whole_or_nothing}
+_task_members = {"lastUpdatedAt": optional(TEXT), "ttl": optional(_whole_or_nothing)}
 _task_options = options(statusMessage=TEXT, pollInterval=_whole, _meta=ANY_OBJECT)
 
 
@@ -147,7 +147,7 @@ def _task(raw: Raw) -> Raw:
     """A task must say when it was last changed, and how long it is kept: as far as that is known."""
     told = jsonrpc.members(raw)
     unsaid = {"lastUpdatedAt": told["createdAt"], "ttl": Raw(b"null")}
-    filled = {name: other for name, other in unsaid.items() if not optional(_task_members[name])(told.get(name, b""))}
+    filled = {name: other for name, other in unsaid.items() if not _task_members[name](told.get(name, jsonrpc.NOTHING))}
     return _task_options(Raw(jsonrpc.with_members(raw, filled)) if filled else raw)
 
 

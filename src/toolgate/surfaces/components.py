@@ -79,8 +79,8 @@ class Components(Aggregate):
     def enter(self, call: Call, view: View) -> Call:
         if call.method != mcp.CALL or super().claims(call, view):
             return super().enter(call, view)
-        components = [server for server in view.all_servers if server in self._servers]
-        owners = [] if self._whose(call.target) else bare.owners(call, components, view)
+        may_be = () if self._whose(call.target) else view.all_servers
+        owners = bare.owners(call, [server for server in may_be if server in self._servers], view)
         is_only = len(owners) == len(bare.visible(call, owners, view)) == 1
         return call.at(owners[0], call.target) if is_only else super().enter(call, view)
 
