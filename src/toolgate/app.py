@@ -165,8 +165,8 @@ class App:
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source
-        now, pid, project = wall(), os.getpid(), project_at(source)
-        return GatewayInfo(wall, now, __version__, pid, lambda: self.port, self._what_is_wrong, source, project)
+        told = (os.getpid(), lambda: self.port, self._what_is_wrong, self.sandbox.described)
+        return GatewayInfo(wall, wall(), __version__, *told, source, project_at(source))
 
     def _open_frontends(self) -> None:
         """What those for all kinds of clients share."""

@@ -41,6 +41,7 @@ def _lines(about: Any) -> list[str]:
         lines.append(f"configuration: {source}")
     if problem := about.get("problem"):
         lines.append(f"problem: {visible(problem)}")
+    lines += [f"code in {language}: {visible(says)}" for language, says in about.get("code", {}).items()]
     rows = [_row(server, about["started"] + about["uptime"]) for server in about["servers"]]
     return [*lines, *aligned((("server", "state", "pid", "up", "tools", "calls"), *rows)), *_errors(about["servers"])]
 

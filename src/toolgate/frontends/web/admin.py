@@ -132,6 +132,7 @@ class Admin:
             "problem": gateway_info.problem(),
             "host": config.http.host,
             "port": gateway_info.port(),
+            "code": gateway_info.code() or None,
         }
         servers = [self._brief(server) for server in config.servers]
         return 200, {**{key: value for key, value in shown.items() if value not in ("", None)}, "servers": servers}

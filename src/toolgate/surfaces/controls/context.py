@@ -19,8 +19,9 @@ from toolgate.upstreams.providers.services import Providers
 
 class GatewayInfo(msgspec.Struct, frozen=True):
     """The gateway as a whole. `wall` and `started` in seconds since 1970; `port` is None where it does not listen;
-    `problem` is what is wrong with the configuration as it stands now, where an older one is served; `source` is its
-    file; `project` the id of the project that it was started in, if any."""
+    `problem` is what is wrong with the configuration as it stands now, where an older one is served; `code` says by
+    language what runs code of clients and what keeps it in, or why it cannot run; `source` is its file; `project` the
+    id of the project that it was started in, if any."""
 
     wall: Callable[[], float]
     started: float
@@ -28,6 +29,7 @@ class GatewayInfo(msgspec.Struct, frozen=True):
     pid: int
     port: Callable[[], int | None]
     problem: Callable[[], str]
+    code: Callable[[], Mapping[str, str]]
     source: str = ""
     project: str | None = None
 
