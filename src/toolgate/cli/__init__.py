@@ -19,6 +19,7 @@ Looking
     search       tools that are here, and servers that could be added
     status       the running gateway
     doctor       the configuration and every server
+    suggesting   the tightest box in which a server works
     config       a configuration file: its dialect, its servers, its problems
     audit        the audit log
 Changing

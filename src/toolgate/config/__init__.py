@@ -15,6 +15,8 @@ The table of fields
     allowing          what is said of a field to the user who is to trust a file
     settings          `Config`: the root of a file, and its sections
     server            `Server` and its parts
+    boxes             `Confines`: what comes out of a server's `box`
+    profiles          what known servers need, by package: `PROFILES`
     sandbox           the section of code that calls tools
     providers         `Provider`: a model behind an API
     provision         the section of servers that may be found and installed
