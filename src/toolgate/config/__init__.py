@@ -63,7 +63,17 @@ from toolgate.config.access import (
 )
 from toolgate.config.files import find, is_strangers
 from toolgate.config.problems import ConfigError, Problem
-from toolgate.config.reading import load, read, recognised, secrets_of, sources, state_folder, tables, with_own
+from toolgate.config.reading import (
+    load,
+    read,
+    recognised,
+    secrets_of,
+    sources,
+    state_folder,
+    tables,
+    tables_in,
+    with_own,
+)
 from toolgate.config.server import Overlay, Parameter, Root, Server, ServerAuth
 from toolgate.config.settings import (
     CatalogLimits,
@@ -110,5 +120,6 @@ __all__ = [
     "sources",
     "state_folder",
     "tables",
+    "tables_in",
     "with_own",
 ]
