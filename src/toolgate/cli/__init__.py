@@ -16,8 +16,10 @@ Serving
 Looking
     listing      servers and tools (`toolgate list`)
     call         one call
+    search       tools that are here, and servers that could be added
     status       the running gateway
     doctor       the configuration and every server
+    suggesting   the tightest box in which a server works
     config       a configuration file: its dialect, its servers, its problems
     audit        the audit log
 Changing
@@ -28,6 +30,7 @@ Changing
     own_config   the user's own file, edited
     client_files  files that commands edit, and how that is undone
     servers      add and remove servers of the running gateway
+    provision    find a server for what is needed, show its gates, add it
     reload       read the configuration again
     trust        trust a configuration file that lies in a folder
     trusting     what that file would run, for the user who is asked
@@ -70,6 +73,8 @@ COMMANDS = {
     "trust": ("toolgate.cli.trust", "Review a configuration file found in this folder and trust it."),
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
     "call": ("toolgate.cli.call", "Call one tool and print its result."),
+    "search": ("toolgate.cli.search", "Find tools of the servers, and servers that could be added."),
+    "provision": ("toolgate.cli.provision", "Find a server for what you need, show what it would run, and add it."),
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
     "reload": ("toolgate.cli.reload", "Make the running gateway reload its configuration."),

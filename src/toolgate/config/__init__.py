@@ -15,6 +15,8 @@ The table of fields
     allowing          what is said of a field to the user who is to trust a file
     settings          `Config`: the root of a file, and its sections
     server            `Server` and its parts
+    boxes             `Confines`: what comes out of a server's `box`
+    profiles          what known servers need, by package: `PROFILES`
     sandbox           the section of code that calls tools
     providers         `Provider`: a model behind an API
     provision         the section of servers that may be found and installed
@@ -65,7 +67,17 @@ from toolgate.config.access import (
 )
 from toolgate.config.files import NAMES, find, is_strangers, own_folders
 from toolgate.config.problems import ConfigError, Problem
-from toolgate.config.reading import load, read, recognised, secrets_of, sources, state_folder, tables, with_own
+from toolgate.config.reading import (
+    load,
+    read,
+    recognised,
+    secrets_of,
+    sources,
+    state_folder,
+    tables,
+    tables_in,
+    with_own,
+)
 from toolgate.config.server import Overlay, Parameter, Root, Server, ServerAuth
 from toolgate.config.settings import (
     CatalogLimits,
@@ -114,5 +126,6 @@ __all__ = [
     "sources",
     "state_folder",
     "tables",
+    "tables_in",
     "with_own",
 ]

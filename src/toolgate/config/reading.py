@@ -99,6 +99,14 @@ def tables(path: Path, environ: Mapping[str, str], dialect: str = "") -> dict[st
     return {server.name: fields.written(server, masked=False, brief=True) for server in config.servers}
 
 
+def tables_in(text: str, *, file: str, format: Format) -> dict[str, dict[str, Any]]:
+    """The same of a text that came from elsewhere. Nothing else is read for it, of this machine neither. Raises
+    `ConfigError`."""
+    tree, place = files.parsed(text, file, format), _file(file, {}, is_named=False)
+    config = _config(tree, place, dialects.recognised(place, tree), True, looks_up=False)
+    return {server.name: fields.written(server, masked=False, brief=True) for server in config.servers}
+
+
 def recognised(path: Path, environ: Mapping[str, str]) -> Dialect:
     """Whose words a file is in. Raises `ConfigError` for what is no file of a format."""
     return dialects.recognised(_file(str(path), environ), files.tree_of(path))
