@@ -286,7 +286,7 @@ def _toml_item(value: Any, is_inline: bool = False) -> object:
         for each in cast("list[Any]", value):
             array.append(_toml_item(each, is_inline=True))
         return cast(object, array)
-    return tomlkit.item(value)
+    return cast(object, cast("Any", tomlkit).item(value))
 
 
 def _by_tomlkit(text: str, path: Path, value: Any) -> str:
