@@ -164,11 +164,12 @@ def test_playwright_opens_a_page_and_takes_a_picture(boxed: Talk) -> None:
 
 
 # Other servers of the profiles as their runner fetches them: the package, its arguments, its variables, and one tool.
+OFFICIAL = "@modelcontextprotocol/server-"
 FETCHED = {
-    "sequential-thinking": ("npx", "@modelcontextprotocol/server-sequential-thinking@2026.8.31", [], {}, "sequentialthinking"),
-    "memory": ("npx", "@modelcontextprotocol/server-memory@2026.8.31", [], {}, "read_graph"),
-    "github": ("npx", "@modelcontextprotocol/server-github@2025.4.8", [], {"GITHUB_PERSONAL_ACCESS_TOKEN": "x"}, "get_issue"),
-    "postgres": ("npx", "@modelcontextprotocol/server-postgres@0.6.2", ["postgresql://127.0.0.1:9/x"], {}, "query"),
+    "sequential-thinking": ("npx", f"{OFFICIAL}sequential-thinking@2026.8.31", [], {}, "sequentialthinking"),
+    "memory": ("npx", f"{OFFICIAL}memory@2026.8.31", [], {}, "read_graph"),
+    "github": ("npx", f"{OFFICIAL}github@2025.4.8", [], {"GITHUB_PERSONAL_ACCESS_TOKEN": "x"}, "get_issue"),
+    "postgres": ("npx", f"{OFFICIAL}postgres@0.6.2", ["postgresql://127.0.0.1:9/x"], {}, "query"),
     "context7": ("npx", "@upstash/context7-mcp@4.1.1", [], {}, "resolve-library-id"),
     "chrome-devtools": ("npx", "chrome-devtools-mcp@1.11.0", ["--no-usage-statistics", "--headless"], {}, "list_pages"),
     "time": ("uvx", "mcp-server-time==2026.10.19", [], {}, "get_current_time"),
