@@ -8,14 +8,16 @@ from typing import Any
 
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock
-from toolgate.frontends.connections import Connections
+from toolgate.frontends.connections import Connection, Connections
+from toolgate.frontends.known_heads import KnownHeads, Parted
 from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.streams import Receive, Send
 
 
 class Application(ABC):
     """`body_limit` in bytes. A connection asks `callers` whose a request is before `scheduler` has it started, and the
-    application tells them; it counts as one of `connections`, and keeps what has not ended in `bodies`."""
+    application tells them; it counts as one of `connections`, and keeps what has not ended in `bodies`. What heads mean
+    that it has let in it puts into `known_heads`, where a connection has told it a request's own."""
 
     def __init__(self, clock: Clock, body_limit: int) -> None:
         self.body_limit = body_limit
@@ -23,7 +25,14 @@ class Application(ABC):
         self.callers = Callers()
         self.bodies = Bodies()
         self.connections = Connections()
+        self.known_heads: KnownHeads[Any] = KnownHeads()
 
     @abstractmethod
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one HTTP request, or one WebSocket."""
+
+    async def answer_known(
+        self, known: Any, came: Parted, connection: Connection, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request whose head was `known` when it came on this connection. For those that put any there."""
+        raise NotImplementedError

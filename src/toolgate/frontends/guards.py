@@ -16,18 +16,20 @@ from urllib.parse import parse_qs
 import msgspec
 
 from toolgate.auth.access import THE_OPERATOR, WHO_ADMINISTERS
-from toolgate.auth.admission import Headers, Identify
+from toolgate.auth.admission import Admission, Headers, Identify
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
 from toolgate.core import counting, jsonrpc, names, surrogates
 from toolgate.core.bodies import Bodies, Body
+from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.active_requests import ActiveRequest
 from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.known_heads import CAME, KnownHeads, Parted, is_plain
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers, Scheduler, TakeTurn
 from toolgate.frontends.streams import Receive
@@ -100,8 +102,10 @@ class Guards:
         callers: Callers,
         bodies: Bodies,
         scheduler: Scheduler,
+        clock: Clock,
     ) -> None:
         self._callers = callers
+        self._clock = clock
         self._scheduler = scheduler
         self._gateway = gateway
         self._config = config
@@ -188,11 +192,32 @@ class Guards:
             principal = await self._identify(headers, client[0], path)
         except Unauthorized as unauthorized:
             raise refused(unauthorized) from None
-        if connection and connection.principal is not principal:
-            connection.admitted(principal)
+        if connection:
+            self.came_on(connection, principal)
         if principal.via:
             self._callers.learn(headers["authorization"], principal)
         return principal
+
+    def came_on(self, connection: Connection, principal: Principal) -> None:
+        """A connection has brought a request of somebody who was let in."""
+        if connection.principal is not principal:
+            connection.admitted(principal)
+
+    # Requests that come again.
+
+    def remember(self, request: Request, body: bytes, known_heads: KnownHeads[Request]) -> None:
+        """What the head of a request means, which was let in and came whole. What somebody else decides, who embeds
+        the gateway, may be decided otherwise the next time."""
+        came: Parted | None = request.scope.get("state", {}).get(CAME)
+        if not came or came.body != body or not isinstance(self._identify, Admission):
+            return
+        if is_plain(request.scope["http_version"], request.scope["headers"]):
+            known = msgspec.structs.replace(request, receive=_nothing, active_request=None)
+            known_heads.learn(came, known, request.principal.counted_as)
+
+    def is_over(self, principal: Principal) -> bool:
+        """Whether the time is over of what somebody was let in by."""
+        return principal.expires is not None and self._clock.wall() >= principal.expires
 
     def check(self, scope: Scope) -> tuple[Headers, str | None]:
         """The headers of a request, as `era_headers.read` has them; against pages that a browser was led to (DNS
@@ -272,6 +297,19 @@ class Guards:
         if self._read > COLLECTED:
             self._read = 0
             gc.collect()
+
+
+async def _nothing() -> MutableMapping[str, Any]:
+    """Nothing comes."""
+    return {"type": "http.disconnect"}
+
+
+def scope_again(known: Request, came: Parted, connection: Connection) -> Scope:
+    """Of a request that is to pass the guards although its head was known."""
+    length = b"content-length"
+    others = [each for each in known.scope["headers"] if each[0] != length]
+    said = (length, b"%d" % len(came.body))
+    return {**known.scope, "headers": [*others, said], "state": {STATE: connection, CAME: came}}
 
 
 async def has_too_many_values(data: bytes, most: int) -> bool:

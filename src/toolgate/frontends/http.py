@@ -8,7 +8,11 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import Resource
@@ -21,8 +25,10 @@ from toolgate.frontends import batches, guards, responses, sse_delivery
 from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests, Known
 from toolgate.frontends.application import Application
 from toolgate.frontends.channels import Channel, is_of_session
+from toolgate.frontends.connections import Connection
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, connection_of, not_allowed
+from toolgate.frontends.known_heads import Parted
 from toolgate.frontends.modern import Reply
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.scheduling import TakeTurn
@@ -47,7 +53,9 @@ class HttpFrontend(Application):
         self._sessions = sessions
         self._config = deps.config
         self._clock = deps.clock
-        self._guards = Guards(deps.gateway, deps.config, identify, self.callers, self.bodies, self.scheduler)
+        self._guards = Guards(
+            deps.gateway, deps.config, identify, self.callers, self.bodies, self.scheduler, deps.clock
+        )
         self.web = Web(deps, self._guards, resource)
         self._resource = resource
         self._active_requests = ActiveRequests()
@@ -73,17 +81,37 @@ class HttpFrontend(Application):
             method = methods.get(scope["method"])
             if not method:
                 raise not_allowed(", ".join(methods))
+            await self._let_in(request, response, method)
+        except Refused as refused:
+            await _refuse(response, refused)
+
+    async def answer_known(
+        self, known: Request, came: Parted, connection: Connection, receive: Receive, send: Send
+    ) -> None:
+        if self.known_heads.find(came) is not known or self._guards.is_over(known.principal):
+            await self(guards.scope_again(known, came, connection), receive, send)
+            return
+        self._guards.came_on(connection, known.principal)
+        request = msgspec.structs.replace(known, receive=receive)
+        response = Response(send, backlog=connection.backlog)
+        await self._let_in(request, response, partial(self._posted, came.body))
+
+    async def _let_in(
+        self, request: Request, response: Response, work: Callable[[Request, Response], Awaitable[None]]
+    ) -> None:
+        """Do what a request wants, that has passed the guards."""
+        try:
             with ActiveRequest(request.principal, self._clock, self._active_requests.all) as request.active_request:
-                await method(request, response)
+                await work(request, response)
         except Unauthorized as expelled:
             await _last_word(response, guards.refused(expelled))
         except Refused as refused:
-            let_go(refused)
-            await response.whole(refused.status, refused.body, refused.headers)
+            await _refuse(response, refused)
 
     def expel_unknown(self, is_known: Known) -> None:
         """End what is under way of clients that would not be let in any more, their sessions too."""
         self.callers.forget()
+        self.known_heads.forget()
         self._active_requests.expel_unknown(is_known)
         self._sessions.end_unknown(is_known)
 
@@ -122,6 +150,10 @@ class HttpFrontend(Application):
 
     async def _post(self, request: Request, response: Response) -> None:
         data = await self._guards.read(request)
+        self._guards.remember(request, data, self.known_heads)
+        await self._posted(data, request, response)
+
+    async def _posted(self, data: bytes, request: Request, response: Response) -> None:
         malformed: Malformed | None = None
         message = jsonrpc.Message()
         try:
@@ -353,6 +385,11 @@ async def _last_word(response: Response, refused: Refused) -> None:
         await response.end()
     elif not response.has_begun:
         await response.whole(refused.status, refused.body, refused.headers)
+
+
+async def _refuse(response: Response, refused: Refused) -> None:
+    let_go(refused)
+    await response.whole(refused.status, refused.body, refused.headers)
 
 
 def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:

@@ -30,10 +30,11 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
 from toolgate.frontends import unread
 from toolgate.frontends.application import Application
-from toolgate.frontends.connections import STATE, Connection, Connections
+from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.frames import paced_socket
+from toolgate.frontends.known_heads import CAME, Parted
 from toolgate.frontends.peers import Operator, met
-from toolgate.frontends.scheduling import Callers, Scheduler, Turn
+from toolgate.frontends.scheduling import Turn
 from toolgate.frontends.streams import WHOLE
 
 KEEP_ALIVE = 75  # seconds
@@ -100,11 +101,35 @@ class _Cycle(RequestResponseCycle):
         self.on_response()
 
 
+class _KnownCycle(_Cycle):
+    """That of a request which came whole, with a head that is known: nothing of it is parsed."""
+
+    logger = logging.getLogger("uvicorn.error")
+    access_log = False
+    disconnected = False
+    keep_alive = True
+    waiting_for_100_continue = False
+    more_body = False
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
+
+    def __init__(self, protocol: _Protocol, scope: Any, body: bytes) -> None:
+        self.scope = scope
+        self.transport = protocol.transport
+        self.flow = protocol.flow
+        self.body = body  # type: ignore[assignment]
+        self.message_event = asyncio.Event()
+        self.default_headers = protocol.server_state.default_headers
+        self.on_response = protocol.on_response_complete
+
+
 class _Protocol(HttpToolsProtocol):
     """Bounds what uvicorn does not: the size of a request's head, chunk lines and trailers, the time that it and its
     body may take to come, and how many connections there are. Trailers are dropped: what the head says was checked. A
     request is started when it is its principal's turn. Of one that comes whole in one piece no timer is started, and
-    none while nothing is read."""
+    none while nothing is read; and where its head is known, too, uvicorn's parser has no part in it."""
 
     _overhead = 0  # bytes of this request that are not its body
     _is_in_head = True
@@ -116,13 +141,17 @@ class _Protocol(HttpToolsProtocol):
     _turn: Turn | None = None
     _unstarted: tuple[RequestResponseCycle, ASGI3Application] | None = None  # while answers are not read
     _is_full = False  # of pipelined requests
+    _is_between = True  # requests: what comes next begins one
+    _came: Parted | None = None  # the one that begins, where it came whole
 
-    def __init__(self, scheduler: Scheduler, callers: Callers, connections: Connections, **given: Any) -> None:
+    def __init__(self, application: Application, **given: Any) -> None:
         super().__init__(**given)
-        self._scheduler = scheduler
-        self._callers = callers
-        self._connections = connections
-        self._intake = Intake(self._take, None, PIECE, connections.turns, self._whose)
+        self._application = application
+        self._scheduler = application.scheduler
+        self._callers = application.callers
+        self._connections = application.connections
+        self._known_heads = application.known_heads
+        self._intake = Intake(self._take, None, PIECE, self._connections.turns, self._whose, self._is_one)
         self.data_received = self._intake.put
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -173,9 +202,22 @@ class _Protocol(HttpToolsProtocol):
     def _whose(self) -> str:
         return self._connection.backlog.key
 
+    def _is_one(self, data: bytes) -> bool:
+        """Whether this is one request and no more."""
+        return self._is_between and self._parted(data) is not None
+
+    def _parted(self, data: bytes) -> Parted | None:
+        address = self._connection.address  # an operator has none, and is not to be known again
+        return self._known_heads.parted(address, data) if address else None
+
     def _take(self, data: bytes) -> None:
         if self.transport.is_closing():
             self._intake.drop()
+            return
+        is_first, self._is_between = self._is_between, False
+        self._came = self._parted(data) if is_first else None
+        if self._came and self._took_known(self._came):
+            self._is_between = True
             return
         self._overhead += len(data)
         super().data_received(data)
@@ -190,8 +232,24 @@ class _Protocol(HttpToolsProtocol):
         elif self._patience and not self._timer and not self._intake.is_busy:
             self._timer = self.loop.call_later(self._patience, self.transport.close)
 
+    def _took_known(self, request: Parted) -> bool:
+        """Start a request whose head is known, where nothing is under way."""
+        known = self._known_heads.find(request)
+        if known is None or self.flow.write_paused or (self.cycle and not self.cycle.response_complete):
+            return False
+        if self._timer:
+            self._stop_timer()
+        self._patience = 0.0
+        self.cycle = _KnownCycle(self, known.scope, request.body)
+        self._start_asgi_task(self.cycle, partial(self._answer_known, known, request))
+        return True
+
+    async def _answer_known(self, known: Any, request: Parted, _scope: Any, receive: Any, send: Any) -> None:
+        await self._application.answer_known(known, request, self._connection, receive, send)
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._is_between = False
         self._overhead = 0
         self._is_in_head = True
         self._patience = HEAD_PATIENCE
@@ -205,6 +263,8 @@ class _Protocol(HttpToolsProtocol):
             hosts = [each for each in self.headers if each[0] == b"host"]
             others = [each for each in self.headers if each[0] != b"host"]
             self.headers[:] = [(b"host", found[1]), *hosts[1:], *others]  # two are refused all the same
+        if self._came:
+            self.scope["state"], self._came = {**self.app_state, CAME: self._came}, None
         super().on_headers_complete()
         self.headers = _TRAILERS  # where uvicorn puts what comes now: nobody reads it
 
@@ -220,11 +280,13 @@ class _Protocol(HttpToolsProtocol):
         if self._timer:
             self._stop_timer()
         self._patience = 0.0
+        self._is_between = True
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """No answer is made while the one before is not read."""
-        cycle.__class__ = _Cycle  # uvicorn makes its own
+        if cycle.__class__ is RequestResponseCycle:
+            cycle.__class__ = _Cycle  # uvicorn makes its own
         if self.flow.write_paused:
             self._unstarted = cycle, app
             return
@@ -320,7 +382,7 @@ class _Bounded(logging.Filter):
 @asynccontextmanager
 async def serving(application: Application, listener: socket.socket) -> AsyncGenerator[None]:
     """Serve inside the block; requests under way get a moment to end."""
-    http = partial(_Protocol, application.scheduler, application.callers, application.connections)
+    http = partial(_Protocol, application)
     config = uvicorn.Config(
         application,
         http=cast("type[asyncio.Protocol]", http),
