@@ -18,8 +18,7 @@ from toolgate.auth import keys
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import Config
 from toolgate.config.access import KnownClient
-from toolgate.frontends import known_heads
-from toolgate.frontends.http import HttpFrontend
+from toolgate.frontends import known_heads, server
 from toolgate.frontends.known_heads import KnownHeads, is_plain
 from toolgate.state import changes
 from toolgate.state.memory import MemoryStore
@@ -49,15 +48,15 @@ def there() -> Scripted:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The bodies of the requests whose heads were known."""
+    """The bodies of the requests whose heads were known, and that no parser has seen."""
     seen: list[bytes] = []
-    answer = HttpFrontend.answer_known
+    made = server._KnownCycle.__init__  # pyright: ignore[reportPrivateUsage]
 
-    async def seen_first(self: Any, meaning: Any, came: Any, *more: Any) -> None:
-        seen.append(came.body)
-        await answer(self, meaning, came, *more)
+    def seen_first(self: Any, protocol: Any, scope: Any, body: bytes) -> None:
+        seen.append(body)
+        made(self, protocol, scope, body)
 
-    monkeypatch.setattr(HttpFrontend, "answer_known", seen_first)
+    monkeypatch.setattr(server._KnownCycle, "__init__", seen_first)  # pyright: ignore[reportPrivateUsage]
     return seen
 
 

@@ -117,10 +117,12 @@ def read_call(
     wants_logs: bool = False,
     headers: Mapping[str, str] | None = None,
     passed_on: Mapping[str, str] | None = None,
+    named: str | None = None,
 ) -> Call:
-    """The canonical call of a method of `mcp.TARGETED`. Its `target` is still the client's name for it."""
+    """The canonical call of a method of `mcp.TARGETED`. Its `target` is still the client's name for it; `named` is that
+    where it was read already."""
     target_key = mcp.TARGETED[method].target
-    reference, target = _read_reference(params) if target_key == "ref" else ("", read_text(params, target_key))
+    reference, target = ("", named) if named is not None else _read_target(params, target_key)
     arguments = params.get("arguments", jsonrpc.NOTHING)
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
@@ -162,6 +164,10 @@ _DECISIVE = {
 }
 _DECISIVE_ALWAYS = {folded(name): name for name in ("_meta", *_OF_A_RETRY)}  # for a method that MCP does not define
 _OF_A_REFERENCE = {folded(name): name for name in ("type", "title", *(each.target for each in mcp.REFERENCES.values()))}
+
+
+def _read_target(params: Members, key: str) -> tuple[str, str]:
+    return _read_reference(params) if key == "ref" else ("", read_text(params, key))
 
 
 def _read_reference(params: Members) -> tuple[str, str]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock
-from toolgate.frontends.connections import Connection, Connections
-from toolgate.frontends.known_heads import KnownHeads, Parted
+from toolgate.frontends.connections import Connections
+from toolgate.frontends.known_heads import KnownHeads
 from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.streams import Receive, Send
 
@@ -25,14 +25,8 @@ class Application(ABC):
         self.callers = Callers()
         self.bodies = Bodies()
         self.connections = Connections()
-        self.known_heads: KnownHeads[Any] = KnownHeads()
+        self.known_heads: KnownHeads[Any] = KnownHeads(body_limit)
 
     @abstractmethod
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one HTTP request, or one WebSocket."""
-
-    async def answer_known(
-        self, known: Any, came: Parted, connection: Connection, receive: Receive, send: Send
-    ) -> None:
-        """Answer a request whose head was `known` when it came on this connection. For those that put any there."""
-        raise NotImplementedError

@@ -8,11 +8,8 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
-
-import msgspec
 
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import Resource
@@ -25,10 +22,10 @@ from toolgate.frontends import batches, guards, responses, sse_delivery
 from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests, Known
 from toolgate.frontends.application import Application
 from toolgate.frontends.channels import Channel, is_of_session
-from toolgate.frontends.connections import Connection
+from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, connection_of, not_allowed
-from toolgate.frontends.known_heads import Parted
+from toolgate.frontends.known_heads import CAME, Parted
 from toolgate.frontends.modern import Reply
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.scheduling import TakeTurn
@@ -39,6 +36,7 @@ from toolgate.frontends.web import Web
 
 LAST_EVENT = "last-event-id"
 DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that
+_NOTHING: Mapping[str, Any] = {}
 LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
@@ -54,7 +52,8 @@ class HttpFrontend(Application):
         self._config = deps.config
         self._clock = deps.clock
         self._guards = Guards(
-            deps.gateway, deps.config, identify, self.callers, self.bodies, self.scheduler, deps.clock
+            *(deps.gateway, deps.config, identify, self.callers, self.bodies, self.scheduler),
+            *(self.known_heads, deps.clock),
         )
         self.web = Web(deps, self._guards, resource)
         self._resource = resource
@@ -70,43 +69,26 @@ class HttpFrontend(Application):
             return
         if scope["type"] != "http":
             raise NotImplementedError(f"the HTTP frontend does not serve {scope['type']}")
-        connection = connection_of(scope)
+        state = scope.get("state") or _NOTHING
+        connection: Connection | None = state.get(STATE)
+        came: Parted | None = state.get(CAME)
         response = Response(send, backlog=connection.backlog if connection else None)
         try:
             if scope["path"].startswith(self.web.prefixes):
                 await self.web.answer(scope, receive, response)
                 return
-            request = await self._guards.admit(scope, receive, connection)
+            request = await self._guards.admit(scope, receive, connection, came)
             methods = self._sse_methods if request.is_sse else self._methods
             method = methods.get(scope["method"])
             if not method:
                 raise not_allowed(", ".join(methods))
-            await self._let_in(request, response, method)
-        except Refused as refused:
-            await _refuse(response, refused)
-
-    async def answer_known(
-        self, known: Request, came: Parted, connection: Connection, receive: Receive, send: Send
-    ) -> None:
-        if self.known_heads.find(came) is not known or self._guards.is_over(known.principal):
-            await self(guards.scope_again(known, came, connection), receive, send)
-            return
-        self._guards.came_on(connection, known.principal)
-        request = msgspec.structs.replace(known, receive=receive)
-        response = Response(send, backlog=connection.backlog)
-        await self._let_in(request, response, partial(self._posted, came.body))
-
-    async def _let_in(
-        self, request: Request, response: Response, work: Callable[[Request, Response], Awaitable[None]]
-    ) -> None:
-        """Do what a request wants, that has passed the guards."""
-        try:
             with ActiveRequest(request.principal, self._clock, self._active_requests.all) as request.active_request:
-                await work(request, response)
+                await method(request, response)
         except Unauthorized as expelled:
             await _last_word(response, guards.refused(expelled))
         except Refused as refused:
-            await _refuse(response, refused)
+            let_go(refused)
+            await response.whole(refused.status, refused.body, refused.headers)
 
     def expel_unknown(self, is_known: Known) -> None:
         """End what is under way of clients that would not be let in any more, their sessions too."""
@@ -149,11 +131,9 @@ class HttpFrontend(Application):
     # POST.
 
     async def _post(self, request: Request, response: Response) -> None:
-        data = await self._guards.read(request)
-        self._guards.remember(request, data, self.known_heads)
-        await self._posted(data, request, response)
-
-    async def _posted(self, data: bytes, request: Request, response: Response) -> None:
+        data = request.body or await self._guards.read(request)
+        if request.came and not request.body:
+            self._guards.remember(request, request.came, data)
         malformed: Malformed | None = None
         message = jsonrpc.Message()
         try:
@@ -169,7 +149,7 @@ class HttpFrontend(Application):
         is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params)
         if is_modern and request.twice:
             raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
-        if not message.is_request:  # what answers a question is taken whatever is under way
+        if not (message.method and message.id):  # what answers a question is taken whatever is under way
             await (self._modern_told if is_modern else self._legacy_told)(request, response, message)
             return
         whose = request.principal.counted_as
@@ -231,7 +211,8 @@ class HttpFrontend(Application):
             if reply:
                 self._modern.unsent(reply)
             del self._modern_work[delivery]
-            delivery.close()
+            if not delivery.is_quiet:
+                delivery.close()
 
     async def _legacy_told(self, request: Request, response: Response, message: Message) -> None:
         if era_headers.SESSION in request.headers or request.route.is_strict:  # else it belongs to nothing
@@ -385,11 +366,6 @@ async def _last_word(response: Response, refused: Refused) -> None:
         await response.end()
     elif not response.has_begun:
         await response.whole(refused.status, refused.body, refused.headers)
-
-
-async def _refuse(response: Response, refused: Refused) -> None:
-    let_go(refused)
-    await response.whole(refused.status, refused.body, refused.headers)
 
 
 def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:

@@ -46,7 +46,8 @@ def is_plain(version: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
 class KnownHeads(Generic[Meaning]):
     """What heads mean. What was found before a wait may hold no more behind it: then it is to be found anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, body_limit: int = LONGEST_BODY) -> None:
+        self._longest_body = min(LONGEST_BODY, body_limit)
         self._generation = 0  # of what is known: each time that all of it is forgotten, another one begins
         self._known: dict[Head, Meaning] = {}
         self._whose: dict[Head, str] = {}
@@ -60,7 +61,7 @@ class KnownHeads(Generic[Meaning]):
         """None where these bytes are not one whole request, or one that is not to be known again."""
         end = data.find(END, 0, LONGEST) + len(END)
         found = _length.search(data, 0, end)
-        if not found or len(data) - end != int(found[1]) or len(data) - end > LONGEST_BODY:
+        if not found or len(data) - end != int(found[1]) or len(data) - end > self._longest_body:
             return None
         start, stop = found.span(1)
         return Parted((address, data[:start], data[stop:end]), data[end:], self._generation)

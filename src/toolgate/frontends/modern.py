@@ -59,6 +59,7 @@ class Request(msgspec.Struct, frozen=True):
     client: Client
     route: Route
     send: SendMessage
+    target: str | None = None  # what it names, where it must say so in a header
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -99,14 +100,16 @@ class ModernResponses:
         Raises `Fault`."""
         params = calls.read_members(message.params, "params")
         envelope = modern.read_envelope(params.get("_meta", jsonrpc.EMPTY_OBJECT))
+        target: str | None = None
         if http is not None:
             named = mcp.NAMED.get(message.method)
-            headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
+            target = calls.read_text(params, named) if named else None
+            headers.check(http, message, envelope.version, target)
         if not envelope.revision:
             raise modern.unsupported(envelope.version)
         client = Client(principal, "", envelope.capabilities, envelope.revision, envelope.told, route.path)
         handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
-        return await handle(self, Request(message, params, envelope, http, client, route, send))
+        return await handle(self, Request(message, params, envelope, http, client, route, send, target))
 
     # Handlers: the rows of `_HANDLERS`.
 
@@ -171,7 +174,8 @@ class ModernResponses:
         meta, notes, level, http = request.envelope.meta, Notes(listen), request.envelope.log_level, request.http
         passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else None
         if method in mcp.TARGETED:
-            call = calls.read_call(method, params, meta, client, notes, level, headers=http, passed_on=passed_on)
+            more = {"headers": http, "passed_on": passed_on, "named": request.target}
+            call = calls.read_call(method, params, meta, client, notes, level, **more)
         else:
             more = {"log_level": level, "passed_on": passed_on or {}}
             call = calls.read_undefined(method, params, meta, client, notes, "modern", **more)

@@ -146,7 +146,6 @@ class _Protocol(HttpToolsProtocol):
 
     def __init__(self, application: Application, **given: Any) -> None:
         super().__init__(**given)
-        self._application = application
         self._scheduler = application.scheduler
         self._callers = application.callers
         self._connections = application.connections
@@ -240,12 +239,10 @@ class _Protocol(HttpToolsProtocol):
         if self._timer:
             self._stop_timer()
         self._patience = 0.0
-        self.cycle = _KnownCycle(self, known.scope, request.body)
-        self._start_asgi_task(self.cycle, partial(self._answer_known, known, request))
+        scope = {**known.scope, "state": {**self.app_state, CAME: request}}
+        self.cycle = _KnownCycle(self, scope, request.body)
+        self._start_asgi_task(self.cycle, self.app)
         return True
-
-    async def _answer_known(self, known: Any, request: Parted, _scope: Any, receive: Any, send: Any) -> None:
-        await self._application.answer_known(known, request, self._connection, receive, send)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
