@@ -52,9 +52,9 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     seen: list[bytes] = []
     made = server._KnownCycle.__init__  # pyright: ignore[reportPrivateUsage]
 
-    def seen_first(self: Any, protocol: Any, scope: Any, body: bytes) -> None:
-        seen.append(body)
-        made(self, protocol, scope, body)
+    def seen_first(self: Any, protocol: Any, known: Any, came: Any) -> None:
+        seen.append(came.body)
+        made(self, protocol, known, came)
 
     monkeypatch.setattr(server._KnownCycle, "__init__", seen_first)  # pyright: ignore[reportPrivateUsage]
     return seen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from toolgate.core.bodies import Bodies
@@ -14,10 +14,15 @@ from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.streams import Receive, Send
 
 
+def _begins_none(_slot: Any) -> bool:
+    return False
+
+
 class Application(ABC):
     """`body_limit` in bytes. A connection asks `callers` whose a request is before `scheduler` has it started, and the
     application tells them; it counts as one of `connections`, and keeps what has not ended in `bodies`. What heads mean
-    that it has let in it puts into `known_heads`, where a connection has told it a request's own."""
+    that it has let in it puts into `known_heads`, where a connection has told it a request's own. `begin` says whether
+    such a request, which is as `lane.Slot` has it, could be begun at once; else nothing is done."""
 
     def __init__(self, clock: Clock, body_limit: int) -> None:
         self.body_limit = body_limit
@@ -26,6 +31,7 @@ class Application(ABC):
         self.bodies = Bodies()
         self.connections = Connections()
         self.known_heads: KnownHeads[Any] = KnownHeads(body_limit)
+        self.begin: Callable[[Any], bool] = _begins_none
 
     @abstractmethod
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

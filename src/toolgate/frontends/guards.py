@@ -123,8 +123,8 @@ class Guards:
     ) -> Request:
         """Who a client is comes first: to who is nobody, all paths are alike. `connection` is what it came on, where
         that is known, and `came` what it was there. Raises `Refused`."""
-        if came and connection and (known := self._known(came)):
-            self._came_on(connection, known.principal)
+        if came and connection and (known := self.known(came)):
+            self.came_on(connection, known.principal)
             return msgspec.structs.replace(known, receive=receive, body=came.body)
         headers, twice = self.check(scope)
         path: str = scope["path"].rstrip("/")
@@ -202,17 +202,17 @@ class Guards:
         except Unauthorized as unauthorized:
             raise refused(unauthorized) from None
         if connection:
-            self._came_on(connection, principal)
+            self.came_on(connection, principal)
         if principal.via:
             self._callers.learn(headers["authorization"], principal)
         return principal
 
-    def _came_on(self, connection: Connection, principal: Principal) -> None:
+    def came_on(self, connection: Connection, principal: Principal) -> None:
         """A connection has brought a request of somebody who was let in."""
         if connection.principal is not principal:
             connection.admitted(principal)
 
-    def _known(self, came: Parted) -> Request | None:
+    def known(self, came: Parted) -> Request | None:
         """What the head of a request means, where it is known and the time is not over of what was shown in it."""
         known = self._known_heads.find(came)
         expires = known and known.principal.expires

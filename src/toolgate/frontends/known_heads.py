@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
+
+import msgspec
 
 from toolgate.core.fairness import Shares
 
@@ -29,7 +31,7 @@ Head: TypeAlias = tuple[str, bytes, bytes]
 """Who sent it, and what stands before and behind the length of its body."""
 
 
-class Parted(NamedTuple):
+class Parted(msgspec.Struct, frozen=True):
     """A request that came whole in one piece, and when: what was found out of it since then may hold no longer."""
 
     head: Head

@@ -10,9 +10,9 @@ import contextlib
 import logging
 import re
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, cast
 
 import uvicorn
@@ -33,9 +33,10 @@ from toolgate.frontends.application import Application
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.known_heads import CAME, Parted
+from toolgate.frontends.lane import Slot
 from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Turn
-from toolgate.frontends.streams import WHOLE
+from toolgate.frontends.streams import WHOLE, HeaderList
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
@@ -80,32 +81,48 @@ class _Cycle(RequestResponseCycle):
             return
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
-        if self.disconnected:
-            return
-        lines = [STATUS_LINE[message["status"]]]
-        for name, value in (*self.default_headers, *message["headers"]):
-            if HEADER_VALUE_RE.search(value):
-                raise ValueError(f"the value of the header {name.decode()} contains a control character")
-            lines += name, b": ", value, b"\r\n"
-        if (b"connection", b"close") in message["headers"]:
+        if not self.disconnected:
+            self.answer(message["status"], message["headers"], message["body"])
+
+    @property
+    def is_head(self) -> bool:
+        return self.scope["method"] == "HEAD"
+
+    def tell(self) -> None:
+        """Whoever waits for the client to go."""
+        self.message_event.set()
+
+    def answer(self, status: int, headers: HeaderList, body: bytes) -> None:
+        """The whole response."""
+        lines = [STATUS_LINE[status]]
+        lines += [_line(name, value) for name, value in (*self.default_headers, *headers)]
+        if (b"connection", b"close") in headers:
             self.keep_alive = False
         elif not self.keep_alive:
             lines.append(b"connection: close\r\n")
-        lines += b"\r\n", (b"" if self.scope["method"] == "HEAD" else message["body"])
+        lines += b"\r\n", (b"" if self.is_head else body)
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
         self.transport.write(b"".join(lines))
-        self.message_event.set()
+        self.tell()
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
 
 
-class _KnownCycle(_Cycle):
+@lru_cache(maxsize=256)  # nearly all are the same in each response
+def _line(name: bytes, value: bytes) -> bytes:
+    if HEADER_VALUE_RE.search(value):
+        raise ValueError(f"the value of the header {name.decode()} contains a control character")
+    return b"%b: %b\r\n" % (name, value)
+
+
+class _KnownCycle(_Cycle, Slot):
     """That of a request which came whole, with a head that is known: nothing of it is parsed."""
 
     logger = logging.getLogger("uvicorn.error")
     access_log = False
+    is_head = False
     disconnected = False
     keep_alive = True
     waiting_for_100_continue = False
@@ -115,14 +132,34 @@ class _KnownCycle(_Cycle):
     chunked_encoding: bool | None = None
     expected_content_length = 0
 
-    def __init__(self, protocol: _Protocol, scope: Any, body: bytes) -> None:
-        self.scope = scope
+    def __init__(self, protocol: _Protocol, known: Any, came: Parted) -> None:
+        self.came = came
+        self.connection = protocol._connection
+        self._protocol = protocol
+        self._known = known
         self.transport = protocol.transport
         self.flow = protocol.flow
-        self.body = body  # type: ignore[assignment]
-        self.message_event = asyncio.Event()
+        self.body = came.body  # type: ignore[assignment]
         self.default_headers = protocol.server_state.default_headers
         self.on_response = protocol.on_response_complete
+
+    @cached_property
+    def scope(self) -> Any:  # type: ignore[override]
+        return {**self._known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
+
+    @cached_property
+    def message_event(self) -> asyncio.Event:  # type: ignore[override]
+        return asyncio.Event()
+
+    def tell(self) -> None:
+        if "message_event" in self.__dict__:  # else nobody waits
+            self.message_event.set()
+
+    def can_answer(self) -> bool:
+        return not self.flow.write_paused
+
+    def go_on(self, app: Any) -> asyncio.Task[None]:
+        return self._protocol.start(self, app)
 
 
 class _Protocol(HttpToolsProtocol):
@@ -143,9 +180,11 @@ class _Protocol(HttpToolsProtocol):
     _is_full = False  # of pipelined requests
     _is_between = True  # requests: what comes next begins one
     _came: Parted | None = None  # the one that begins, where it came whole
+    _known: _KnownCycle | None = None  # the last one whose head was known
 
     def __init__(self, application: Application, **given: Any) -> None:
         super().__init__(**given)
+        self._application = application
         self._scheduler = application.scheduler
         self._callers = application.callers
         self._connections = application.connections
@@ -171,6 +210,9 @@ class _Protocol(HttpToolsProtocol):
         self._stop_keeping()
         self._connection.closed()
         super().connection_lost(exc)
+        if self._known and self._known.on_left:
+            self._known.disconnected = True  # another one may have begun behind it
+            self._known.on_left()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -239,10 +281,20 @@ class _Protocol(HttpToolsProtocol):
         if self._timer:
             self._stop_timer()
         self._patience = 0.0
-        scope = {**known.scope, "state": {**self.app_state, CAME: request}}
-        self.cycle = _KnownCycle(self, scope, request.body)
-        self._start_asgi_task(self.cycle, self.app)
+        cycle = self.cycle = self._known = _KnownCycle(self, known, request)
+        self._schedule(cycle, known.scope["headers"], partial(self._begin, cycle))
         return True
+
+    def _begin(self, cycle: _KnownCycle) -> None:
+        if not self._application.begin(cycle):
+            self.start(cycle, self.app)
+
+    def start(self, cycle: RequestResponseCycle, app: Any) -> asyncio.Task[None]:
+        """Answer a request in a task."""
+        task = self.loop.create_task(cycle.run_asgi(app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+        return task
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -287,12 +339,15 @@ class _Protocol(HttpToolsProtocol):
         if self.flow.write_paused:
             self._unstarted = cycle, app
             return
-        key = self._callers.key(cycle.scope["headers"], self._stranger)
-        start = super()._start_asgi_task
+        self._schedule(cycle, cycle.scope["headers"], partial(super()._start_asgi_task, cycle, app))
+
+    def _schedule(self, cycle: RequestResponseCycle, headers: HeaderList, start: Callable[[], object]) -> None:
+        """Have a request started when it is its principal's turn."""
+        key = self._callers.key(headers, self._stranger)
         if self._scheduler.lets_pass(key):
-            start(cycle, app)
+            start()
         else:
-            self._turn = self._scheduler.start(key, lambda: cycle.disconnected or start(cycle, app))
+            self._turn = self._scheduler.start(key, lambda: cycle.disconnected or start())
 
     def on_response_complete(self) -> None:
         """Who was answered before all was read has a moment to end it."""

@@ -70,10 +70,11 @@ async def rechecked(call: Call) -> Call:
 
 
 class Begun(msgspec.Struct, eq=False):
-    """A round of a call that has been begun: `exchange` is what it waits for, once it is sent. Either `outcome` is
-    awaited, which raises `Fault`, or `over` is told when the exchange has ended well."""
+    """A round of a call that has been begun: `exchange` is what it waits for, once it `is_sent`. Either `outcome` is
+    awaited, which raises `Fault` and sends what is not sent; or `over` is told when the exchange has ended well."""
 
     exchange: Exchange
+    is_sent: bool
     outcome: Callable[[], Awaitable[Outcome]]
     over: Callable[[BaseException | None], None]
 

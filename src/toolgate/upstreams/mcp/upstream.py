@@ -161,7 +161,7 @@ class McpUpstream:
             session.leases -= 1
             return None
         over = partial(_over, session, connection, call)
-        return Begun(request.exchange, partial(_outcome, connection, request, over), over)
+        return Begun(request.exchange, request.is_sent, partial(_outcome, connection, request, over), over)
 
     async def _invoke_again(self, call: Call) -> Outcome:
         """With what its client has answered, which may have taken long."""
