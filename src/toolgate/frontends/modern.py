@@ -174,7 +174,7 @@ class ModernResponses:
         meta, notes, level, http = request.envelope.meta, Notes(listen), request.envelope.log_level, request.http
         passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else None
         if method in mcp.TARGETED:
-            more = {"headers": http, "passed_on": passed_on, "named": request.target}
+            more: dict[str, Any] = {"headers": http, "passed_on": passed_on, "named": request.target}
             call = calls.read_call(method, params, meta, client, notes, level, **more)
         else:
             more = {"log_level": level, "passed_on": passed_on or {}}

@@ -241,7 +241,7 @@ class _Protocol(HttpToolsProtocol):
         self._patience = 0.0
         scope = {**known.scope, "state": {**self.app_state, CAME: request}}
         self.cycle = _KnownCycle(self, scope, request.body)
-        self._start_asgi_task(self.cycle, self.app)
+        self._start_asgi_task(self.cycle, cast("ASGI3Application", self.app))
         return True
 
     def on_message_begin(self) -> None:
