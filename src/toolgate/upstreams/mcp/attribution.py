@@ -14,7 +14,7 @@ import msgspec
 from toolgate.core import mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Call, Client
-from toolgate.upstreams.links.base import Headers
+from toolgate.eras.calls import Headers
 
 
 class Unsent(NamedTuple):
