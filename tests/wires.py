@@ -143,9 +143,12 @@ def legacy(id: Any, method: str, params: Mapping[str, Any] | None = None, *lines
     return post({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}, *own, *lines)
 
 
-def hello(id: Any = 0) -> bytes:
-    info = {"name": "wire", "version": "1"}
-    return legacy(id, "initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": info})
+_TOLD = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
+HELLO = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _TOLD}
+
+
+def hello() -> bytes:
+    return post(HELLO)
 
 
 def modern(id: Any, method: str, params: Mapping[str, Any] | None = None, *lines: str) -> bytes:

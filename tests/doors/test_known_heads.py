@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,9 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from inmemory import Scripted, gateway, said, tools
+from inmemory import LATEST, Refusal, Scripted, gateway, said, tools
 from virtualtime import FakeClock, settle
-from wires import Wire, hello, legacy, modern, post
+from wires import HELLO, Wire, hello, legacy, modern, post
 
 from toolgate.app import App
 from toolgate.auth import keys
@@ -52,9 +54,9 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     seen: list[bytes] = []
     made = server._KnownCycle.__init__  # pyright: ignore[reportPrivateUsage]
 
-    def seen_first(self: Any, protocol: Any, known: Any, came: Any) -> None:
+    def seen_first(self: Any, protocol: Any, known: Any, came: Any, connection: Any) -> None:
         seen.append(came.body)
-        made(self, protocol, known, came)
+        made(self, protocol, known, came, connection)
 
     monkeypatch.setattr(server._KnownCycle, "__init__", seen_first)  # pyright: ignore[reportPrivateUsage]
     return seen
@@ -348,6 +350,151 @@ async def test_a_server_that_ends_answers_a_known_request_and_closes(known: list
         script.answer_last(said("done"))
         answer = await wire.answer()
         assert answer.headers["connection"] == "close" and wire.is_over and len(known) == 1
+
+
+# Calls that no task works for, until something else is to be done.
+
+
+def tasks() -> set[asyncio.Task[Any]]:
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+async def begun(app: App, wire: Wire, script: Scripted, era: str, *lines: str) -> Any:
+    """A call that waits for its server, whose head is known; a function that makes another one of it."""
+    session = ""
+    if era == "legacy":
+        session = (await wire.ask(hello())).headers["mcp-session-id"]
+
+    def ask(id: Any) -> bytes:
+        if era == "legacy":
+            return legacy(id, "tools/call", {"name": "there__slow"}, *lines, session=session)
+        return call(id, *lines, tool="slow")
+
+    for id in (0, 1):  # what its name means is found out by the first, and kept by the second
+        await wire.ask(ask(id))
+    script.answers["tools/call"] = ...
+    before = tasks()
+    wire.send(ask(2))
+    await settle()
+    assert tasks() == before and len(app.http._lane.calls) == 1  # pyright: ignore[reportPrivateUsage]
+    return ask
+
+
+ERA = pytest.mark.parametrize("era", ["modern", "legacy"])
+
+
+@ERA
+async def test_a_call_that_only_waits_for_its_server_has_no_task(era: str, known: list[bytes]) -> None:
+    async with served() as (app, script):
+        wire = Wire(app)
+        ask = await begun(app, wire, script, era)
+        script.answer_last(said("done"))
+        answer = await wire.answer()
+        assert (answer.status, answer.last["id"], answer.result["content"][0]["text"]) == (200, 2, "done")
+        assert ("mcp-session-id" in answer.headers) == (era == "legacy")
+        script.answers["tools/call"] = Refusal(-32000, "no")
+        again = await wire.ask(ask(3))
+        assert (again.error["code"], again.error["message"], again.last["id"]) == (-32000, "no", 3)
+        assert not app.http._unanswered._by  # pyright: ignore[reportPrivateUsage]
+
+
+@ERA
+async def test_a_call_that_takes_long_has_one_after_a_moment(era: str) -> None:
+    async with served() as (app, script):
+        wire = Wire(app)
+        await begun(app, wire, script, era)
+        before = tasks()
+        await FakeClock().advance(0.5)
+        assert len(tasks() - before) >= 1 and not app.http._lane.calls  # pyright: ignore[reportPrivateUsage]
+        await FakeClock().advance(16)
+        assert b"text/event-stream" in wire.unread
+        script.answer_last(said("late"))
+        answer = await wire.answer()
+        assert answer.last["id"] == 2 and answer.last["result"]["content"][0]["text"] == "late"
+
+
+@ERA
+async def test_a_key_that_is_revoked_ends_a_call_that_has_no_task(era: str) -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    id, made = await keys.create(store, "ada", clock.wall())
+    async with served(CONFIG, store=store, clock=clock) as (app, script):
+        wire = Wire(app)
+        if era == "legacy":
+            session = (await wire.ask(post(HELLO, bearer(made)))).headers["mcp-session-id"]
+            asked = [legacy(n, "tools/call", {"name": "there__slow"}, bearer(made), session=session) for n in (0, 1, 2)]
+        else:
+            asked = [call(n, bearer(made), tool="slow") for n in (0, 1, 2)]
+        for request in asked[:2]:
+            await wire.ask(request)
+        script.answers["tools/call"] = ...
+        wire.send(asked[2])
+        await settle()
+        assert len(app.http._lane.calls) == 1  # pyright: ignore[reportPrivateUsage]
+        await keys.revoke(store, id)
+        app._look_at_keys()  # pyright: ignore[reportPrivateUsage]
+        answer = await wire.answer()
+        assert answer.status == 401 or "error" in answer.last
+        await clock.advance(0.1)
+        assert script.requests[-1]["method"] == "notifications/cancelled"
+        assert not app.http._active_requests.all and not app.http._unanswered._by  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_cancelled_call_that_has_no_task_is_cancelled_at_its_server() -> None:
+    async with served() as (app, script):
+        wire, other = Wire(app), Wire(app)
+        await begun(app, wire, script, "legacy")
+        session = app.sessions.all()[0].id
+        told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
+        lines = f"MCP-Protocol-Version: {LATEST}", f"Mcp-Session-Id: {session}"
+        assert (await other.ask(post(told, *lines))).status == 202
+        assert (await wire.answer()).error["message"] == "The request was cancelled"
+        await settle()
+        assert script.requests[-1]["method"] == "notifications/cancelled"
+
+
+async def test_an_id_of_a_call_that_has_no_task_is_in_use() -> None:
+    async with served() as (app, script):
+        wire, other = Wire(app), Wire(app)
+        ask = await begun(app, wire, script, "legacy")
+        assert "already in use" in (await other.ask(ask(2))).error["message"]
+        script.answer_last(said("done"))
+        assert (await wire.answer()).last["id"] == 2
+
+
+@ERA
+async def test_a_gateway_that_ends_waits_for_calls_that_have_no_task(era: str) -> None:
+    async with served() as (app, script):
+        wire = Wire(app)
+        await begun(app, wire, script, era)
+        draining = asyncio.ensure_future(app.drain())
+        await settle()
+        assert not draining.done()
+        script.answer_last(said("done"))
+        assert (await wire.answer()).last["id"] == 2
+        await draining
+
+
+@ERA
+async def test_what_a_call_that_has_no_task_leaves_is_nothing(era: str) -> None:
+    """Not even for the collector of garbage."""
+    async with served() as (app, script):
+        wire = Wire(app)
+        ask = await begun(app, wire, script, era)
+        script.answer_last(said("done"))
+        await wire.answer()
+        script.answers["tools/call"] = said("at once")
+        for id in range(3, 9):
+            await wire.ask(ask(id))
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            for id in range(9, 19):
+                await wire.ask(ask(id))
+            assert not gc.collect(), gc.garbage
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
 
 
 # How much is kept.

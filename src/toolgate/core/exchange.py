@@ -190,7 +190,10 @@ class Exchange:
         if self._open:
             for _, future in list(self._open.values()):
                 future.cancel()
-        self._wake()
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+        elif self.on_change:
+            self.on_change()
 
     def _wake(self) -> None:
         if self._waiter and not self._waiter.done():

@@ -27,12 +27,16 @@ MOST_CHOSEN = 100  # arguments that were chosen before the one that is being com
 LONGEST_QUOTE = 100  # characters of one in an error
 
 _strict_text = msgspec.json.Decoder(str).decode
+_strict_members = msgspec.json.Decoder(Members).decode
 
 
 def read_members(raw: Raw, what: str) -> Members:
     """An object's members. Raises `Fault` INVALID_ARGS that names `what` where it is no object."""
     try:
-        return jsonrpc.members(raw)
+        try:
+            return _strict_members(raw)  # not by `Decoder`: two of these are read in a call
+        except msgspec.DecodeError:
+            return jsonrpc.members(raw)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: {what} must be an object ({error})") from None
 

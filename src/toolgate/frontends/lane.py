@@ -86,11 +86,11 @@ class LaneCall(InFlight):
         """Status, response and headers."""
         raise NotImplementedError
 
+    # What happens to it.
+
     def forget(self) -> None:
         """It is over: nothing that it holds is to hold it."""
-        raise NotImplementedError
-
-    # What happens to it.
+        self._round = None
 
     def starts(self, round: Round) -> bool:
         """Whether it waits for its server, and for nothing else."""
@@ -151,7 +151,7 @@ class ModernCall(LaneCall):
         return self._lane.failure(self.request, id, error)
 
     def forget(self) -> None:
-        self.begun = None
+        self._round = self.begun = None
 
     def say(self, message: bytes) -> None:
         if self._note:
@@ -194,7 +194,7 @@ class LegacyCall(LaneCall):
         return status, body, (*headers, *self._named())
 
     def forget(self) -> None:
-        self.begun = self.session = self.channel = None
+        self._round = self.begun = self.session = self.channel = None
 
     def _named(self) -> HeaderList:
         return ((b"mcp-session-id", self.session.id.encode()),) if self.session else ()

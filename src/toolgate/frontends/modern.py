@@ -225,7 +225,13 @@ class ModernResponses:
         if sealed is None:
             if "inputResponses" in params:
                 call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
-            return await self._reply(request, call, None, await self._handled(call, route))
+            outcome = await self._with_pages(call, route, self._gateway.handle(call, route))
+            is_done = isinstance(outcome, Done)
+            return (
+                self._written(route, call, None, outcome)
+                if is_done
+                else await self._reply(request, call, None, outcome)
+            )
         state = self._states.opened(sealed, call, route)
         answers = modern.read_answers(params)
         if state.parked_call is None:
@@ -305,7 +311,7 @@ class ModernResponses:
                 raise
             asker = Asker("sign-in" if fault.code == "SIGN_IN_REQUIRED" else "upstream", fault.server)
             again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
-            return NeedInput(self._gateway.shown(asker, required.asks), again)
+            return NeedInput(self._gateway.shown(route, asker, required.asks), again)
 
     async def _reply(self, request: Request, call: Call, parked_call: ParkedCall | None, outcome: Outcome) -> Reply:
         route = request.route

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import re
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager
 from functools import cached_property, lru_cache, partial
 from typing import Any, cast
@@ -84,7 +84,6 @@ class _Cycle(RequestResponseCycle):
         if not self.disconnected:
             self.answer(message["status"], message["headers"], message["body"])
 
-    @property
     def is_head(self) -> bool:
         return self.scope["method"] == "HEAD"
 
@@ -100,7 +99,7 @@ class _Cycle(RequestResponseCycle):
             self.keep_alive = False
         elif not self.keep_alive:
             lines.append(b"connection: close\r\n")
-        lines += b"\r\n", (b"" if self.is_head else body)
+        lines += b"\r\n", (b"" if self.is_head() else body)
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
         self.transport.write(b"".join(lines))
@@ -122,7 +121,6 @@ class _KnownCycle(_Cycle, Slot):
 
     logger = logging.getLogger("uvicorn.error")
     access_log = False
-    is_head = False
     disconnected = False
     keep_alive = True
     waiting_for_100_continue = False
@@ -132,9 +130,9 @@ class _KnownCycle(_Cycle, Slot):
     chunked_encoding: bool | None = None
     expected_content_length = 0
 
-    def __init__(self, protocol: _Protocol, known: Any, came: Parted) -> None:
+    def __init__(self, protocol: _Protocol, known: Any, came: Parted, connection: Connection) -> None:
         self.came = came
-        self.connection = protocol._connection
+        self.connection = connection
         self._protocol = protocol
         self._known = known
         self.transport = protocol.transport
@@ -150,6 +148,9 @@ class _KnownCycle(_Cycle, Slot):
     @cached_property
     def message_event(self) -> asyncio.Event:  # type: ignore[override]
         return asyncio.Event()
+
+    def is_head(self) -> bool:
+        return False
 
     def tell(self) -> None:
         if "message_event" in self.__dict__:  # else nobody waits
@@ -281,13 +282,13 @@ class _Protocol(HttpToolsProtocol):
         if self._timer:
             self._stop_timer()
         self._patience = 0.0
-        cycle = self.cycle = self._known = _KnownCycle(self, known, request)
+        cycle = self.cycle = self._known = _KnownCycle(self, known, request, self._connection)
         self._schedule(cycle, known.scope["headers"], partial(self._begin, cycle))
         return True
 
     def _begin(self, cycle: _KnownCycle) -> None:
         if not self._application.begin(cycle):
-            self.start(cycle, self.app)
+            self.start(cycle, cast(Any, self.app))
 
     def start(self, cycle: RequestResponseCycle, app: Any) -> asyncio.Task[None]:
         """Answer a request in a task."""
@@ -341,7 +342,9 @@ class _Protocol(HttpToolsProtocol):
             return
         self._schedule(cycle, cycle.scope["headers"], partial(super()._start_asgi_task, cycle, app))
 
-    def _schedule(self, cycle: RequestResponseCycle, headers: HeaderList, start: Callable[[], object]) -> None:
+    def _schedule(
+        self, cycle: RequestResponseCycle, headers: Iterable[tuple[bytes, bytes]], start: Callable[[], object]
+    ) -> None:
         """Have a request started when it is its principal's turn."""
         key = self._callers.key(headers, self._stranger)
         if self._scheduler.lets_pass(key):

@@ -522,7 +522,10 @@ class Requests:
         if id is None or not request:
             self._answered_late(id, message)
             return
-        self._over(id)
+        for told in self.on_over:
+            told(id, True)
+        if self._turns:
+            self._turns.over(id)
         try:
             if message.error:
                 raise self._error(id, request, jsonrpc.read_error(message.error))
