@@ -1,6 +1,6 @@
-"""What readers of registries and of server cards may count on in what the gateway says of itself, written down for these
-tests from the facts of the registry's API (2025-12-01) and of the draft of server cards (July 2026). Closed: a member
-that neither knows is a fault."""
+"""What readers of registries and of server cards may count on in what the gateway says of itself, written down for
+these tests from the facts of the API of registries (2025-12-01) and of the draft of server cards (July 2026). Closed: a
+member that neither knows is a fault."""
 
 from __future__ import annotations
 
