@@ -39,10 +39,10 @@ from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
 from toolgate.policy.run import Hooks, PolicyRun
+from toolgate.surfaces import uris, who_asks
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
-from toolgate.surfaces.uris import may_be_named
 from toolgate.upstreams.base import Upstream
 
 Phase = Literal["serving", "draining", "ending"]
@@ -105,12 +105,12 @@ class Gateway:
         except Fault as fault:
             return self._refused(entered, route, self._resolver.placed(fault, entered, call.target))
         left, refused = partial(self._left, entered, route), partial(self._refused, entered, route)
-        return then(outcome, left, refused, shown=self.shown)
+        return then(outcome, left, refused, shown=partial(self.shown, route))
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
         """The last outcome of a call that was entered, in its client's names."""
         is_tools_own = call.method == mcp.CALL and not call.asked
-        if is_tools_own and isinstance(last, Done) and not last.is_foreign and not may_be_named(bytes(last.body)):
+        if is_tools_own and isinstance(last, Done) and not last.is_foreign and not uris.may_be_named(bytes(last.body)):
             return last
         return self._handles.leave(call, last, route.path, route.surface)
 
@@ -172,9 +172,9 @@ class Gateway:
     async def _looked_at(self, call: Call, outcome: Outcome) -> Outcome:
         return await aside(call, outcome, self.snapshot.scrubber(call.server), self.snapshot.truncate, self.in_turns)
 
-    def shown(self, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
+    def shown(self, route: Route, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
         """The questions of a server as its client may see them."""
-        return self.snapshot.scrubber(asker.name).asks(asks)
+        return who_asks.shown(asker, self.snapshot.scrubber(asker.name).asks(asks), route.is_transparent)
 
     # What is told without a call.
 

@@ -34,6 +34,19 @@ class GatewayInfo(msgspec.Struct, frozen=True):
     project: str | None = None
 
 
+class Importable(msgspec.Struct, frozen=True):
+    """A server that could be imported: `table` is what `add_mcp_server` takes beside its name, and `missing` are
+    variables without which it is not whole. `whence` is where it came from. `held_back`: why a person has to decide on
+    it, empty where nobody has to; `gates` are told with that."""
+
+    name: str
+    table: Mapping[str, Any]
+    whence: str
+    missing: tuple[str, ...] = ()
+    held_back: str = ""
+    gates: Sequence[Mapping[str, Any]] = ()
+
+
 class GatewayView(Protocol):
     """What one client may see of the gateway on its route, and do there."""
 
@@ -76,6 +89,11 @@ class GatewayView(Protocol):
 
     async def lists(self, wanted: Sequence[tuple[str, str]], /) -> View:
         """A view in which these (server, kind) are there, failed, or pending after the list timeout."""
+        ...
+
+    @property
+    def profiles(self) -> Mapping[str, Sequence[str]]:
+        """Those of agents, by id: patterns of the tools that each is for."""
         ...
 
     @property
@@ -140,10 +158,10 @@ class GatewayView(Protocol):
         ...
 
     async def as_call(
-        self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any], /
+        self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any] | None, /
     ) -> EncodedResult:
         """The result of a call of another control tool that a call of one stands for, judged as any call of that one
-        is, and done by `does`. Raises `Fault`."""
+        is, and done by `does` where that is given. Raises `Fault`."""
         ...
 
     @property
@@ -168,6 +186,13 @@ class GatewayView(Protocol):
     async def provision(self, intent: str, judges: bool, is_dry: bool, context: ToolContext, /) -> Mapping[str, Any]:
         """Which servers that are not here yet answer an intent; with `judges`, whether each could be installed, and the
         best one is where the operator allows it, unless `is_dry`. Raises `Fault`."""
+        ...
+
+    async def importable(
+        self, source: str, named: str, content: str | None, context: ToolContext, /
+    ) -> Sequence[Importable]:
+        """The servers that a project, a repository (`content` is what stands in it, where that is known) or a search
+        has. Raises `Fault`."""
         ...
 
     async def remove(self, name: str, /) -> None:
