@@ -60,7 +60,9 @@ class Boxes:
             command, args, folders = found.program, found.args, found.folders
         own = self._own_folder(server, holder)
         home = str(own) if not confines.reads_all else None
-        cwd = server.cwd or home
+        cwd = os.path.abspath(server.cwd) if server.cwd else home
+        if home and not server.cwd:
+            command, args = programs.from_here(command, args)
         env = {
             **{name: value.format(own=own, home=self._home) for name, value in confines.env.items()},
             **({"HOME": home} if home else {}),
@@ -93,8 +95,8 @@ class Boxes:
             command = os.path.abspath(os.path.join(cwd or "", command))
         program = shutil.which(command, path=path)
         found = Programs(self._home, str(self._state), path).parts(program, args, cwd) if program else []
-        is_own = server.cwd and not programs.is_wide(server.cwd, self._home, str(self._state))
-        return [*found, *([server.cwd] if server.cwd and is_own else [])]
+        is_own = cwd and server.cwd and not programs.is_wide(cwd, self._home, str(self._state))
+        return [*found, *([cwd] if cwd and is_own else [])]
 
     @property
     def _home(self) -> str:
