@@ -18,7 +18,7 @@ from toolgate.config.boxes import Confines
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
-from toolgate.upstreams.process import confinement, packages, programs
+from toolgate.upstreams.process import confinement, grants, packages, programs
 from toolgate.upstreams.process.confinement import Box
 from toolgate.upstreams.process.programs import Programs
 from toolgate.upstreams.process.supervisor import Launch, Supervisor
@@ -104,16 +104,25 @@ class Boxes:
 
     def _box(self, server: Server, confines: Confines, parts: Sequence[str], own: Path) -> Box:
         everything = ("/",)
-        run = [self._place(server, each) for each in confines.run]
+        write = [str(own), *(self._place(server, each) for each in confines.write)]
+        run = [*(self._place(server, each) for each in confines.run), *parts]
         run += programs.BROWSERS if confines.is_browser else ()
         read = [self._place(server, each) for each in confines.read]
-        write = [self._place(server, each) for each in confines.write]
+        try:
+            write = grants.writable(write)
+            folders = [os.path.realpath(each) for each in write]
+            read = grants.own_rule(read, folders)
+            run = grants.own_rule(run, folders, covered=programs.SYSTEM)
+        except grants.LedAstray as error:
+            message = f"{server.name} was not started: {error} leads out of a folder that it may write"
+            hint = "look who has put that link there, or name what it leads to"
+            raise Fault("SERVER_FAILED", message, reach="not_sent", hint=hint) from None
         ports = () if isinstance(confines.net, bool) else confines.net
         reach = (*INHERITED, *OF_THE_NETWORK, *(() if not confines.reads_all else ("HOME",)))
         return Box(
             read=everything if confines.reads_all else (*programs.TOLD, *read),
-            write=everything if confines.writes_all else (str(own), *write),
-            execute=everything if confines.reads_all else (*programs.SYSTEM, *run, *parts),
+            write=everything if confines.writes_all else write,
+            execute=everything if confines.reads_all else (*programs.SYSTEM, *run),
             network="all" if confines.net is True else "tcp" if ports else "none",
             ports=ports,
             unix=confines.sockets,
