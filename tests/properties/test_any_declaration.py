@@ -157,25 +157,28 @@ def test_a_declaration_says_what_the_schema_says():
     assert '# odd_name (sent as "odd-name")' in read
 
 
+NUMBER = {"type": "number"}
+
+
 @pytest.mark.parametrize(
     ("schema", "written", "read"),
     [
         ({"type": "string", "nullable": True}, "string | null", "str | None"),
-        ({"prefixItems": [{"type": "number"}, {"type": "string"}], "items": False}, "[number, string]", "tuple[float, str]"),
+        ({"prefixItems": [NUMBER, {"type": "string"}], "items": False}, "[number, string]", "tuple[float, str]"),
         (
-            {"type": "array", "items": [{"type": "number"}]},
+            {"type": "array", "items": [NUMBER]},
             "[number, ...Array<unknown>]",
             "tuple[float, *tuple[Any, ...]]",
         ),
         (
-            {"prefixItems": [{"type": "number"}, {"type": "number"}], "minItems": 2, "maxItems": 2},
+            {"prefixItems": [NUMBER, NUMBER], "minItems": 2, "maxItems": 2},
             "[number, number]",
             "tuple[float, float]",
         ),
         ({"allOf": [{"$ref": "#/$defs/kind"}], "description": "Which."}, '"a" | "b"', "Literal['a', 'b']"),
         (
-            {"allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {"type": "null"}}}]},
-            "{\n    a: string;\n    b?: null;\n  }",
+            {"allOf": [{"properties": {"a": NUMBER}, "required": ["a"]}, {"properties": {"b": {"type": "null"}}}]},
+            "{\n    a: number;\n    b?: null;\n  }",
             "FindItX",
         ),
     ],
