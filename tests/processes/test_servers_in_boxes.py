@@ -145,3 +145,14 @@ async def test_where_the_kernel_lacks_it_a_server_is_refused_unless_the_operator
     async with gateway(configs.read(text, file="toolgate.json", environ={}, format="json")) as served:
         assert await does(served.client(), "print(1)") == "1\n"
     assert "a box that is not whole" in caplog.text
+
+
+@real
+async def test_changes_of_modes_owners_and_times_do_nothing_and_fail_no_server(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch(0o600)
+    before = file.stat()
+    code = f"import os; os.chmod({str(file)!r}, 0o644); os.utime({str(file)!r}, (1, 1)); print('done')"
+    async with gateway(settings(one=child("doing", box={"write": [str(tmp_path)]}))) as served:
+        assert await does(served.client(), code) == "done\n"
+    assert file.stat() == before

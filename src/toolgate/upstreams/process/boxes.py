@@ -62,7 +62,7 @@ class Boxes:
         home = str(own) if not confines.reads_all else None
         cwd = server.cwd or home
         env = {
-            **{name: value.replace("{own}", str(own)) for name, value in confines.env.items()},
+            **{name: value.format(own=own, home=self._home) for name, value in confines.env.items()},
             **({"HOME": home} if home else {}),
             **({} if confines.writes_all else {"TMPDIR": str(own / "tmp")}),
             **server.env,
@@ -102,6 +102,8 @@ class Boxes:
 
     def _box(self, server: Server, confines: Confines, parts: Sequence[str], own: Path) -> Box:
         everything = ("/",)
+        run = [self._place(server, each) for each in confines.run]
+        run += programs.BROWSERS if confines.is_browser else ()
         read = [self._place(server, each) for each in confines.read]
         write = [self._place(server, each) for each in confines.write]
         ports = () if isinstance(confines.net, bool) else confines.net
@@ -109,10 +111,11 @@ class Boxes:
         return Box(
             read=everything if confines.reads_all else (*programs.TOLD, *read),
             write=everything if confines.writes_all else (str(own), *write),
-            execute=everything if confines.reads_all else (*programs.SYSTEM, *parts),
+            execute=everything if confines.reads_all else (*programs.SYSTEM, *run, *parts),
             network="all" if confines.net is True else "tcp" if ports else "none",
             ports=ports,
-            modes=confines.writes_all,
+            unix=confines.sockets,
+            modes=confines.writes_all or None,
             inherits=reach if confines.net else tuple(name for name in reach if name not in OF_THE_NETWORK),
             memory=confines.memory,
             cpu=round(confines.cpu) or 1 if confines.cpu else None,
