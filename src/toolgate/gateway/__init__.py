@@ -3,6 +3,7 @@
 May import `policy`, `surfaces` and the rooms below them.
 
     gateway        the story itself
+    round          what is known of one round of a call on its way
     resolve        a client's name for something → the true server and its own name
     closed         finds what a client may not call, so that policies refuse it; has counted what is not found
     doubts         when a list is looked at anew before a call goes by it
