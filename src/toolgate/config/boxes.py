@@ -23,15 +23,17 @@ MEMORY = 4 * 1024 * 1024 * 1024  # bytes of one of its processes
 class Confines(msgspec.Struct, frozen=True, kw_only=True):
     """What one server may do. Beside what is named here a program reads itself and what the system has for all, and
     writes into a folder of its own. `env` is what it is given where its configuration does not say otherwise; `{own}`
-    stands for that folder."""
+    stands for that folder, `{home}` for the user's."""
 
     level: Level
     package: str = ""  # whose profile is in it
     reads_all: bool = False
     writes_all: bool = False
     net: bool | tuple[int, ...] = False
+    sockets: bool = False
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
     is_browser: bool = False
     env: Mapping[str, str] = {}
     memory: int = MEMORY
@@ -43,6 +45,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
         read: tuple[str, ...],
         write: tuple[str, ...],
         net: bool | tuple[int, ...] | None,
+        sockets: bool | None,
         memory: int | None,
         cpu: float | None,
         processes: int | None,
@@ -53,6 +56,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
             read=tuple(dict.fromkeys((*self.read, *read))),
             write=tuple(dict.fromkeys((*self.write, *write))),
             net=self.net if net is None else net,
+            sockets=self.sockets if sockets is None else sockets,
             memory=memory or self.memory,
             cpu=cpu,
             processes=processes or self.processes,
@@ -65,6 +69,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
             reach = "network"
         else:
             reach = f"network: ports {', '.join(map(str, self.net))}" if self.net else "no network"
+        reach += ", sockets of other programs" if self.sockets else ""
         reads = "reads all files" if self.reads_all else _paths("reads its program", self.read)
         writes = "writes all files" if self.writes_all else _paths("writes its own folder", self.write)
         cpu = f", {self.cpu:g} s of processor time" if self.cpu else ""
@@ -87,15 +92,17 @@ def of_level(level: Level, command: str, args: tuple[str, ...], env: Mapping[str
     package, own = started(command, args) if level == "profile" else ("", ())
     known = profile_of(package)
     profile = known or Profile()
-    read, write = profile.paths(own, env, cwd)
+    paths = profile.paths(own, env, cwd)
     return Confines(
         level="strict" if level == "profile" else level,
         package=package if known else "",
         reads_all=level in ("no-net", "no-write"),
         writes_all=level == "no-net",
         net=profile.net or level == "no-write",
-        read=read,
-        write=write,
+        read=tuple(paths.read),
+        write=tuple(paths.write),
+        run=tuple(paths.run),
+        sockets=profile.is_browser,
         is_browser=profile.is_browser,
         env=profile.env,
     )

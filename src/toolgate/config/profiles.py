@@ -9,39 +9,44 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-Use = Literal["read", "write", "folder"]
-"""Of what is named somewhere: it may be read, or written; or the folder that it lies in may be written."""
+Use = Literal["read", "write", "folder", "run"]
+"""Of what is named somewhere: it may be read or written; or the folder that it lies in may be written, or run from."""
+
+
+class Paths(NamedTuple):
+    read: list[str]
+    write: list[str]
+    run: list[str]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """`arguments`: of what is named by its arguments that are no options; so `options` and `variables` of theirs.
-    `env`: what it is given where its configuration does not say otherwise, with `{own}` for its own folder.
-    `is_browser`: it runs one."""
+    `env`: what it is given where its configuration does not say otherwise, with `{own}` for its own folder and `{home}`
+    for that of the user. `run`: folders of programs that it runs. `is_browser`: it runs a browser."""
 
     net: bool = False
     arguments: Use | None = None
     options: Mapping[str, Use] = {}
     variables: Mapping[str, Use] = {}
     env: Mapping[str, str] = {}
+    run: tuple[str, ...] = ()
     is_browser: bool = False
 
-    def paths(
-        self, args: Sequence[str], env: Mapping[str, str], cwd: str | None
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What it may read, and what it may write besides. Without `cwd` it starts in its own folder, in which relative
+    def paths(self, args: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Paths:
+        """What is named. Without `cwd` it starts in its own folder, in which relative
         paths lie."""
         named = [*self._of_arguments(args), *((use, env[name]) for name, use in self.variables.items() if name in env)]
-        read, write = list[str](), list[str]()
+        found = Paths([], [], [*self.run])
         for use, path in named:
-            path = os.path.join(cwd or "", path)
+            path = os.path.normpath(os.path.join(cwd or "", path))
             if os.path.isabs(path):
-                path = os.path.dirname(path) if use == "folder" else path
-                (read if use == "read" else write).append(os.path.normpath(path))
-        return tuple(read), tuple(write)
+                path = os.path.dirname(path) if use in ("folder", "run") else path
+                {"read": found.read, "run": found.run}.get(use, found.write).append(path)
+        return found
 
     def _of_arguments(self, args: Sequence[str]) -> Iterator[tuple[Use, str]]:
         rest = iter(args)
@@ -87,19 +92,23 @@ PROFILES: Mapping[str, Profile] = {
     "@playwright/mcp": Profile(
         net=True,
         is_browser=True,
+        run=("~/.cache/ms-playwright",),
+        env={"PLAYWRIGHT_BROWSERS_PATH": "{home}/.cache/ms-playwright"},
         options={
             "--output-dir": "write",
             "--user-data-dir": "write",
             "--storage-state": "read",
             "--config": "read",
-            "--executable-path": "read",
+            "--executable-path": "run",
         },
     ),
-    f"{_OFFICIAL}puppeteer": Profile(net=True, is_browser=True),
+    f"{_OFFICIAL}puppeteer": Profile(
+        net=True, is_browser=True, run=("~/.cache/puppeteer",), env={"PUPPETEER_CACHE_DIR": "{home}/.cache/puppeteer"}
+    ),
     "chrome-devtools-mcp": Profile(
         net=True,
         is_browser=True,
-        options={"--executablePath": "read", "--executable-path": "read", "--userDataDir": "write"},
+        options={"--executablePath": "run", "--executable-path": "run", "--userDataDir": "write"},
     ),
 }
 
@@ -108,6 +117,7 @@ INTERPRETERS = ("node", "python", "deno", "bun", "ruby", "perl", "sh", "bash", "
 
 _INSTALLED = re.compile(r".*/node_modules/((?:@[^/]+/)?[^/]+)/")
 _MODULES = {name.replace("-", "_"): name for name in PROFILES} | {"serena": "serena-agent"}
+_MODULE = re.compile(rf"\b(?:{'|'.join(map(re.escape, _MODULES))})\b")
 
 
 def profile_of(package: str) -> Profile | None:
@@ -124,8 +134,9 @@ def started(command: str, args: Sequence[str]) -> tuple[str, Sequence[str]]:
     for at, each in enumerate((command, *args)):
         if found := _INSTALLED.match(each):
             return found[1], args[at:]
-        if each in _MODULES:  # `python -m mcp_server_git`
-            return _MODULES[each], args[at:]
+        is_code = at > 1 and args[at - 2] == "-c"  # of Python, which imports it
+        if module := _MODULE.search(each) if is_code else _MODULE.fullmatch(each):  # `python -m mcp_server_git`
+            return _MODULES[module[0]], args[at:]
     if name.rstrip("0123456789.") in INTERPRETERS:
         return "", args[1 + next((at for at, each in enumerate(args) if not each.startswith("-")), len(args)) :]
     return (name if name in PROFILES else _MODULES.get(name, "")), args

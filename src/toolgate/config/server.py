@@ -215,6 +215,15 @@ class ServerBox(msgspec.Struct, frozen=True, kw_only=True):
             default="as the level says",
         ),
     ] = None
+    sockets: Annotated[
+        bool | None,
+        Key(
+            flag,
+            "`true`: it may use sockets with a name in the file system, its own and those of other programs (Docker, "
+            "D-Bus), which may do things for it that the box does not allow",
+            default="as the level says",
+        ),
+    ] = None
     memory: Annotated[
         int | None, Key(values.size, "the maximum memory of each of its processes", default='`"4GiB"`')
     ] = None
@@ -601,7 +610,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         if self.type != "stdio" or box.level == "off":
             return None
         found = boxes.of_level(box.level, self.command, self.args, self.env, self.cwd)
-        return found.with_more(box.read, box.write, box.net, box.memory, box.cpu, box.processes)
+        return found.with_more(box.read, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes)
 
     def runs_as(self, other: "Server") -> bool:
         """Whether nothing differs but what holds without a restart."""

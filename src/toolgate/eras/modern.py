@@ -177,6 +177,8 @@ def write_done(method: str, body: Raw | bytes, is_foreign: bool = False, is_for_
         raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed") from None
     if there.resultType and bytes(there.resultType) != b'"complete"' and not counting.is_too_much(body):
         body = jsonrpc.with_members(body, {"resultType": b'"complete"'})  # an older server's own use of the word
+    if wanted is _COMPLETE:
+        return bytes(body) if there.resultType else jsonrpc.with_first_member(body, wanted[0][1])
     missing = b",".join(member for name, member in wanted if not getattr(there, name))
     return jsonrpc.with_first_member(body, missing) if missing else bytes(body)
 

@@ -17,12 +17,30 @@ BOXES: dict[str, dict[str, Any]] = {
     "hostile": {**LIMITS},
     "ports": {**LIMITS, "net": [1]},
     "net": {**LIMITS, "net": True},
+    "sockets": {**LIMITS, "sockets": True},
 }
 
-# Limits that a configuration has no key for.
-_NOT_HERE = ("file: a larger file", "limits: files", "limits: raise its own")
+# Limits that a configuration has no key for; and calls that say here that they have done what they have not.
+_NOT_HERE = (
+    *("file: a larger file", "limits: files", "limits: raise its own"),
+    *("file: open its mode", "file: its mode by descriptor", "file: its owner", "file: its time"),
+)
+
+# Whether these have done anything is seen from outside (`World.harm`).
+_MODES = """
+for change in (
+    lambda p: os.chmod(p, 0o777), lambda p: os.chown(p, 1000, 1000), lambda p: os.utime(p, (1, 1)),
+    lambda p: os.chmod(f"/proc/self/fd/{os.open(p, os.O_PATH)}", 0o4777),
+    lambda p: os.setxattr(p, "user.x", b"x"), lambda p: os.utime(p),
+    lambda p: sc("fchmodat2", -100, p, 0o777, 0), lambda p: os.chown(p, 1000, 1000, follow_symlinks=False),
+):
+    for place in (W["secret"], W["state"], W["gate"], *W["files"], W["temporary"]):
+        try: print(change(place))
+        except OSError as e: print(e)
+"""
 
 ATTEMPTS: dict[str, dict[str, str]] = {
+    "modes": {"modes, owners and times": _MODES},
     "gateway": {
         "its port": 'socket.create_connection(("127.0.0.1", W["http"])); E("connected")',
         "its operator's socket": 's = socket.socket(1, 1); s.connect(W["operator"]); E("connected")',
@@ -44,6 +62,15 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         "its neighbour's command line": 'E(open(f"/proc/{W[\'neighbour\']}/cmdline").read())',
         "all processes": 'E(os.listdir("/proc"))',
         "its threads": 'E(os.listdir(f"/proc/{W[\'gateway\']}/task"))',
+    },
+    "sockets": {
+        "the operator's": 's = socket.socket(1, 1); s.connect(W["operator"])\n'
+        's.sendall(b"GET /admin/servers HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n"); d = s.recv(99); E(d) if d else print("closed")',
+        "the operator's, by a child that is gone": 's = socket.socket(1, 1)\nif not os.fork():\n    s.connect(W["operator"]); os._exit(0)\n'
+        'os.wait(); s.sendall(b"GET /admin/servers HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n"); d = s.recv(99); E(d) if d else print("closed")',
+        "tcp": 'socket.create_connection(("127.0.0.1", W["http"])); E("connected")',
+        "abstract ones of others": 'socket.socket(1, 1).connect(W["abstract"]); E("connected")',
+        "descriptors of others": 'a, b = socket.socketpair(1, 2); print(a)',
     },
     "shared": {
         "temporary files of others": 'E(os.listdir("/tmp")); E(open(W["temporary"]).read())',
@@ -72,7 +99,8 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         "memory that only it sees": 'may("memfd_create", "x", 0); may("memfd_create", "x", 8)',
         "a program by its descriptor": 'fd = os.open("/bin/true", os.O_RDONLY); may("execveat", fd, "", 0, 0, 0x1000)',
         "a program in its own folder": 'import shutil; shutil.copy("/bin/true", W["own"] + "/run"); os.execv(W["own"] + "/run", ["x"])',
-        "a set-user bit of its own": 'import shutil; shutil.copy("/bin/true", W["own"] + "/su"); os.chmod(W["own"] + "/su", 0o4755); E("made")',
+        "a set-user bit of its own": 'import shutil; shutil.copy("/bin/true", W["own"] + "/su"); os.chmod(W["own"] + "/su", 0o4755)\n'
+        'E("made") if os.stat(W["own"] + "/su").st_mode & 0o7000 else print("not made")',
     },
     "devices": {
         "memory and others": 'for each in ("mem", "kmem", "port", "kmsg", "fuse", "kvm", "ptmx", "tty", "net/tun", "loop-control", "vda", "sda"):\n'

@@ -177,8 +177,9 @@ async def _around(served: Served, told: dict[str, Any], others: str) -> dict[str
 
 def _stands(told: dict[str, Any]) -> dict[str, Any]:
     """Of what a server in a box may not change."""
-    places = [*told["files"], told["other"] + "/kept", told["home"] + "/.profile", told["temporary"]]
-    found: dict[str, Any] = {each: Path(each).read_text() for each in places}
+    places = [*told["files"], told["other"] + "/kept", told["home"] + "/.profile", told["temporary"], told["gate"]]
+    found: dict[str, Any] = {f"{each}, as it is": (os.stat(each)[:6], os.listxattr(each)) for each in places}
+    found |= {each: Path(each).read_text() for each in places[:-1]}
     for each in (told["gate"], told["home"], told["gate"] + "/boxes", told["gate"] + "/run"):
         found[each] = sorted(os.listdir(each)) if os.path.isdir(each) else None
     for each in ("/tmp", "/var/tmp", "/dev/shm"):

@@ -19,7 +19,7 @@ from toolgate.config.profiles import RUNNERS, Split, bare
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
-from toolgate.upstreams.process.supervisor import Supervisor, is_of_a_tool
+from toolgate.upstreams.process.supervisor import INHERITED, Supervisor, is_of_a_tool
 
 LONGEST_FETCH = 300.0  # seconds
 LONGEST_OUTPUT = 256 * 1024  # bytes
@@ -65,7 +65,7 @@ class Packages:
 
     async def installed(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         """Raises `Fault`."""
-        of_runner = {key: value for key, value in env.items() if is_of_a_tool(key)}
+        of_runner = {key: value for key, value in env.items() if key in INHERITED or is_of_a_tool(key)}
         if os.path.basename(command) == "npx":
             return await self._of_npm(name, command, split, of_runner)
         return await self._of_uv(name, command, split, of_runner)

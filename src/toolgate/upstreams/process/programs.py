@@ -18,9 +18,9 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternative
 # What programs read to find their way: hosts, certificates, time zones, users by name; and of the machine how much
 # there is of it. None of it tells of other programs.
 _ETC = """
-ca-certificates ca-certificates.conf fonts gai.conf group host.conf hosts java-17-openjdk java-21-openjdk ld.so.conf
-ld.so.conf.d ld.so.preload locale.alias localtime mime.types nsswitch.conf os-release passwd pki protocols resolv.conf
-services ssl timezone xml
+ca-certificates ca-certificates.conf fonts gai.conf gitconfig group host.conf hosts java-17-openjdk java-21-openjdk
+ld.so.conf ld.so.conf.d ld.so.preload locale.alias localtime mime.types nsswitch.conf os-release passwd pki protocols
+resolv.conf services ssl timezone xml
 """
 _PROC = """
 cpuinfo filesystems loadavg meminfo self stat sys/fs/inotify sys/kernel/osrelease sys/kernel/random
@@ -33,6 +33,17 @@ TOLD = (
     *("/var/cache/fontconfig", "/var/lib/ca-certificates"),
 )
 
+# What browsers read beside that: their settings for all users, and what their processes are to each other.
+BROWSERS = (
+    "/proc",
+    "/etc/chromium",
+    "/etc/chromium.d",
+    "/etc/chrome",
+    "/etc/opt/chrome",
+    "/etc/firefox",
+    "/opt/google/chrome",
+)
+
 _ROOTS = ("package.json", "pyproject.toml", "setup.py", "go.mod", "Cargo.toml")
 _OF_ALL = """
 / /bin /dev /dev/shm /etc /home /lib /media /mnt /opt /proc /root /run /srv /sys /tmp /usr /usr/local /var /var/tmp
@@ -42,14 +53,31 @@ _DEEPEST = 4  # interpreters of interpreters
 
 
 def is_wide(folder: str, home: str, private: str) -> bool:
-    """Whether a folder holds more than one program's things: a whole home, everybody's temporary files, or what is
-    `private` to the gateway."""
+    """Whether a folder holds more than one program's things: a whole home, or the keys that lie in a hidden folder of
+    one, everybody's temporary files, or what is `private` to the gateway."""
     folder, home, private = (os.path.realpath(each) for each in (folder, home, private))
-    return folder in _WIDE or holds(folder, home) or holds(folder, private)
+    parent, name = os.path.split(folder)
+    is_hidden = parent == home and name.startswith(".")
+    return folder in _WIDE or is_hidden or holds(folder, home) or holds(folder, private)
 
 
 def holds(folder: str, path: str) -> bool:
     return os.path.commonpath((folder, path)) == folder
+
+
+def from_here(command: str, args: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """A command and its script that are named from our own folder, by their whole paths: it starts in another one."""
+    at = _script(command, args, "")
+    command = os.path.abspath(command) if os.path.dirname(command) else command
+    return command, tuple(os.path.abspath(each) if index == at else each for index, each in enumerate(args))
+
+
+def _script(program: str, args: Sequence[str], folder: str) -> int | None:
+    """Which argument is the file that an interpreter is to run."""
+    if os.path.basename(program).rstrip("0123456789.") not in INTERPRETERS:
+        return None
+    named = (at for at, each in enumerate(args) if not each.startswith("-"))
+    return next((at for at in named if os.path.isfile(os.path.join(folder, args[at]))), None)
 
 
 class Programs:
@@ -64,11 +92,9 @@ class Programs:
         """Files and folders of a program that stands at `program`: its own, those of what interprets it, and those of
         the script that it is to run."""
         found = list(self._of_program(program, _DEEPEST))
-        if os.path.basename(program).rstrip("0123456789.") in INTERPRETERS:
-            script = next((each for each in args if not each.startswith("-")), "")
-            script = os.path.join(cwd or "", script)
-            if script and os.path.isabs(script) and os.path.isfile(script):
-                found += self._both(script, self._of_script)
+        at = _script(program, args, cwd or "")
+        if at is not None:
+            found += self._both(os.path.abspath(os.path.join(cwd or "", args[at])), self._of_script)
         return list(dict.fromkeys(found))
 
     def _of_program(self, program: str, left: int) -> Iterator[str]:

@@ -18,15 +18,17 @@ from typing import Literal, NamedTuple
 Profile = Literal["script", "jit", "zygote", "server"]
 
 # What a profile may have besides, by the box. `inet`: sockets of the Internet, all kinds; `tcp`: those of TCP only;
-# `unix`: those that reach other programs of this machine; `modes`: to change modes, owners and times of files;
+# `unix`: those that reach other programs of this machine; `modes`: to change modes, owners and times of files; `no
+# modes`: the same does nothing, and says that it has;
 # `watch`: to be told of changes in folders; `truncate`: by a file's name.
-Grant = Literal["inet", "tcp", "unix", "modes", "watch", "truncate"]
+Grant = Literal["inet", "tcp", "unix", "modes", "no modes", "watch", "truncate"]
 
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _ERRNO = 0x00050000
 _REFUSED = _ERRNO | errno.EPERM
 _ABSENT = _ERRNO | errno.ENOSYS
+_DONE = _ERRNO  # no error: it has been done, for all that the program hears
 _X32 = 0x40000000
 
 _MACHINES = {
@@ -177,10 +179,8 @@ semctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr io
 """
 _OWN_RINGS = "io_uring_setup io_uring_enter io_uring_register"  # calls that no filter sees
 _NAMELESS = "memfd_create execveat"  # programs that landlock does not see: a file that is nowhere has no rule
-_MODES = """
-chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat setxattr lsetxattr
-fsetxattr removexattr lremovexattr fremovexattr
-"""
+_MODES = "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat"
+_ATTRIBUTES = "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr"
 _NET = "sendto sendmsg sendmmsg"
 _SERVER = (
     *(Rule(call, _REFUSED) for call in _DANGEROUS.split()),
@@ -223,10 +223,13 @@ def _granted(grants: frozenset[Grant]) -> Iterable[Rule]:
     if "unix" in grants:
         yield Rule("socket", _ALLOW, (Condition(0, "in", (_AF_UNIX,)),))
     yield Rule("socket", _ERRNO | errno.EACCES)
-    refused = [] if "modes" in grants else _MODES.split()
+    refused = [] if {"modes", "no modes"} & grants else [*_MODES.split(), *_ATTRIBUTES.split()]
     refused += [] if "watch" in grants else ["inotify_add_watch"]
     refused += [] if "truncate" in grants else ["truncate"]
     yield from (Rule(call, _REFUSED) for call in refused)
+    if "no modes" in grants:
+        yield from (Rule(call, _DONE) for call in _MODES.split())
+        yield from (Rule(call, _ERRNO | errno.ENOTSUP) for call in _ATTRIBUTES.split())
 
 
 @cache

@@ -96,6 +96,7 @@ def test_only_programs_have_one() -> None:
         (["npx", "-y", "@modelcontextprotocol/server-memory@2026.8.31"], "@modelcontextprotocol/server-memory", ()),
         (["npx", "-y", "-p", "@playwright/mcp@1", "mcp", "--headless"], "@playwright/mcp", ("--headless",)),
         (["uvx", "--with", "mcp<2", "mcp-server-sqlite==1", "--db", "/a"], "mcp-server-sqlite", ("--db", "/a")),
+        (["/v/python3", "-c", "import mcp_server_sqlite as s", "--db"], "mcp-server-sqlite", ("--db",)),
         (["uvx", "--from", "serena-agent[x]>=2", "serena", "start"], "serena-agent", ("start",)),
         (["/opt/uv/bin/uvx", "mcp-server-git"], "mcp-server-git", ()),
         (["/v/bin/mcp-server-git", "-r", "/r"], "mcp-server-git", ("-r", "/r")),
@@ -141,3 +142,10 @@ def test_a_profile_and_what_stands_beside_it_are_one_box() -> None:
 def test_every_profile_says_what_it_needs() -> None:
     assert len(PROFILES) >= 15
     assert set(RUNNERS) == {"npx", "uvx"}
+
+
+def test_a_browsers_profile_gives_its_programs_and_sockets_which_the_words_say() -> None:
+    found = confines("npx", "@playwright/mcp", "--executable-path", "/opt/b/chrome", box="profile")
+    assert found.run == ("~/.cache/ms-playwright", "/opt/b")
+    assert found.words.startswith("profile of @playwright/mcp: network, sockets of other programs; reads its program; ")
+    assert confines("npx", "@playwright/mcp", box={"level": "profile", "sockets": False}).sockets is False
