@@ -3,6 +3,7 @@
     api        what is asked and answered, free of APIs; what an answer that is none says
     openai     Chat Completions, as OpenAI and many others speak it: requests and answers as bytes, without I/O
     anthropic  Messages, the same
+    embeddings texts as vectors, as OpenAI and many others make them
     execution  code that Anthropic runs in its own containers: the same, over several requests
     prompts    all that models are told
     services   `Providers`: those of a running gateway, with their bounds; the one file that sends anything
