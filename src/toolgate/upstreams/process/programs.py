@@ -65,6 +65,21 @@ def holds(folder: str, path: str) -> bool:
     return os.path.commonpath((folder, path)) == folder
 
 
+def from_here(command: str, args: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """A command and its script that are named from our own folder, by their whole paths: it starts in another one."""
+    at = _script(command, args, "")
+    command = os.path.abspath(command) if os.path.dirname(command) else command
+    return command, tuple(os.path.abspath(each) if index == at else each for index, each in enumerate(args))
+
+
+def _script(program: str, args: Sequence[str], folder: str) -> int | None:
+    """Which argument is the file that an interpreter is to run."""
+    if os.path.basename(program).rstrip("0123456789.") not in INTERPRETERS:
+        return None
+    named = (at for at, each in enumerate(args) if not each.startswith("-"))
+    return next((at for at in named if os.path.isfile(os.path.join(folder, args[at]))), None)
+
+
 class Programs:
     """Looks for what a program consists of; `home` and `private` lie in nothing that it finds."""
 
@@ -77,10 +92,9 @@ class Programs:
         """Files and folders of a program that stands at `program`: its own, those of what interprets it, and those of
         the script that it is to run."""
         found = list(self._of_program(program, _DEEPEST))
-        if os.path.basename(program).rstrip("0123456789.") in INTERPRETERS:
-            named = (os.path.join(cwd or "", each) for each in args if not each.startswith("-"))
-            script = next((each for each in named if os.path.isabs(each) and os.path.isfile(each)), "")
-            found += self._both(script, self._of_script) if script else ()
+        at = _script(program, args, cwd or "")
+        if at is not None:
+            found += self._both(os.path.abspath(os.path.join(cwd or "", args[at])), self._of_script)
         return list(dict.fromkeys(found))
 
     def _of_program(self, program: str, left: int) -> Iterator[str]:
