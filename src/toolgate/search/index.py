@@ -89,7 +89,7 @@ class Index:
     ) -> list[Hit]:
         """The best first. Raises `Unsearchable`."""
         if mode not in _MODES:
-            raise Unsearchable(f"Unknown mode {mode!r}; available: {', '.join(_MODES)}")
+            raise Unsearchable(f"Unknown mode {mode!r}: use mode {' or '.join(_MODES)}")
         allowed = self._allowed(kinds, servers, permitted)
         return _MODES[mode](self, query, limit, allowed)
 
