@@ -277,7 +277,9 @@ class ModernResponses:
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), parked_call)
         is_for_all = call.method != "resources/read" or self._gateway.lists.is_same_for_all(route)
-        body = modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in), is_for_all)
+        told = call.method, outcome.body, outcome.is_foreign or bool(call.asked_in), is_for_all, outcome.frame
+        write, is_large = partial(modern.write_done, *told), len(memoryview(outcome.body)) > responses.LARGE
+        body = await responses.aside(write, self._gateway.in_turns, call.client) if is_large else write()
         return Reply(body, parked_call)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:

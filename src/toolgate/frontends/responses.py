@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from toolgate import __version__
 from toolgate.core import jsonrpc, mcp
@@ -23,17 +24,23 @@ SERVER_INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
 
 MOST_IN_FLIGHT = 4096  # requests of one session, or of one connection that goes both ways
 
-LARGE = 256 * 1024  # bytes of a page of a list
+LARGE = 256 * 1024  # bytes of a result, or of a page of a list
 
+Written = TypeVar("Written", bound=Raw | bytes)
 SendMessage = Callable[[bytes], None]
 """Sends one message to a client, whole."""
+
+
+async def aside(write: Callable[[], Written], in_turns: FairLimit, client: Client) -> Written:
+    """What takes so long to write that others would wait, in a thread."""
+    return await in_turns.in_thread(client.principal.counted_as, write)
 
 
 async def listing(page: Listing, write: Callable[[Listing], bytes], in_turns: FairLimit, client: Client) -> bytes:
     """A page as `write` writes it, in a thread where that takes so long that others would wait."""
     if sum(len(memoryview(item)) for item in page.items) <= LARGE:
         return write(page)
-    return await in_turns.in_thread(client.principal.counted_as, lambda: write(page))
+    return await aside(lambda: write(page), in_turns, client)
 
 
 def rescued(error: BaseException) -> Fault:

@@ -444,7 +444,10 @@ class Session:
         if isinstance(outcome, Done) and outcome.is_foreign:
             text = "The server's result has a type that this client's revision does not have"
             raise Fault("UPSTREAM_ERROR", text, server=call.server, reach="executed")
-        return outcome.body if call.asked_in else legacy.write_done(self.revision, outcome.body)
+        if call.asked_in:
+            return outcome.body
+        write, is_large = partial(legacy.write_done, self.revision, outcome.body), len(outcome.body) > responses.LARGE
+        return await responses.aside(write, self._gateway.in_turns, client) if is_large else write()
 
     _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[bytes | Raw]]]] = mcp.handlers(
         "legacy",
