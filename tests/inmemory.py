@@ -129,7 +129,8 @@ async def gateway(*servers: Server, config: Config | None = None, **more: Any) -
     wanted = config or Config()
     offline = msgspec.structs.replace(wanted.provision, registries=more.pop("registries", ()))
     whole = msgspec.structs.replace(wanted, servers=everything, provision=offline)
-    async with running(whole, links=links, environ={}, **{"clock": FakeClock(), "engines": {}, **more}) as app:
+    usual = {"clock": FakeClock(), "engines": {}, "environ": {}}
+    async with running(whole, links=links, **{**usual, **more}) as app:
         yield app
 
 

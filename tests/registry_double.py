@@ -18,8 +18,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from toolgate.app import App
 from toolgate.auth.safe_net import USUAL, Bounds, Fetched, SafeNet
 from toolgate.core.fault import Fault
+from toolgate.provision.packages import Packages
 
 Json = dict[str, Any]
 OFFICIAL = "io.modelcontextprotocol.registry/official"
@@ -186,6 +188,16 @@ class RegistryNet(SafeNet):
 async def where(kind: str, _package: str) -> str:
     """What the clients of packages say."""
     return "http://127.0.0.1/npm" if kind == "npm" else "http://127.0.0.1/simple"
+
+
+URL = "http://127.0.0.1"  # in `provision.registries`
+
+
+def reach(app: App, registry: Registry) -> None:
+    """Have a gateway in this process ask this registry and no other, for servers and for packages, without sockets."""
+    net = RegistryNet(registry)
+    app.provisioning.registries._net = net
+    app.provisioning.packages = Packages(net, where)
 
 
 @asynccontextmanager

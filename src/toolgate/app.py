@@ -67,6 +67,7 @@ from toolgate.upstreams.kept_tasks import KeptTasks
 from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
+from toolgate.upstreams.process.boxes import Boxes
 from toolgate.upstreams.process.supervisor import Supervisor
 from toolgate.workspace.services import WorkspaceServices
 
@@ -103,9 +104,8 @@ class App:
         self.port: int | None = None  # where it listens, if it does
         self.events, self._background = Events(), BackgroundTasks()
         self._complaints = Complaints(given.clock)
-        self._reloading = Reloading(
-            given.config, given.settings, self._prepared, given.audit, given.clock, self._background
-        )
+        files = (given.config, given.settings)
+        self._reloading = Reloading(*files, self._prepared, given.audit, given.clock, self._background)
         self._reach_servers()
         self._set_policies()
         self._keep_lists()
@@ -118,10 +118,12 @@ class App:
         """By their processes and over the network, and as whom."""
         config, clock, store = self._given.config, self.clock, self._given.store
         self.supervisor = Supervisor(clock, self._given.environ)
+        self._boxes = Boxes(config, self.supervisor, clock)
         net = SafeNet(config.guard.allow_hosts, own=self._is_own)
         self.sign_ins = OAuth(store, self._given.keys, clock, net, self.redactor, self._reached_at, self._signed_in)
         pool, bounds, kept = Pool(clock, config.pool), Bounds(config.catalog), (Eras(store), KeptTasks(store, clock))
-        self._link_deps = LinkDeps(clock, self.supervisor, pool, net, self.sign_ins, *kept, self._complaints, bounds)
+        deps = (clock, self.supervisor, pool, net, self.sign_ins, *kept, self._complaints, bounds)
+        self._link_deps = LinkDeps(*deps, launch=self._boxes.launch)
 
     def _is_own(self, address: str, port: int) -> bool:
         """Where it listens; or another one of this configuration, which a command may run beside."""
@@ -138,9 +140,8 @@ class App:
         config, clock, store = self._given.config, self.clock, self._given.store
         self._overflow = OverflowStore(clock, at_once(config))
         self._notices = Notices(config, clock, self.supervisor, self._link_deps.outside, self.redactor)
-        self._policy_deps = chain.PolicyDeps(
-            clock, store, self._overflow, self.redactor, Access(config), self.audit, Meters(clock), self._notices.waits
-        )
+        kept = (self._overflow, self.redactor, Access(config), self.audit, Meters(clock))
+        self._policy_deps = chain.PolicyDeps(clock, store, *kept, self._notices.waits)
 
     def _keep_lists(self) -> None:
         """What servers offer, and what of that is trusted."""
@@ -165,8 +166,8 @@ class App:
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source
-        now, pid, project = wall(), os.getpid(), project_at(source)
-        return GatewayInfo(wall, now, __version__, pid, lambda: self.port, self._what_is_wrong, source, project)
+        told = (os.getpid(), lambda: self.port, self._what_is_wrong, self.sandbox.described)
+        return GatewayInfo(wall, wall(), __version__, *told, source, project_at(source))
 
     def _open_frontends(self) -> None:
         """What those for all kinds of clients share."""
@@ -175,9 +176,8 @@ class App:
         self.parking = Parking(clock, parking.ttl, parking.per_principal, parking.max, self._given.store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernResponses(self.gateway, self.parking, seal, self._pages, clock, node, self.sign_ins.settled)
-        self._frontend_deps = FrontendDeps(
-            self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, ReplayBuffers(clock)
-        )
+        shared = (self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins)
+        self._frontend_deps = FrontendDeps(*shared, ReplayBuffers(clock))
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._frontends: list[StdioFrontend] = []
 
@@ -330,7 +330,7 @@ class App:
         links = self._link_deps
         above = (self._pins, self._notices, self._admission, self.sign_ins, self._pages, self._overflow)
         own = (self.workspace, self.sandbox, self.providers, self.provisioning)
-        return (*above, *own, links.pool, links.outside, links.bounds)
+        return (*above, *own, links.pool, links.outside, links.bounds, self._boxes)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
         """All that another configuration takes; nothing is changed yet. What it returns has it served."""

@@ -306,8 +306,9 @@ async def test_it_is_noted_on_an_open_gateway_too(enabled: bool | None, tmp_path
 
 
 def test_the_tools_that_change_servers_are_those_that_say_so() -> None:
-    # It is started again with the next call; a record of a session; what the operator allows by `provision.auto`.
-    steers = {"close_child_session", "call_hook", "mcp_provision"}
+    # It is started again with the next call; a record of a session; what the operator allows by `provision.auto`; calls
+    # of `add_mcp_server`, which ask.
+    steers = {"close_child_session", "call_hook", "mcp_provision", "import_mcp_server"}
     codex = RUNS_CODEX - {"codex_list_threads"}
     assert {
         control.name for control in controls.CONTROLS.values() if control.changes

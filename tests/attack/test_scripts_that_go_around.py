@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from inmemory import Json, Scripted, Visitor, gateway, said, tools
@@ -20,8 +20,8 @@ from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
 from toolgate.frontends.guards import Headers
-from toolgate.sandbox import stored
-from toolgate.sandbox.services import ENGINES
+from toolgate.sandbox import monty, stored
+from toolgate.sandbox.services import ENGINES, MakeEngine
 from toolgate.sandbox.stored import StoredScripts
 from toolgate.state.memory import MemoryStore
 
@@ -32,7 +32,34 @@ STORED = {
     "closed": "return await servers.sqlite.open({});",
     "forward": "return await servers[data.server].call(data.tool, {});",
 }
-ALONE = [("javascript", code) for code in detours.JAVASCRIPT] + [("python", code) for code in detours.PYTHON]
+
+
+class Way(NamedTuple):
+    """A tool by which a client has code run, the language, and what runs it."""
+
+    tool: str
+    language: str
+    engines: Mapping[str, MakeEngine] = ENGINES
+    opens: int = 40  # detours that would lead to the tool if it were not denied
+
+    def arguments(self, code: str) -> Json:
+        if self.tool == "execute_code":
+            return {"code": code, "language": self.language, "timeout": 100}
+        if self.tool == "mcp_execute":
+            return {"code": code}
+        return {"data": [1], "operation": "", "parameters": {"code": code}, "timeout": 100}
+
+
+WAYS = {
+    "execute_code, JavaScript": Way("execute_code", "javascript"),
+    "execute_code, Python": Way("execute_code", "python"),
+    "mcp_execute": Way("mcp_execute", "javascript"),
+    "code for a dataset": Way("process_large_dataset", "python"),
+}
+if monty.is_installed():
+    of_monty = {**ENGINES, "python": lambda supervisor, limits, _: monty.engine(supervisor, limits)}
+    WAYS["execute_code, monty"] = Way("execute_code", "python", of_monty, opens=15)
+each_way = pytest.mark.parametrize("way", WAYS)
 
 
 class Sqlite(Scripted):
@@ -60,7 +87,9 @@ async def as_ann(headers: Headers, address: str, path: str) -> Principal:
 
 
 @asynccontextmanager
-async def opened(verdict: Verdict = "off") -> AsyncGenerator[tuple[Visitor, Sqlite]]:
+async def opened(
+    verdict: Verdict = "off", engines: Mapping[str, MakeEngine] = ENGINES
+) -> AsyncGenerator[tuple[Visitor, Sqlite]]:
     """A gateway whose client may use all but `query`, and the script `closed`."""
     permissions = Permissions(tools={"sqlite__query": verdict, "gobby-scripts__closed": verdict})
     config = Config(clients=(KnownClient(id="ann", name="ann", servers="all", permissions=permissions),))
@@ -70,7 +99,7 @@ async def opened(verdict: Verdict = "off") -> AsyncGenerator[tuple[Visitor, Sqli
     for name, text in STORED.items():
         assert await kept.approve(stored.read(HEAD.format(name) + text), None, 0.0, "ann")
     servers = {"sqlite": sqlite, "shop": Scripted(tools_list=tools("open"), tools_call=said("open done"))}
-    more: Any = {"clock": clock, "engines": ENGINES, "identify": as_ann, "store": store}
+    more: Any = {"clock": clock, "engines": engines, "identify": as_ann, "store": store}
     async with gateway(config=config, scripts=servers, **more) as app:
         await _listed(app)
         yield Visitor(app), sqlite
@@ -111,55 +140,64 @@ came
 WRITTEN = {"javascript": in_javascript, "python": in_python}
 
 
-async def run(visitor: Visitor, language: str, code: str) -> str:
+async def run(visitor: Visitor, way: Way, code: str) -> str:
     """All that is told of it."""
-    arguments = {"code": code, "language": language, "timeout": 100}
-    return (await visitor.ask("tools/call", name="execute_code", arguments=arguments)).body.decode()
+    return (await visitor.ask("tools/call", name=way.tool, arguments=way.arguments(code))).body.decode()
 
 
 async def came(visitor: Visitor, language: str, codes: Iterable[str]) -> Any:
-    reply = json.loads(await run(visitor, language, WRITTEN[language](codes)))
+    reply = json.loads(await run(visitor, Way("execute_code", language), WRITTEN[language](codes)))
     told = json.loads(reply["result"]["content"][0]["text"])
     assert told["success"], told
     return json.loads(told["result"])
 
 
+def all_of(language: str) -> tuple[str, ...]:
+    return (*detours.JAVASCRIPT, *detours.SPOILING_JAVASCRIPT) if language == "javascript" else detours.PYTHON
+
+
 def chunks(language: str) -> list[tuple[str, ...]]:
-    """All of a language, a dozen in a run; and in the long form each in one of its own."""
+    """All of a language, a dozen in a run, but those that would spoil others."""
     codes = detours.JAVASCRIPT if language == "javascript" else detours.PYTHON
     alone = detours.SPOILING_JAVASCRIPT if language == "javascript" else ()
     return [*(codes[at : at + 12] for at in range(0, len(codes), 12)), *((code,) for code in alone)]
 
 
 def test_there_are_more_than_sixty() -> None:
-    assert len(set(detours.JAVASCRIPT)) + len(set(detours.PYTHON)) >= 280
-    assert len(set(detours.JAVASCRIPT)) >= 60 and len(set(detours.PYTHON)) >= 60
+    assert len(set(all_of("javascript"))) + len(set(all_of("python"))) >= 280
+    assert len(set(all_of("javascript"))) >= 60 and len(set(all_of("python"))) >= 60
 
 
-@real
-@pytest.mark.parametrize("language", ["javascript", "python"])
-async def test_no_detour_leads_to_a_tool_that_is_denied(language: str) -> None:
-    async with opened() as (visitor, sqlite):
-        for codes in chunks(language):
-            told = await run(visitor, language, WRITTEN[language](codes))
+async def none_leads_there(way: Way, runs: Iterable[tuple[str, ...]]) -> None:
+    async with opened(engines=way.engines) as (visitor, sqlite):
+        for codes in runs:
+            told = await run(visitor, way, WRITTEN[way.language](codes))
             assert SECRET not in told and sqlite.reached == [], (codes, sqlite.reached, told)
 
 
+@each_way
 @real
-@pytest.mark.parametrize(("language", "most"), [("javascript", 40), ("python", 40)])
-async def test_many_of_them_would_lead_there_if_it_were_not_denied(language: str, most: int) -> None:
-    async with opened("allow") as (visitor, sqlite):
-        for codes in chunks(language):
-            await run(visitor, language, WRITTEN[language](codes))
-        assert len(sqlite.reached) >= most
+async def test_no_detour_leads_to_a_tool_that_is_denied(way: str) -> None:
+    await none_leads_there(WAYS[way], chunks(WAYS[way].language))
+
+
+@each_way
+@real
+async def test_many_of_them_would_lead_there_if_it_were_not_denied(way: str) -> None:
+    tried = WAYS[way]
+    async with opened("allow", tried.engines) as (visitor, sqlite):
+        for codes in chunks(tried.language):
+            await run(visitor, tried, WRITTEN[tried.language](codes))
+        assert len(sqlite.reached) >= tried.opens
 
 
 @real
 async def test_no_line_that_is_forged_leads_to_it() -> None:
+    way = WAYS["execute_code, Python"]
     async with opened() as (visitor, sqlite):
         for line in detours.LINES_OF_PYTHON:
             for code in (f"servers._bridge.say_text({line!r})\nservers._bridge.read()", f"import os\n{_written(line)}"):
-                told = await run(visitor, "python", code)
+                told = await run(visitor, way, code)
                 assert SECRET not in told and sqlite.reached == [], (line, told)
 
 
@@ -167,13 +205,18 @@ def _written(line: str) -> str:
     return f"os.write(servers._bridge._writing, {line!r}.encode() + b'\\n')\nservers._bridge.read()"
 
 
-@real
 @pytest.mark.attack
-async def test_no_detour_leads_there_in_a_run_of_its_own() -> None:
-    async with opened() as (visitor, sqlite):
-        for language, code in ALONE:
-            told = await run(visitor, language, WRITTEN[language]([code]))
-            assert SECRET not in told and sqlite.reached == [], (code, told)
+@pytest.mark.timeout(900)
+@each_way
+def test_no_detour_leads_there_in_a_run_of_its_own(way: str, counted: Callable[[str], None]) -> None:
+    codes = all_of(WAYS[way].language)
+
+    @real
+    async def each_alone() -> None:
+        await none_leads_there(WAYS[way], ((code,) for code in codes))
+
+    each_alone()
+    counted(f"detours around a denied tool, {way}: 0 of {len(codes)} led there")
 
 
 @real

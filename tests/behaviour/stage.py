@@ -30,6 +30,13 @@ ROWS = [{"name": "Ada", "email": "ada@example.org"}]
 
 THREAD = "01a20b52-0000-7000-8000-0000000000ff"
 
+README = """# Weather
+
+```json
+{"mcpServers": {"weather": {"command": "npx", "args": ["-y", "@ann/weather@1.2.0"], "env": {"API_KEY": "${API_KEY}"}}}}
+```
+"""
+
 # A call of each control tool that ends well on a gateway with `serena` and `sqlite`.
 CALLS: dict[str, Json] = {
     "execute_child_tool": {"server_id": "serena", "tool_name": "search_code", "arguments": {"query": "x"}},
@@ -48,9 +55,11 @@ CALLS: dict[str, Json] = {
     "read_mcp_resource": {"server_name": "serena", "resource_uri": "serena://guide"},
     "add_mcp_server": {"name": "more", "transport": "stdio", "command": "more"},
     "remove_mcp_server": {"name": "more"},
+    "import_mcp_server": {"github_url": "https://github.com/ann/weather", "content": README},
     "call_hook": {"hook_type": "SessionStart", "params": {"session_id": "codex-abc123"}, "source": "Codex"},
     "mcp_execute": {"code": "return [1, 2]"},
     "execute_code": {"code": "[1, 2]"},
+    "recommend_tools": {"task_description": "Find where a function is used by a semantic search of the code"},
     "process_large_dataset": {"data": [{"price": 1}, {"price": 2}], "operation": "top 1 by price"},
     "codex": {"prompt": "say There are no tests for the parser."},
     "codex_list_threads": {"limit": 1},

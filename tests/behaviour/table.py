@@ -117,7 +117,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 SOURCES = tuple(f"{text} {section}" for text, sections in SECTIONS.items() for section in sections)
 
 ISSUES = (3, 4, 5)  # that bring what is not served yet
-UNNUMBERED = ("discovery", "hooks", "provisioning", "sandbox", "tasks")  # subjects of issues that have no number yet
+UNNUMBERED = ("hooks", "sandbox", "tasks")  # subjects of issues that have no number yet
 
 
 class Promise(NamedTuple):

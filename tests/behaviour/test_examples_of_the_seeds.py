@@ -24,11 +24,7 @@ EXAMPLES = {example.id: example for example in examples.kept()}
 SIGNED = {id: example for id, example in EXAMPLES.items() if example.kind in ("signature", "parameters")}
 
 # By the beginning of the id.
-LATER = {
-    "002 mcp_provision": "provisioning",
-    "004 import_mcp_server": "provisioning",
-    "004 recommend_tools": "discovery",
-}
+LATER: dict[str, str] = {}
 # Those of real HTTP, or real processes, by the file that runs them.
 ELSEWHERE = {
     "002 mcp_execute": "processes/test_code_that_calls_tools.py",
@@ -231,6 +227,42 @@ async def _(era: str) -> None:
         at_least(body("002 mcp_discover 3")[0], told)
         assert told["name"] == "playwright"
         assert [each["tool"] for each in told["tools"]][:2] == ["browser_navigate", "browser_screenshot"]
+
+
+@runs("002 mcp_provision 2", "002 mcp_provision 3")
+async def _(era: str) -> None:
+    async with playing() as app:
+        told = await Asker(app, era).told("mcp_provision", **body("002 mcp_provision 2"))
+        shown = body("002 mcp_provision 3")
+        at_least(shown, told)
+        (tool,) = shown["tools"]
+        assert (told["source"], {**told["tools"][0], "confidence": 0}) == ("local", {**tool, "confidence": 0})
+        assert abs(told["tools"][0]["confidence"] - tool["confidence"]) <= 0.05
+
+
+@runs("002 mcp_provision 4")
+async def _(era: str) -> None:
+    async with playing("playwright") as app:
+        given = body("002 mcp_provision 4")
+        told = await Asker(app, era).told("mcp_provision", **given)
+        assert (told["source"], told["matches"][0]["name"]) == ("registry", "@modelcontextprotocol/server-postgres")
+        whole = await Asker(app, era).told("mcp_provision", intent=f"{given['intent']} {given['context']}")
+        assert whole == told != await Asker(app, era).told("mcp_provision", intent=given["intent"])
+
+
+@runs("002 mcp_provision 5", "002 mcp_provision 6")
+async def _(era: str) -> None:
+    async with playing(environ={"GITHUB_PERSONAL_ACCESS_TOKEN": "ghp_a"}) as app:
+        told = await Asker(app, era).told("mcp_provision", **body("002 mcp_provision 5"))
+        shown = body("002 mcp_provision 6")
+        at_least(shown, told)
+        (match,), found = shown["matches"], told["matches"][0]
+        assert told["source"] == "registry"
+        assert {key: found[key] for key in match if key not in ("confidence", "installCommand")} == {
+            key: match[key] for key in match if key not in ("confidence", "installCommand")
+        }
+        assert abs(found["confidence"] - match["confidence"]) <= 0.05
+        assert found["installCommand"] == f"{match['installCommand']}@2025.4.8", "never an unpinned one"
 
 
 @runs("002 mcp_call 2", "002 Response format 1")
@@ -450,6 +482,42 @@ async def _(era: str) -> None:
                 {"API_KEY": "secret"},
             )
             assert "ctx7sk" not in json.dumps(await asker.result("resources/read", uri="mcp://children_servers"))
+
+
+README = """```json
+{"mcpServers": {
+  "server1": {"command": "npx", "args": ["-y", "@ann/one@1.0.0"]},
+  "server2": {"command": "npx", "args": ["-y", "@ann/two@1.0.0"], "env": {"API_KEY": "KEY"}}
+}}
+```"""
+
+
+@runs("004 import_mcp_server 3", "004 import_mcp_server 4")
+async def _(era: str) -> None:
+    later = {name: Scripted(tools_list=tools("t")) for name in ("server1", "server2")}
+    for key, id in (("a-key", "004 import_mcp_server 3"), ("${API_KEY}", "004 import_mcp_server 4")):
+        async with CONSENTS["confirmed"](scripts={"there": Scripted(tools_list=tools("t"))}, links_of=later) as app:
+            content = README.replace('"KEY"', json.dumps(key))
+            url = "https://github.com/ann/servers"
+            told = await Asker(app, era).told("import_mcp_server", github_url=url, content=content)
+            at_least(body(id), told)
+            if key == "a-key":
+                assert told == body(id)
+            else:
+                assert (told["status"], told["missing"]) == (body(id)["status"], body(id)["missing"])
+
+
+@runs("004 recommend_tools 3")
+async def _(era: str) -> None:
+    supabase = [tool(f"table_{number}", "Change a table of the database", {"name": "string"}) for number in range(24)]
+    context7 = cast()["context7"]
+    async with gateway(scripts={"context7": context7, "supabase": Scripted(tools_list={"tools": supabase})}) as app:
+        shown = body("004 recommend_tools 3")
+        told = await Asker(app, era).told("recommend_tools", task_description=shown["task"])
+        at_least(shown, told)
+        for key in ("success", "task", "available_servers", "total_tools"):
+            assert told[key] == shown[key]
+        assert "context7 tools" in told["recommendation"]
 
 
 # All of them.

@@ -37,12 +37,17 @@ async def test_components_have_bare_names_on_their_surface_and_namespaced_ones_e
 
 
 @pytest.mark.promise("003.components.bare", "b.names.control-tools")
-async def test_on_its_surface_a_components_name_comes_before_control_tools_of_others(era: str) -> None:
-    scripts = {"status": echo("status", "echo"), "other": echo("echo")}
+async def test_on_its_surface_a_components_name_comes_before_those_of_others_but_not_before_control_tools(
+    era: str,
+) -> None:
+    scripts = {"shop": echo("status", "search", "echo"), "other": echo("echo")}
     other = Server(id="other", name="other", type="stdio", command="memory")
-    async with gateway(component("status"), other, scripts=scripts) as app:
+    async with gateway(component("shop"), other, scripts=scripts) as app:
         asker = Asker(app, era, "/mcp/components")
-        assert (await asker.call("status", {"a": 1}))["content"] == said("{'a': 1}")["content"]
+        assert await asker.listed() == ["shop__status", "search", "echo"]
+        assert (await asker.call("status", {}))["content"] != said("{}")["content"]
+        assert (await asker.call("shop__status", {"a": 1}))["content"] == said("{'a': 1}")["content"]
+        assert (await asker.call("search", {"a": 1}))["content"] == said("{'a': 1}")["content"]
         assert (await asker.call("echo", {"a": 1}))["content"] == said("{'a': 1}")["content"]
         assert "tools/call" not in [asked["method"] for asked in scripts["other"].requests]
 
@@ -53,8 +58,8 @@ async def test_a_component_gets_no_calls_that_are_meant_for_others(era: str) -> 
     async with gateway(component("evil"), other, scripts=scripts) as app:
         asker = Asker(app, era, "/mcp/components")
         result = await asker.result("tools/list")
-        assert [each["name"] for each in result["tools"]] == ["x"]
-        assert any("mcp_call: rename it" in failure["error"] for failure in result["_meta"]["failures"])
+        assert [each["name"] for each in result["tools"]] == ["evil__mcp_call", "x"]
+        assert any("listed as evil__mcp_call" in failure["error"] for failure in result["_meta"]["failures"])
         await asker.call("mcp_call", {"server_name": "other", "tool_name": "secret", "arguments": {"a": 1}})
         assert "tools/call" not in [asked["method"] for asked in scripts["evil"].requests]
         assert (await asker.call("evil__mcp_call", {"a": 1}))["content"] == said("{'a': 1}")["content"]

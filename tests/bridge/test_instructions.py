@@ -34,7 +34,7 @@ async def test_instructions_of_several_servers_stand_under_their_names(revision:
     two, three = ModernServer({"plain": plain}, instructions="Ask first."), LegacyServer({"plain": plain})
     async with gateway(one=one, two=two, three=three) as rig:
         said = (await greeting(rig, revision))["instructions"]
-        assert said == "# one\nUse it é.\n\nWell.\n\n# two\nAsk first."
+        assert said == "# one\n> Use it é.\n>\n> Well.\n\n# two\n> Ask first."
 
 
 @pytest.mark.promise("spec.2026.discover.instructions")
@@ -59,7 +59,7 @@ async def test_a_server_that_does_not_start_keeps_nobody_waiting_for_long(revisi
             pending = rig.legacy_stranger(revision).start("initialize", **HELLO, protocolVersion=revision)
         await rig.clock.advance(3)
         assert pending.is_answered
-        assert (await pending.reply()).result["instructions"] == "# there\nHere."
+        assert (await pending.reply()).result["instructions"] == "# there\n> Here."
         stuck.connections[0].hang_up()
 
 

@@ -24,6 +24,7 @@ from peers import (
     named,
     sampled,
     sampling,
+    words_of,
 )
 from virtualtime import settle
 
@@ -141,7 +142,7 @@ async def test_afterwards_calls_run_one_at_a_time_and_questions_reach_their_owne
             def asked(params: Any) -> Any:
                 nonlocal most
                 most = max(most, rig.in_flight)
-                assert params["message"] == f"the secret of {name}?"
+                assert words_of(params) == f"the secret of {name}?"
                 return named(name.upper())
 
             return {"elicitation/create": asked}
@@ -322,7 +323,7 @@ async def test_after_a_question_outside_any_call_calls_still_run_at_once() -> No
 async def test_parallel_calls_of_one_client_all_get_their_questions_answered(revision: str) -> None:
     async with gateway(old=LegacyServer({"secret": secret, "plain": waits})) as rig:
         client = await rig.client(revision)
-        answers = {"elicitation/create": lambda params: named(params["message"].split()[3].rstrip("?").upper())}
+        answers = {"elicitation/create": lambda params: named(words_of(params).split()[3].rstrip("?").upper())}
         if revision != MODERN:
             client.answers = answers  # type: ignore[union-attr]
         talks = [
@@ -420,7 +421,7 @@ async def test_each_principal_has_its_own_child_of_a_server_with_that_scope(ann_
         talks = [
             client.converse(
                 "tools/call",
-                {"elicitation/create": lambda params, who=who: named(f"{who} hears {params['message']}")},
+                {"elicitation/create": lambda params, who=who: named(f"{who} hears {words_of(params)}")},
                 name="old__secret",
                 arguments={"who": who},
             )
@@ -580,7 +581,7 @@ async def test_two_modern_servers_of_the_same_principals_never_wait_for_each_oth
         talks = [
             rig.modern(who).converse(
                 "tools/call",
-                {"elicitation/create": lambda params, who=who: named(f"{who} hears {params['message']}")},
+                {"elicitation/create": lambda params, who=who: named(f"{who} hears {words_of(params)}")},
                 name="new__secret",
                 arguments={"who": who},
             )

@@ -20,6 +20,7 @@ from peers import (
     gateway,
     named,
     sampling,
+    words_of,
 )
 from virtualtime import settle
 
@@ -80,8 +81,8 @@ def consent(*, asked: list[str], answer: Callable[[str], Any] = lambda _message:
     """Answers that note what was asked."""
 
     def elicited(params: Any) -> Any:
-        asked.append(params["message"])
-        return answer(params["message"])
+        asked.append(words_of(params))
+        return answer(words_of(params))
 
     return {"elicitation/create": elicited}
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, eventually, form, named
+from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, eventually, form, named, sampled, sampling
 from scripted_engine import Process, Scripted
 from test_approval import ApprovalRig, decide
 
@@ -53,6 +53,10 @@ async def hello(scene: Scene) -> str:
     return f"hello {(await scene.ask(form()))['content']['name']}"
 
 
+async def model(scene: Scene) -> str:
+    return f"a model says {(await scene.ask(sampling()))['content']['text']}"
+
+
 def returned(reply: Any) -> Any:
     told = json.loads(reply.result["content"][0]["text"])
     return json.loads(told["result"]) if isinstance(told, dict) else told
@@ -66,15 +70,13 @@ async def test_what_a_server_asks_reaches_the_client_and_the_code_goes_on_with_t
 ) -> None:
     approvals = ApprovalRig()
     approvals.verdict = "allow"
-    _, engines = engine("echo", "hello", "echo")
-    async with approvals.gateway(config=CONFIG, engines=engines, there=kind({"echo": echo, "hello": hello})) as rig:
+    _, engines = engine("echo", "hello", "model", "echo", "hello")
+    there = kind({"echo": echo, "hello": hello, "model": model})
+    async with approvals.gateway(config=CONFIG, engines=engines, there=there) as rig:
         ann = await rig.client(revision)
-        answers = {"elicitation/create": named("Ann")}
-        assert returned(await ann.converse("tools/call", answers, **code(language))) == [
-            "echo 0",
-            "hello Ann",
-            "echo 2",
-        ]
+        answers = {"elicitation/create": named("Ann"), "sampling/createMessage": sampled("hello")}
+        told = returned(await ann.converse("tools/call", answers, **code(language)))
+        assert told == ["echo 0", "hello Ann", "a model says hello", "echo 3", "hello Ann"]
 
 
 @REVISIONS
@@ -114,6 +116,20 @@ async def test_an_operator_approves_a_call_of_code_while_its_time_stands_still(r
         await rig.clock.sleep(2 * CONFIG.sandbox.timeout)
         await approvals.book.allow(request, "once", 600.0)
         assert returned(await pending.reply()) == ["echo 0"]
+
+
+@REVISIONS
+@LANGUAGES
+async def test_what_an_operator_denies_is_an_error_that_code_can_catch(revision: str, language: str) -> None:
+    _, engines = engine("echo", "echo")
+    approvals, there = ApprovalRig("operator", wait=500.0), LegacyServer({"echo": echo})
+    async with approvals.gateway(config=CONFIG, engines=engines, there=there) as rig:
+        ann = await rig.client(revision)
+        pending = ann.start("tools/call", **code(language))
+        await approvals.book.deny(await approvals.request(), 600.0)
+        await approvals.book.deny(await approvals.request(), 600.0)
+        assert returned(await pending.reply()) == ["APPROVAL_DENIED"] * 2
+        assert there.calls == []
 
 
 @REVISIONS

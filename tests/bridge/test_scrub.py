@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from peers import ACCEPTED, LATEST, MODERN, LegacyServer, ModernServer, RpcError, Scene, form, gateway
+from peers import ACCEPTED, LATEST, MODERN, LegacyServer, ModernServer, RpcError, Scene, form, gateway, words_of
 from virtualtime import VirtualTimeLoop
 
 from toolgate.config import Config, Guard, Limits
@@ -122,7 +122,7 @@ async def test_questions_are_without_secrets_and_answered_as_ever(kind: type[Any
     asked: list[str] = []
 
     def accept(params: Any) -> Any:
-        asked.append(params["message"])
+        asked.append(words_of(params))
         return ACCEPTED
 
     async with gateway(one=server(kind)) as rig:
@@ -140,7 +140,7 @@ async def test_pages_that_an_older_server_wants_visited_are_asked_for_without_wh
     async with gateway(config=guarded("patterns"), one=LegacyServer(tools={"visits": wants_visits})) as rig:
         client = rig.modern(capabilities={"elicitation": {"url": {}}})
         (question,) = (await client.call("one__visits")).result["inputRequests"].values()
-        assert question["params"]["message"] == f"Show {GONE}"
+        assert words_of(question["params"]) == f"Show {GONE}"
 
 
 @pytest.mark.parametrize("kind", SERVERS)

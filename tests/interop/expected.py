@@ -157,7 +157,8 @@ def check_read(report: dict[str, Any], uri: str, text: str | None = None) -> Non
 
 def check_elicitation(report: dict[str, Any]) -> None:
     found = report["elicitation"]
-    assert found["asked"] == ["Please provide inputs for the following fields:"]
+    [asked] = found["asked"]
+    assert asked.rpartition("> ")[2] == "Please provide inputs for the following fields:"
     assert found["text"][:2] == [
         "✅ User provided the requested information!",
         "User inputs:\n- Name: Ada Lovelace\n- Agreed to terms: true\n- Favorite Integer: 7",

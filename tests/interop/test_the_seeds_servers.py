@@ -88,9 +88,9 @@ def room() -> Iterator[Room]:
         yield found
 
 
-def talking(room: Room, home: Path, *flags: str) -> Iterator[Talk]:
+def talking(room: Room, home: Path, *flags: str, settings: dict[str, Any] | None = None) -> Iterator[Talk]:
     file = home / "toolgate.json"
-    file.write_text(json.dumps(config(home)))
+    file.write_text(json.dumps(settings or config(home)))
     command: Sequence[str] = [sys.executable, "-m", "toolgate", "stdio", "--config", str(file), *flags]
     before = room.inhabitants()
     with world.process(room.enter(command), home) as started:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from peers import words_of
 from processes.ground import STREAM, Served, failure, gateway, read_events, real, settings, until
 from processes.scripted_http import OnCall, Request, ScriptedServer, scripted
 
@@ -101,7 +102,7 @@ async def test_a_question_on_the_servers_own_stream_reaches_the_one_call_that_ru
         reader, writer = await client.start("tools/call", {"name": "one__act"}, accept=STREAM)
         events = read_events(reader)
         question = await anext(events)
-        assert (question["method"], question["params"]["message"]) == ("elicitation/create", "Sure?")
+        assert (question["method"], words_of(question["params"])) == ("elicitation/create", "Sure?")
         await client.reply(question["id"], {"action": "accept", "content": {}})
         await until(lambda: any(request.message.get("id") == 7 for request in server.requests))
         held[0].whole(held[0].answer("sure"))
@@ -322,7 +323,7 @@ async def test_a_question_on_a_stream_that_was_taken_up_belongs_to_its_call() ->
         broken.resumed[1].event(json.dumps(question).encode(), "id: q")
         events = read_events(reader)
         asked = await anext(events)
-        assert asked["params"]["message"] == "Sure?"
+        assert words_of(asked["params"]) == "Sure?"
         await client.reply(asked["id"], {"action": "accept", "content": {}})
         await until(lambda: any(request.message.get("id") == 7 for request in server.requests))
         broken.resumed[1].event(broken.calls[1].answer("yes"))

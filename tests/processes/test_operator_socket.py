@@ -61,6 +61,8 @@ async def test_list_call_and_status_use_the_gateway_that_runs() -> None:
             assert server["pid"] in started(running.process.pid) and server["tools"] >= 1
             _, shown, _ = await command(environ, "status")
             assert "one" in shown and str(server["pid"]) in shown
+            for language in ("python", "javascript"):
+                assert f"code in {language}: {about['code'][language]}" in shown
 
 
 @pytest.mark.promise("b.operator.socket")

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from peers import words_of
 from processes.ground import STREAM, Served, failure, gateway, read_events, real, settings, until
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
@@ -148,7 +149,7 @@ async def test_questions_and_progress_come_as_frames() -> None:
         await client.tools()
         reader, writer = await client.start("tools/call", {"name": "one__act"}, accept=STREAM)
         question = await anext(read_events(reader))
-        assert question["params"]["message"] == "Sure?"
+        assert words_of(question["params"]) == "Sure?"
         await client.reply(question["id"], {"action": "accept", "content": {}})
         await until(lambda: any(message.get("id") == 7 for message in server.messages))
         await server.connections[0].send(result(server.calls[0], "sure"))

@@ -15,8 +15,10 @@ from msgspec import Raw
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.views import CatalogView
 from toolgate.core import mcp, names
+from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client
 from toolgate.surfaces.aggregate import Aggregate
+from toolgate.surfaces.bare import Taken
 from toolgate.surfaces.bundle import Bundle
 
 servers = st.from_regex(r"\A[a-z0-9](-?[a-z0-9]){0,40}\Z")
@@ -71,6 +73,58 @@ def test_every_name_that_is_listed_is_resolved_to_its_tool(ids: list[str], own: 
         call = surface.enter(Call(method, name, Client()), view)
         resolved.append((call.server, call.target))
     assert resolved == [(server, name) for server in ids for name in own]
+
+
+configured = st.sampled_from(["a", "b", "a__b", "A__b", "a_b", "a b", "1", "1__a"]) | st.text(
+    "ab_- .A1", min_size=1, max_size=8
+).filter(names.slug)
+own_names = st.sampled_from(["x", "b__x", "a__x", "_b__x", "a:x", "a+b:x"]) | st.text(
+    "ab_-A1+:/", min_size=1, max_size=9
+)
+
+
+@given(
+    st.lists(configured, min_size=1, max_size=4, unique_by=names.slug),
+    st.lists(own_names, min_size=1, max_size=3, unique=True),
+    st.data(),
+    st.sampled_from(["tools", "prompts", "resources"]),
+)
+def test_a_name_means_the_same_thing_to_every_client_or_nothing(
+    called: list[str], own: list[str], data: st.DataObject, kind: str
+) -> None:
+    """However servers are written, and whatever their things are called."""
+    ids = {names.slug(name): name for name in called}
+    seen = {id: ids[id] for id in data.draw(st.lists(st.sampled_from(sorted(ids)), unique=True))}
+    lists = {id: ServerList({name: Raw(json.dumps({"name": name}).encode()) for name in own}) for id in ids}
+    method = next(method for method, found in mcp.CALLS.items() if found.kind == kind)
+
+    def meant(name: str, servers: dict[str, str]) -> tuple[str, str] | None:
+        view = CatalogView(servers, lambda server, _kind: lists[server], {}, ())
+        view.all_servers = ids
+        try:
+            call = Aggregate(taken=Taken(ids)).enter(Call(method, name, Client()), view)
+        except Fault:
+            return None
+        return call.server, call.target
+
+    for id, name in ids.items():
+        for thing in own:
+            for spelling in names.spellings(name):
+                shown = f"{spelling}__{thing}"
+                to_all = meant(shown, ids)
+                assert to_all == (id, thing) or spelling != id
+                assert meant(shown, seen) == (to_all if to_all and to_all[0] in seen else None)
+
+
+@given(st.integers(54, 80))
+def test_where_the_id_of_a_server_is_too_long_to_be_kept_no_tool_of_another_has_a_digest_that_is_its_own(
+    length: int,
+) -> None:
+    """Eight digits are found by trying some billions of names."""
+    id = "s" * length
+    joined = names.join_name(id, "x" * 20)
+    assert len(joined) == names.LONGEST
+    assert len(joined.rpartition("_")[2]) == (8 if names.SEPARATOR in joined[:55] else 32)
 
 
 LONG = st.integers(0, 40).map(lambda number: "x" * 70 + str(number))

@@ -238,7 +238,7 @@ class Soak:
         try:
             async for event in events(reader):
                 if event.get("method") == "elicitation/create":
-                    same(event["params"]["message"], f"ask {number}")
+                    same(event["params"]["message"].splitlines()[-1], f"> ask {number}")
                     answer = {"action": "accept", "content": {"word": f"word-{number}"}}
                     status, _, _ = await client.raw({"jsonrpc": "2.0", "id": event["id"], "result": answer})
                     same(status, 202)
@@ -254,7 +254,7 @@ class Soak:
         call: Json = {"name": tool, "arguments": {"say": f"ask {number}"}}
         first = await client.ask("tools/call", **call)
         [(key, question)] = first["inputRequests"].items()
-        same(question["params"]["message"], f"ask {number}")
+        same(question["params"]["message"].splitlines()[-1], f"> ask {number}")
         answers = {key: {"action": "accept", "content": {"word": f"word-{number}"}}}
         again = await client.ask("tools/call", **call, requestState=first["requestState"], inputResponses=answers)
         same(text_of(again), f"ask {number}: accept word-{number}")

@@ -176,6 +176,12 @@ def named(text: str) -> str:
     return f'"{plain(text, str.isascii)}"'
 
 
+def cited(text: str) -> str:
+    """A text of many lines beside those of others: each begins with a mark, and no other line does. As Markdown it is a
+    quotation, which it cannot leave either."""
+    return "\n".join(f"> {line}" if line else ">" for line in text.splitlines())
+
+
 def kept_apart(text: str) -> str:
     """The same for a line that other texts share: what is read from right to left does not reach beyond its quotes."""
     shown = plain(text)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from toolgate.auth import safe_text
 from toolgate.core import asks, mcp
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About
@@ -24,10 +25,14 @@ SERVED = About(_EVERYTHING | tasks.relayed([tasks.MAYBE]))
 
 
 def merged(served: About, told: Mapping[str, About], are_several: bool) -> About:
-    """What the gateway serves, with the instructions of these servers: under their names, where there are others."""
+    """What the gateway serves, with the instructions of these servers: where there are others, cited under its server's
+    name, so that nobody writes what looks like a heading of another one, or of ours."""
     instructions = {name: about.instructions for name, about in told.items() if about.instructions}
-    pages = [f"# {name}\n{text}" if are_several else text for name, text in instructions.items()]
-    return About(_with_pages(served.capabilities, told.values()), "\n\n".join(pages))
+    if are_several:
+        instructions = {
+            name: f"# {safe_text.plain(name)}\n{safe_text.cited(text)}" for name, text in instructions.items()
+        }
+    return About(_with_pages(served.capabilities, told.values()), "\n\n".join(instructions.values()))
 
 
 def alone(about: About | None) -> About:

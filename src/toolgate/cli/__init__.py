@@ -16,12 +16,21 @@ Serving
 Looking
     listing      servers and tools (`toolgate list`)
     call         one call
+    search       tools that are here, and servers that could be added
     status       the running gateway
     doctor       the configuration and every server
+    suggesting   the tightest box in which a server works
     config       a configuration file: its dialect, its servers, its problems
     audit        the audit log
 Changing
+    install      put the gateway into agent programs
+    importing    copy servers out of other programs' files
+    exporting    write servers as another program's file
+    agents       the programs that are known, and where their files are
+    own_config   the user's own file, edited
+    client_files  files that commands edit, and how that is undone
     servers      add and remove servers of the running gateway
+    provision    find a server for what is needed, show its gates, add it
     reload       read the configuration again
     trust        trust a configuration file that lies in a folder
     trusting     what that file would run, for the user who is asked
@@ -58,9 +67,14 @@ COMMANDS = {
     "demo": ("toolgate.cli.demo", "A short tour with bundled servers; it then keeps serving until Ctrl-C."),
     "serve": ("toolgate.cli.serve", "Serve the configured servers over HTTP."),
     "stdio": ("toolgate.cli.stdio", "Serve the configured servers over standard input and output."),
+    "install": ("toolgate.cli.install", "Put the gateway into the configuration of agent programs."),
+    "import": ("toolgate.cli.importing", "Copy the servers of other programs' files into your configuration."),
+    "export": ("toolgate.cli.exporting", "Write the servers of your configuration as another program's file."),
     "trust": ("toolgate.cli.trust", "Review a configuration file found in this folder and trust it."),
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
     "call": ("toolgate.cli.call", "Call one tool and print its result."),
+    "search": ("toolgate.cli.search", "Find tools of the servers, and servers that could be added."),
+    "provision": ("toolgate.cli.provision", "Find a server for what you need, show what it would run, and add it."),
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
     "reload": ("toolgate.cli.reload", "Make the running gateway reload its configuration."),

@@ -57,6 +57,19 @@ def load_whole(path: str | None, is_told: bool = False) -> Config:
     return open_settings(path, is_told=is_told)[0]
 
 
+def load_written(path: str | None) -> Config:
+    """The file alone, with variables and secrets as they are written: one that is missing must not keep anybody from
+    setting it. Or the end of the command."""
+    found, accept = find_config(path)
+    try:
+        config = configs.load(found, os.environ, references=True, looks_up=False, accept=accept) if found else Config()
+    except ConfigError as error:
+        fail(str(error), 2)
+    for warning in config.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    return config
+
+
 def find_config(named: str | None) -> tuple[Path | None, Callable[[bytes], None] | None]:
     """The file to read, and what `configs.load` is to ask about its bytes: what nobody has named must be trusted."""
     found = configs.find(named, Path.cwd(), os.environ)

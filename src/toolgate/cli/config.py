@@ -13,6 +13,7 @@ import typer
 
 from toolgate import config as configs
 from toolgate.auth.cross_checks import problems
+from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, printing
 from toolgate.config import Config, ConfigError, Server, dialects, masking, render, trust
 from toolgate.config.access import KnownClient
@@ -36,6 +37,8 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
         printing.fail(str(error))
     for server in config.servers:
         typer.echo(f"  {_line(server)}")
+        if confines := server.confines:
+            typer.echo(f"    in a box, {without_secrets(confines.words, config)}")
     for client in config.clients:
         typer.echo(f"  client {_of_client(client)}")
     if not config.servers:
@@ -62,6 +65,12 @@ def show(
 @app.command(help="Print the JSON Schema of toolgate's own configuration files, for editors.")
 def schema() -> None:
     typer.echo(json.dumps(render.schema(), indent=2, ensure_ascii=False))
+
+
+def without_secrets(text: str, config: Config) -> str:
+    for value in configs.secrets_of(config):
+        text = text.replace(value, masking.MASK)
+    return visible(text)
 
 
 def _noting(path: Path, named: str | None) -> Callable[[bytes], None] | None:

@@ -32,7 +32,7 @@ from toolgate.auth.safe_net import SafeNet
 from toolgate.catalog import pins, poisoning
 from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways
+from toolgate.cli import common, gateways, suggesting
 from toolgate.cli.gateways import Reached
 from toolgate.config import Config, Server, permission_names, state_folder
 from toolgate.config.providers import Provider
@@ -42,6 +42,7 @@ from toolgate.sandbox.services import described
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
 from toolgate.upstreams import diagnosis
+from toolgate.upstreams.process import confinement
 from toolgate.upstreams.providers.services import looked_at
 
 app = typer.Typer(add_completion=False)
@@ -65,19 +66,21 @@ class Checked(msgspec.Struct, kw_only=True):
     hint: str = ""
     stderr: str = ""
     revision: str = ""
+    box: str = ""
     fault: Fault | None = None
     tools: tuple[Raw, ...] = ()
 
 
 class Finding(msgspec.Struct, kw_only=True):
     """What is said of one thing that was looked at. `fix` is what to do about a problem; `looks` are what a person is
-    to look at, although nothing is wrong."""
+    to look at, although nothing is wrong; `box` is what a server's program may do, if it is in one."""
 
     name: str
     is_ok: bool
     says: str = ""
     fix: str = ""
     looks: tuple[str, ...] = ()
+    box: str = ""
     stderr: tuple[str, ...] = ()
     tools: int | None = None
     revision: str = ""
@@ -94,8 +97,21 @@ def doctor(
         bool, typer.Option("--providers", help="Ask each provider whether it knows its key and its model.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
+    boxed: Annotated[
+        str | None,
+        typer.Option(
+            "--suggest-sandbox",
+            metavar="SERVER",
+            help="Only this: start this stdio server in boxes, from the tightest on, and print the first that works.",
+        ),
+    ] = None,
+    call: Annotated[str, typer.Option(help="With --suggest-sandbox: a tool to call in each box that is tried.")] = "",
+    arguments: Annotated[str, typer.Option(help="With --call: its arguments as JSON.")] = "{}",
 ) -> None:
     settings = common.require_servers(common.load_whole(config))
+    if boxed is not None:
+        tried = common.find_server(settings, boxed)
+        raise typer.Exit(common.run(suggesting.suggest(settings, tried, call, arguments)))
     only = common.find_server(settings, server) if server is not None else None
     raise typer.Exit(common.run(_doctor(settings, only, ask, as_json)))
 
@@ -108,7 +124,7 @@ async def _doctor(config: Config, only: Server | None, ask: bool, as_json: bool)
             "  on this system, grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {escape(config.source or 'none')}", soft_wrap=True)
-    general = [*_configuration(config), *_disk(config), *await _quarantine(config), *_code(config)]
+    general = [*_configuration(config), *_disk(config), *await _quarantine(config), *_code(config), *_boxes(config)]
     general += await _providers(config, ask)
     for found in general:
         _print(console, found)
@@ -177,6 +193,23 @@ def _code(config: Config) -> list[Finding]:
     return [Finding(name=f"code in {language}", is_ok=True, says=says) for language, says in described(config).items()]
 
 
+def _boxes(config: Config) -> list[Finding]:
+    """Whether this machine has what the boxes of servers are put on with, where there are any."""
+    wanted = [server.name for server in config.servers if server.enabled and server.confines]
+    if not wanted:
+        return []
+    lacking = "; ".join(confinement.missing(confinement.Box()))
+    has = f"{len(wanted)} of {len(config.servers)} servers in a box, by {confinement.layers().words}"
+    if not lacking:
+        return [Finding(name="boxes", is_ok=True, says=has)]
+    if not config.sandbox.require_boxes:
+        return [
+            Finding(name="boxes", is_ok=True, says=has, looks=(f"they are not whole: this machine lacks {lacking}",))
+        ]
+    fix = "use Linux 6.12 or newer with landlock and seccomp; or set sandbox.require_boxes = false to start them anyway"
+    return [Finding(name="boxes", is_ok=False, says=f"cannot be put on: this machine lacks {lacking}", fix=fix)]
+
+
 async def _providers(config: Config, ask: bool) -> list[Finding]:
     """Which models may be asked, and for what. They are asked for nothing, and only where that is wanted for whether
     they know the key and the model."""
@@ -232,7 +265,8 @@ async def _examined(
     if checked.fault:
         says = visible(checked.error or checked.fault.error)
         fix = visible(fix_for(server, checked))
-        return Finding(name=name, is_ok=False, says=says, fix=fix, stderr=stderr, revision=checked.revision)
+        box = visible(checked.box)
+        return Finding(name=name, is_ok=False, says=says, fix=fix, box=box, stderr=stderr, revision=checked.revision)
     tools = checked.tools
     unmet = permission_names.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
     return Finding(
@@ -240,6 +274,7 @@ async def _examined(
         is_ok=True,
         says=what_it_has(len(tools), checked.revision),
         looks=(*_to_be_looked_at(server, tools, pending), *unmet),
+        box=visible(checked.box),
         stderr=stderr if is_only else (),
         tools=len(tools),
         revision=checked.revision,
@@ -310,6 +345,8 @@ def _print(console: Console, found: Finding) -> None:
     console.print(f"{mark} {escape(found.name)}: {escape(visible(found.says))}", soft_wrap=True)
     if found.fix:
         console.print(f"    fix: {escape(found.fix)}", soft_wrap=True)
+    if found.box:
+        console.print(f"    in a box, {escape(found.box)}", soft_wrap=True)
     for line in found.looks:
         console.print(f"    [yellow]look:[/] {escape(line)}", soft_wrap=True)
     for line in found.stderr:

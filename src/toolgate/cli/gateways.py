@@ -24,10 +24,13 @@ from toolgate.catalog.poisoning import visible
 from toolgate.cli import printing
 from toolgate.config import Config, state_folder
 from toolgate.core import jsonrpc
+from toolgate.core.clock import SystemClock
 from toolgate.core.model import Client
 from toolgate.frontends import operator
 from toolgate.frontends.peers import is_ours
 from toolgate.frontends.web.admin import PREFIX
+from toolgate.state import audit
+from toolgate.state.settings import Settings
 
 WHO = Client(THE_OPERATOR)
 PATIENCE = 5.0  # seconds for a running gateway to accept a connection
@@ -129,6 +132,16 @@ class _Called(msgspec.Struct):
     asks: tuple[str, ...] = ()
 
 
+async def told(gateway: Reached, tool: str, **arguments: Any) -> Any:
+    """What a control tool says, as its text has it in JSON; or the end of the command with why it says nothing."""
+    answer = await called(gateway, tool, Raw(jsonrpc.encode(arguments)))
+    result = msgspec.json.decode(answer.result)
+    text = result["content"][0]["text"]
+    if result.get("isError"):
+        printing.fail(text)
+    return msgspec.json.decode(text)
+
+
 async def called(gateway: Reached, tool: str, arguments: Raw, folder: str | None = None) -> _Called:
     """The result of a call as its bytes, or what the tool asks; or the end of the command with why there is none.
     `folder`: the call is in the project that this absolute path lies in."""
@@ -152,6 +165,18 @@ def find(config: Config) -> Running | None:
     except OSError:
         return None
     return Running(os.fspath(path))
+
+
+@asynccontextmanager
+async def reached_to_change(config: Config, whole: Callable[[], tuple[Config, Settings]]) -> AsyncGenerator[Reached]:
+    """The same, where one of our own keeps what the command adds."""
+    if find(config):
+        async with reached(config) as gateway:
+            yield gateway
+    else:
+        found, settings = whole()
+        async with opened(found, settings) as app:
+            yield Own(app)
 
 
 @asynccontextmanager
@@ -181,9 +206,12 @@ def described(about: Any) -> str:
 
 
 @asynccontextmanager
-async def opened(config: Config) -> AsyncGenerator[App]:
+async def opened(config: Config, settings: Settings | None = None) -> AsyncGenerator[App]:
     """A gateway for one command and the user who runs it. That user could start its servers anyhow, so no permission is
-    needed. What its servers list is kept for the gateways that come after it."""
+    needed. What its servers list is kept for the gateways that come after it; with `settings` so is what is added, and
+    the audit notes that."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stores.opened(state_folder(config, os.environ)))
-        yield await stack.enter_async_context(running(config, store=store))
+        trail = audit.opened(config, os.environ, SystemClock(), store)
+        noted = await stack.enter_async_context(trail) if settings else None
+        yield await stack.enter_async_context(running(config, store=store, settings=settings, audit=noted))

@@ -52,6 +52,7 @@ class _Server(msgspec.Struct):
     state: str = ""
     revision: str = ""
     error: str = ""
+    box: str = ""
     listed: tuple[Raw, ...] = ()
 
 
@@ -71,6 +72,8 @@ def _print(found: _Found) -> None:
         console.print(
             " ".join(filter(None, (f"[bold]{escape(visible(server.name))}[/]", server.state, server.revision, error)))
         )
+        if server.box:
+            console.print(f"  [dim]in a box, {escape(visible(server.box))}[/]")
         if server.listed:
             console.print(_table(server.id, server.listed))
 

@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from toolgate import config as configs
 from toolgate.cli import common, printing
-from toolgate.config import Config, ConfigError, edits, secrets
+from toolgate.config import Config, edits, secrets
 from toolgate.config.private import SHORTEST
 from toolgate.config.secrets import Broken
 from toolgate.config.variables import Lacking, is_secret_name
@@ -34,7 +34,7 @@ def set_(name: Name, config: common.ConfigPath = None) -> None:
     value = _read()
     if not value:
         printing.fail("Nothing was stored: the value is empty", 2)
-    path = _path(_load(config))
+    path = _path(common.load_written(config))
 
     def with_it(known: dict[str, str]) -> dict[str, str]:
         return {**known, name: value}
@@ -48,7 +48,7 @@ def set_(name: Name, config: common.ConfigPath = None) -> None:
 
 @app.command("remove", help="Remove a secret from the file.")
 def remove(name: Name, config: common.ConfigPath = None) -> None:
-    path = _path(_load(config))
+    path = _path(common.load_written(config))
 
     def without(known: dict[str, str]) -> dict[str, str]:
         if name not in known:
@@ -61,7 +61,7 @@ def remove(name: Name, config: common.ConfigPath = None) -> None:
 
 @app.command("list", help="List the secrets that are stored or used by the configuration, and their sources.")
 def list_(config: common.ConfigPath = None) -> None:
-    found = _load(config)
+    found = common.load_written(config)
     path, sources = _path(found), configs.sources(found, os.environ)
     users = dict[str, list[str]]()
     for name, server in _used(found, config):
@@ -77,18 +77,6 @@ def list_(config: common.ConfigPath = None) -> None:
     if not users and not _known(path):
         typer.echo("No secrets are stored or used. Store one: toolgate secrets set NAME", err=True)
     raise typer.Exit(lacks)
-
-
-def _load(path: str | None) -> Config:
-    """With all secrets as they are written: one that is missing must not keep anybody from setting it."""
-    source, accept = common.find_config(path)
-    try:
-        found = configs.load(source, os.environ, references=True, accept=accept) if source else Config()
-    except ConfigError as error:
-        printing.fail(str(error), 2)
-    for warning in found.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    return found
 
 
 def _read() -> str:

@@ -41,8 +41,9 @@ def _lines(about: Any) -> list[str]:
         lines.append(f"configuration: {source}")
     if problem := about.get("problem"):
         lines.append(f"problem: {visible(problem)}")
+    lines += [f"code in {language}: {visible(says)}" for language, says in about.get("code", {}).items()]
     rows = [_row(server, about["started"] + about["uptime"]) for server in about["servers"]]
-    return [*lines, *aligned((("server", "state", "pid", "up", "tools", "calls"), *rows)), *_errors(about["servers"])]
+    return [*lines, *aligned((("server", "state", "pid", "up", "tools", "calls"), *rows)), *_below(about["servers"])]
 
 
 def _row(server: Any, now: float) -> tuple[str, ...]:
@@ -53,5 +54,7 @@ def _row(server: Any, now: float) -> tuple[str, ...]:
     return visible(server["name"]), state + stopped, *(str(each) for each in shown)
 
 
-def _errors(servers: Any) -> list[str]:
-    return [f"{visible(each['name'])}: {visible(each['error'])}" for each in servers if each.get("error")]
+def _below(servers: Any) -> list[str]:
+    """What takes a line: boxes, then errors."""
+    boxes = [f"{visible(each['name'])}: in a box, {visible(each['box'])}" for each in servers if each.get("box")]
+    return [*boxes, *(f"{visible(each['name'])}: {visible(each['error'])}" for each in servers if each.get("error"))]

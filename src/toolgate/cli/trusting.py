@@ -112,6 +112,21 @@ def _of_server(server: Server) -> Iterator[str]:
         yield f"  incomplete: {server.problem}"
 
 
+def of_table(table: Mapping[str, Any]) -> Iterator[str]:
+    """The same of a native table."""
+    if command := table.get("command"):
+        yield f"run {shlex.join((command, *table.get('args', ())))}"
+    if cwd := table.get("cwd"):
+        yield f"in {cwd}"
+    if env := table.get("env"):
+        yield f"with {', '.join(_assigned(env))}"
+    if url := table.get("url"):
+        headers = f" with {', '.join(table['headers'])}" if table.get("headers") else ""
+        yield f"contact {url}{headers}"
+    if not table.get("enabled", True):
+        yield "disabled"
+
+
 # Variables that decide what else a program loads or runs, or where that is: none of them holds a secret.
 _of_loaders = re.compile(
     r"(?:PYTHON|LD_|DYLD_|PERL5|RUBY|GEM_|BUNDLE_|NODE_(?!AUTH)|NPM_CONFIG_(?!.*(?:AUTH|TOKEN|PASS))|BUN_"

@@ -15,6 +15,8 @@ The table of fields
     allowing          what is said of a field to the user who is to trust a file
     settings          `Config`: the root of a file, and its sections
     server            `Server` and its parts
+    boxes             `Confines`: what comes out of a server's `box`
+    profiles          what known servers need, by package: `PROFILES`
     sandbox           the section of code that calls tools
     providers         `Provider`: a model behind an API
     provision         the section of servers that may be found and installed
@@ -42,15 +44,19 @@ Other tools' files
     dialect           what is known of one of them
     containers        where their servers stand
     foreign_kinds     kinds of values that only they have
+    foreign_writers   servers in their words
     manifests         files that describe one server: `server.json`, MCPB bundles, Spin manifests
 Back to text, and to disk
     render            a configuration → native tables
     edits             servers that were added while the gateway runs
+    spans             edits of a file's text that touch only what changes
+    replacing         a file that other programs write as well, replaced as a whole
+    secret_references  what looks like a secret, and the reference in its place
     ownership         whether other users can write to a file
     trust             which files that were found in a folder the user has trusted
 
 A new key is a field of a struct with its `Key` and what it `Allows`; `make keys` writes the page and the schema.
-Another tool's file is a row in `dialects.DIALECTS`.
+Another tool's file is a row in `dialects.DIALECTS`, which reads it, and writes it by a row of `foreign_writers`.
 """
 
 from toolgate.config.access import (
@@ -59,9 +65,19 @@ from toolgate.config.access import (
     Guard,
     KnownClient,
 )
-from toolgate.config.files import find, is_strangers
+from toolgate.config.files import NAMES, find, is_strangers, own_folders
 from toolgate.config.problems import ConfigError, Problem
-from toolgate.config.reading import load, read, recognised, secrets_of, sources, state_folder, tables, with_own
+from toolgate.config.reading import (
+    load,
+    read,
+    recognised,
+    secrets_of,
+    sources,
+    state_folder,
+    tables,
+    tables_in,
+    with_own,
+)
 from toolgate.config.server import Overlay, Parameter, Root, Server, ServerAuth
 from toolgate.config.settings import (
     CatalogLimits,
@@ -77,6 +93,7 @@ from toolgate.config.settings import (
 from toolgate.config.shapes import SURFACES, Surface
 
 __all__ = [
+    "NAMES",
     "SURFACES",
     "Audit",
     "Auth",
@@ -102,11 +119,13 @@ __all__ = [
     "find",
     "is_strangers",
     "load",
+    "own_folders",
     "read",
     "recognised",
     "secrets_of",
     "sources",
     "state_folder",
     "tables",
+    "tables_in",
     "with_own",
 ]

@@ -138,7 +138,8 @@ def of_gemini(file: File, tree: Table) -> Iterator[ManifestEntry]:
 
 
 def of_vs_code(file: File, tree: Table) -> Iterator[ManifestEntry]:
-    return under("servers")(file, tree) if "servers" in tree else under("mcp", "servers")(file, tree)
+    is_in_settings = "servers" not in tree and "mcp" in tree
+    return under("mcp", "servers")(file, tree) if is_in_settings else under("servers")(file, tree)
 
 
 def of_opencode(file: File, tree: Table) -> Iterator[ManifestEntry]:

@@ -26,7 +26,7 @@ def find(explicit: str | None, cwd: Path, environ: Mapping[str, str]) -> Path | 
     named = explicit if explicit is not None else environ.get(VARIABLE)
     if named:
         return cwd / named
-    places = (folder / name for folder in (cwd, *_own_folder(environ)) for name in NAMES)
+    places = (folder / name for folder in (cwd, *own_folders(environ)) for name in NAMES)
     return next((path for path in places if os.path.isfile(path)), None)
 
 
@@ -34,10 +34,10 @@ def is_strangers(path: Path, explicit: str | None, environ: Mapping[str, str]) -
     """Whether what `find` has found may be anybody's: nobody has named it, and it is not the user's own."""
     if explicit is not None or environ.get(VARIABLE):
         return False
-    return os.path.realpath(path.parent) not in map(os.path.realpath, _own_folder(environ))
+    return os.path.realpath(path.parent) not in map(os.path.realpath, own_folders(environ))
 
 
-def _own_folder(environ: Mapping[str, str]) -> Iterator[Path]:
+def own_folders(environ: Mapping[str, str]) -> Iterator[Path]:
     """The user's own, if there is one."""
     home = environ.get("HOME") or environ.get("USERPROFILE") or ""
     configs = environ.get("XDG_CONFIG_HOME") or ""
@@ -47,7 +47,7 @@ def _own_folder(environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(home, ".config", "toolgate")
 
 
-def tree_of(path: Path, accept: Callable[[bytes], None] = lambda _: None) -> object:
+def tree_of(path: Path, accept: Callable[[bytes], None] = lambda _: None, longest: int = LONGEST) -> object:
     """The plain values of a file. Raises `ConfigError`."""
     file = str(path)
     format = SUFFIXES.get(path.suffix.lower())
@@ -55,13 +55,13 @@ def tree_of(path: Path, accept: Callable[[bytes], None] = lambda _: None) -> obj
         raise refused(file, "is a packed bundle", "unpack it, and give the manifest.json from it")
     if not format:
         raise refused(file, "is not a TOML, YAML or JSON file", f"use {', '.join(SUFFIXES)}")
-    return parsed(_text(path, accept), file, format)
+    return parsed(_text(path, accept, longest), file, format, longest)
 
 
-def parsed(text: str, file: str, format: Format) -> object:
+def parsed(text: str, file: str, format: Format, longest: int = LONGEST) -> object:
     """The plain values of a text. Raises `ConfigError`."""
     try:
-        return parse(text, format)
+        return parse(text, format, longest)
     except Malformed as error:
         place = f"{file}:{error.line}:{error.column}" if error.line else file
         raise refused(place, error.message) from None
@@ -83,10 +83,10 @@ def placed(findings: Iterable[Finding], file: str) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def _text(path: Path, accept: Callable[[bytes], None] = lambda _: None) -> str:
+def _text(path: Path, accept: Callable[[bytes], None] = lambda _: None, longest: int = LONGEST) -> str:
     try:
         with ownership.open_anyones(path) as file:
-            data = file.read(4 * LONGEST + 1)
+            data = file.read(4 * longest + 1)
         accept(data)
         return data.decode()
     except UnicodeDecodeError:

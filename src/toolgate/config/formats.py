@@ -25,6 +25,7 @@ SUFFIXES: dict[str, Format] = {
 }
 MOST_DOTS = 200  # in a line of TOML, outside of strings: tomllib takes as many steps as the square of a key's parts
 LONGEST = 1024 * 1024  # characters; a configuration is some kilobytes
+LONGEST_STATE = 16 * 1024 * 1024  # of a file in which a program keeps more than its servers, as Claude Code does
 DEEPEST = 64  # levels
 MOST_NODES = 100_000  # of a YAML file, what its aliases stand for counted each time: whoever reads the value meets them
 
@@ -50,10 +51,10 @@ class Malformed(Exception):
         self.column = column
 
 
-def parse(text: str, format: Format) -> object:
+def parse(text: str, format: Format, longest: int = LONGEST) -> object:
     """dict, list, str, int, float, bool, None; YAML and TOML may add dates and the like. Raises `Malformed`."""
-    if len(text) > LONGEST:
-        raise Malformed("has more than 1 MiB, which is too large for a configuration")
+    if len(text) > longest:
+        raise Malformed(f"has more than {longest >> 20} MiB, which is too large for a configuration")
     try:
         found = _PARSERS[format](text.removeprefix("\ufeff"))
     except RecursionError:

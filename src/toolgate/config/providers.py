@@ -23,7 +23,7 @@ from toolgate.core.addresses import LOOPBACK, counted
 URLS: Mapping[str, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 """By type, where requests go if the configuration does not say so."""
 
-USES = ("datasets", "context", "summaries", "execution")
+USES = ("datasets", "context", "summaries", "execution", "recommendations")
 """What a model may be asked for. `execution` takes an API that runs code."""
 
 _written_url = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://|\$\{")  # a variable may hold it all
@@ -75,7 +75,7 @@ class Provider(msgspec.Struct, frozen=True):
         Key(
             many(choice(*USES)),
             'what it is asked for ([providers.md](providers.md)): `"datasets"`, `"context"`, `"summaries"`, '
-            '`"execution"`',
+            '`"execution"`, `"recommendations"`',
         ),
         allowing.TOLD,
     ] = ("datasets", "context")

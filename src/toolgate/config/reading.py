@@ -30,7 +30,7 @@ from toolgate.config.containers import PASSED_OVER, File, ManifestEntry
 from toolgate.config.dialect import Dialect
 from toolgate.config.fields import Section
 from toolgate.config.findings import BAD, Findings
-from toolgate.config.formats import Format
+from toolgate.config.formats import LONGEST, Format
 from toolgate.config.permission_names import idle, strangers, vain
 from toolgate.config.private import Private
 from toolgate.config.problems import ConfigError, KeyPath, Problem
@@ -58,6 +58,7 @@ def load(
     references: bool = False,
     looks_up: bool = True,
     accept: Callable[[bytes], None] | None = None,
+    longest: int = LONGEST,
 ) -> Config:
     """Read a file. Its suffix says the format; what it holds, and where that is not enough its name, whose words it is
     in, unless `dialect` says so. With `references`, variables and secrets stay as they are written; without `looks_up`,
@@ -71,7 +72,7 @@ def load(
         if accept:
             accept(data)
 
-    tree = files.tree_of(path, take)
+    tree = files.tree_of(path, take, longest)
     file = _file(str(path), environ, is_named=accept is None)
     words = dialects.named(dialect) if dialect else dialects.recognised(file, tree)
     config = _config(tree, file, words, references, looks_up)
@@ -95,6 +96,14 @@ def tables(path: Path, environ: Mapping[str, str], dialect: str = "") -> dict[st
     wrong with one server is no matter here. Raises `ConfigError`."""
     tree, file = files.tree_of(path), _file(str(path), environ)
     config = _config(tree, file, dialects.named(dialect) if dialect else dialects.recognised(file, tree), True)
+    return {server.name: fields.written(server, masked=False, brief=True) for server in config.servers}
+
+
+def tables_in(text: str, *, file: str, format: Format) -> dict[str, dict[str, Any]]:
+    """The same of a text that came from elsewhere. Nothing else is read for it, of this machine neither. Raises
+    `ConfigError`."""
+    tree, place = files.parsed(text, file, format), _file(file, {}, is_named=False)
+    config = _config(tree, place, dialects.recognised(place, tree), True, looks_up=False)
     return {server.name: fields.written(server, masked=False, brief=True) for server in config.servers}
 
 

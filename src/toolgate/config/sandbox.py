@@ -27,6 +27,15 @@ class Sandbox(msgspec.Struct, frozen=True):
         ),
         Allows("run code of models without the confinement of the system", stronger=("always",)),
     ] = "auto"
+    require_boxes: Annotated[
+        bool,
+        Key(
+            flag,
+            "`false`: a server whose [box](boxes.md) this machine cannot put on whole is started all the same, with "
+            "what there is of the box and a warning",
+        ),
+        Allows("start servers in boxes that are not whole: require_boxes = {}"),
+    ] = True
     strict_globals: Annotated[
         bool,
         Key(flag, "`true`: JavaScript has the globals of `mcp_execute` as specified, and no others"),

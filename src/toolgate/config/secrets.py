@@ -23,9 +23,8 @@ from toolgate.config.fields import Key
 from toolgate.config.formats import LONGEST, Malformed, parse
 from toolgate.config.private import UNKNOWN_YET
 from toolgate.config.values import Wrong, choice, filled, many
-from toolgate.config.variables import SHELL, Expansion, Lacking, Style, Unread, is_secret_name
+from toolgate.config.variables import SHELL, Expansion, Lacking, Style, Unread, is_secret_name, variable_of_secret
 
-ENVIRONMENT_PREFIX = "TOOLGATE_SECRET_"
 FILE = "secrets.json"
 LONGEST_SECRET = 64 * 1024  # bytes
 VAULT_PATIENCE = 5.0  # seconds for each step of a request
@@ -225,7 +224,7 @@ class _Environment:
 
 def variables_of(name: str) -> list[str]:
     """`github-token` → `TOOLGATE_SECRET_GITHUB_TOKEN`; and the name itself where it can be a variable."""
-    prefixed = ENVIRONMENT_PREFIX + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+    prefixed = variable_of_secret(name)
     return [prefixed, name] if _variable.fullmatch(name) else [prefixed]
 
 

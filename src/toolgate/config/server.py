@@ -5,17 +5,19 @@
 
 # No annotation is deferred here: `fields.rows` reads them. A kind has another name than each field of its struct.
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import msgspec
 
-from toolgate.config import access_shapes, allowing, fields, private, shapes, values
+from toolgate.config import access_shapes, allowing, boxes, fields, private, shapes, values
 from toolgate.config import server_types as types
 from toolgate.config.access_shapes import base_url
 from toolgate.config.allowing import Allows
+from toolgate.config.boxes import Confines
 from toolgate.config.fields import Key, Row
 from toolgate.config.masking import MASK
 from toolgate.config.server_types import REACHED, SPOKEN_TO, STARTED
@@ -170,6 +172,110 @@ def _read_auth(value: object) -> ServerAuth:
 _auth = Kind(
     _read_auth, lambda: values.either({"const": "oauth"}, _server_auth.schema()), _server_auth.write, ServerAuth
 )
+
+
+_port = values.whole(1, 65535)
+
+
+@values.kind(values.either({"type": "boolean"}, {"type": "array", "items": _port.schema()}))
+def _net(value: object) -> bool | tuple[int, ...]:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list):
+        raise wrong("must be true, false or a list of ports such as [443]")
+    return values.many(_port)(cast(object, value))
+
+
+class ServerBox(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says. `memory` in bytes, `cpu` in seconds; None: as the level has it. A table without a level, which
+    only reading sees, is strict."""
+
+    level: Annotated[
+        boxes.Level,
+        Key(
+            choice(*boxes.LEVELS),
+            '`"off"`: no box; `"no-net"`: no network; `"no-write"`: it writes only into a folder of its own; '
+            '`"strict"`: neither, and it reads only its program and what the system has for all; `"profile"`: what '
+            "servers of its package need, else strict",
+            default='`"strict"`',
+        ),
+    ] = "off"
+    read: Annotated[
+        tuple[str, ...], Key(values.many(filled), "files and folders that it may also read: absolute paths, or `~/…`")
+    ] = ()
+    write: Annotated[
+        tuple[str, ...], Key(values.many(filled), "files and folders that it may also read, write, make and remove")
+    ] = ()
+    net: Annotated[
+        bool | tuple[int, ...] | None,
+        Key(
+            _net,
+            "whether it may use the network; or a list of TCP ports that it may connect to, at any address, without "
+            "looking up names",
+            default="as the level says",
+        ),
+    ] = None
+    sockets: Annotated[
+        bool | None,
+        Key(
+            flag,
+            "`true`: it may use sockets with a name in the file system, its own and those of other programs (Docker, "
+            "D-Bus), which may do things for it that the box does not allow",
+            default="as the level says",
+        ),
+    ] = None
+    memory: Annotated[
+        int | None, Key(values.size, "the maximum memory of each of its processes", default='`"4GiB"`')
+    ] = None
+    cpu: Annotated[
+        float | None,
+        Key(values.duration, "the maximum processor time of each of its processes", default="no limit"),
+    ] = None
+    processes: Annotated[
+        int | None,
+        Key(values.whole(1, 10_000), "how many processes it may have at once", default=f"`{boxes.PROCESSES}`"),
+    ] = None
+
+
+NO_BOX = ServerBox()
+_box_table = fields.table(ServerBox, brief=True)
+
+
+def _read_box(value: object) -> ServerBox:
+    if isinstance(value, str):
+        return ServerBox(level=_level(value))
+    found = _box_table(value)
+    if "level" not in values.table(value):
+        return msgspec.structs.replace(found, level="strict")
+    if found.level == "off" and found != NO_BOX:
+        raise Wrong(Finding("has a box that is off", "remove the other keys, or choose another level", ("level",)))
+    return found
+
+
+def _level(value: object) -> boxes.Level:
+    return choice(*boxes.LEVELS)(value)  # type: ignore[return-value]
+
+
+def _write_box(found: ServerBox, masked: bool) -> Any:
+    if found == ServerBox(level=found.level):
+        return found.level
+    return {"level": found.level, **_box_table.write(found, masked)}
+
+
+kind_of_box: Kind[ServerBox] = Kind(
+    _read_box, lambda: values.either({"enum": list(boxes.LEVELS)}, _box_table.schema()), _write_box, ServerBox
+)
+kind_of_default_box: Kind[ServerBox] = Kind(
+    lambda value: ServerBox(level=_level(value)), lambda: {"enum": list(boxes.LEVELS)}, lambda found, _: found.level
+)
+
+
+def _sound_box(value: Any) -> None:
+    """Of paths with their variables in them."""
+    for name in ("read", "write"):
+        for at, path in enumerate(getattr(value, name)):
+            if not (os.path.isabs(path) or path.startswith("~/")):
+                raise Wrong(Finding("must be an absolute path, or begin with `~/`", "", (name, at)))
 
 
 def _url_to_show(server: "Server") -> str:
@@ -360,6 +466,21 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         ),
         Allows("let {server} gain privileges (sudo, setuid)"),
     ] = False
+    box: Annotated[
+        ServerBox,
+        Key(
+            kind_of_box,
+            'what the program may read, write and reach ([boxes.md](boxes.md)): `"off"`, `"no-net"`, '
+            '`"no-write"`, `"strict"`, `"profile"`, or a table',
+            "restart",
+            default="`box` at the root",
+            only=("stdio",),
+            inherited=True,
+            sound=_sound_box,
+            put_in=lambda expansion, found: expansion.expand_struct(found),
+        ),
+        allowing.LESS,
+    ] = NO_BOX
     auth: Annotated[
         ServerAuth | None,
         Key(
@@ -481,6 +602,15 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         """The client's headers that it gets, in small letters; what its configuration sends itself is sent once."""
         own = {name.lower() for name in self.headers}
         return [name for name in self.forward_headers if name not in own]
+
+    @property
+    def confines(self) -> Confines | None:
+        """What its program may do; None: what we may."""
+        box = self.box
+        if self.type != "stdio" or box.level == "off":
+            return None
+        found = boxes.of_level(box.level, self.command, self.args, self.env, self.cwd)
+        return found.with_more(box.read, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes)
 
     def runs_as(self, other: "Server") -> bool:
         """Whether nothing differs but what holds without a restart."""

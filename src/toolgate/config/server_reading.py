@@ -176,7 +176,8 @@ class _ServerReading:
                 message = f"`{dotted((key, *each.path))}` {each.message}"
                 self.faults.append(": ".join(filter(None, (message, each.fix))))
             return _nothing(row, value)
-        if self.context.dialect.style is variables.LITERAL and row.sound and variables.has_pattern(expanded):
+        is_literal = self.context.dialect.style is variables.LITERAL and not self.context.references
+        if is_literal and row.sound and variables.has_pattern(expanded):
             self.findings.warn((*self.path, key), "contains `${`, which is passed on unchanged")
         return expanded
 

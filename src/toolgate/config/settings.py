@@ -21,7 +21,7 @@ from toolgate.config.providers import providers as kind_of_providers
 from toolgate.config.provision import Provision
 from toolgate.config.sandbox import Sandbox
 from toolgate.config.secrets import Secrets
-from toolgate.config.server import Server
+from toolgate.config.server import NO_BOX, Server, ServerBox, kind_of_default_box
 from toolgate.config.shapes import Surface
 from toolgate.config.values import (
     Kind,
@@ -352,6 +352,16 @@ class Config(msgspec.Struct, frozen=True):
         Key(shapes.word_or_flag, "`false`: the arguments of calls are checked by the servers only", noted=True),
         Allows("check the arguments of calls: {}"),
     ] = True
+    box: Annotated[
+        ServerBox,
+        Key(
+            kind_of_default_box,
+            "what the programs of stdio servers may do that have no `box` of their own ([boxes.md](boxes.md)): "
+            '`"off"`, `"no-net"`, `"no-write"`, `"strict"` or `"profile"`',
+            noted=True,
+        ),
+        allowing.LESS,
+    ] = NO_BOX
     surface: Annotated[
         Surface,
         Key(

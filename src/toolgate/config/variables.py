@@ -52,6 +52,14 @@ class Unread(Lacking):
     """It was not looked for: nothing is started that needs it."""
 
 
+ENVIRONMENT_PREFIX = "TOOLGATE_SECRET_"
+
+
+def variable_of_secret(name: str) -> str:
+    """`github-token` → `TOOLGATE_SECRET_GITHUB_TOKEN`."""
+    return ENVIRONMENT_PREFIX + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+
+
 _secret_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9][A-Za-z0-9_.-]*)*(?:#[A-Za-z0-9_.-]+)?")
 
 

@@ -68,12 +68,18 @@ def join_names(server: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def _shortened(whole: str, attempt: int) -> str:
+    """Where the server's id is too long to be kept, another one may begin alike: then the digest tells them apart, and
+    is so long that no server finds a name of its own with the digest of another's."""
     salted = f"{whole}#{attempt}" if attempt else whole
-    return f"{whole[: LONGEST - 9]}_{_digest(salted)}"
+    length = _DIGITS if SEPARATOR in whole[: LONGEST - 1 - _DIGITS] else _DIGITS_ALONE
+    return f"{whole[: LONGEST - 1 - length]}_{_digest(salted)[:length]}"
+
+
+_DIGITS, _DIGITS_ALONE = 8, 32  # hexadecimal
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(surrogates.utf8(text)).hexdigest()[:8]
+    return hashlib.sha256(surrogates.utf8(text)).hexdigest()
 
 
 def matches(pattern: str, server: str, name: str) -> bool:
@@ -141,25 +147,30 @@ _NAME = 16  # characters that each counts for beside its own
 _ALIKE = 0.6  # of what two names are made of, what both have
 
 
-def split_name(whole: str, servers: Collection[str]) -> tuple[str, str] | None:
+def split_name(whole: str, servers: Collection[str], known: Mapping[str, str] = {}) -> tuple[str, str] | None:
     """(server, the rest); None where no server is named. `servers` are ids; where they have the configured names with
-    them, a server may be written as it is configured, and in snake_case. It costs the same however many there are."""
+    them, a server may be written as it is configured, and in snake_case. `known` are those that there are besides: a
+    name that means one of them means none of these. It costs the same however many there are."""
     id, separator, rest = whole.partition(SEPARATOR)
     if not separator:
         return None
     if id in servers:
         return id, rest
-    return _split_otherwise(whole, cast("Mapping[str, str]", servers)) if isinstance(servers, Mapping) else None
+    if id in known or not isinstance(servers, Mapping):
+        return None
+    found = _split_otherwise(whole, cast("Mapping[str, str]", servers), known)
+    return found if found and found[0] in servers else None
 
 
-def _split_otherwise(whole: str, servers: Mapping[str, str]) -> tuple[str, str] | None:
+def _split_otherwise(whole: str, servers: Mapping[str, str], known: Mapping[str, str]) -> tuple[str, str] | None:
     """By another spelling of a server's name, the longest, which may have the separator in it."""
     parts = whole.split(SEPARATOR, MOST_SEPARATORS)
     for end in range(len(parts) - 1, 0, -1):
         written = SEPARATOR.join(parts[:end])
-        name = servers.get(slug(written)) if len(written) <= LONGEST_COMPARED else None
+        id = slug(written) if len(written) <= LONGEST_COMPARED else ""
+        name = servers.get(id) or known.get(id)
         if name is not None and written in spellings(name):
-            return slug(written), SEPARATOR.join(parts[end:])
+            return id, SEPARATOR.join(parts[end:])
     return None
 
 
@@ -174,15 +185,16 @@ def join_uri(server: str, uri: str) -> str:
     return f"{scheme}+{uri}"
 
 
-def split_uri(whole: str, servers: Collection[str]) -> tuple[str, str] | None:
-    """(server, the server's own URI) for `server+uri`, `ui://server+rest` and `server__uri`; None for a bare URI."""
+def split_uri(whole: str, servers: Collection[str], known: Mapping[str, str] = {}) -> tuple[str, str] | None:
+    """(server, the server's own URI) for `server+uri`, `ui://server+rest` and `server__uri`; None for a bare URI.
+    `known` as in `split_name`."""
     ui = whole.startswith(_ui)
     rest = whole[len(_ui) :] if ui else whole
     scheme, plus, own = rest.partition("+")
     server = scheme[1:] if _needs_letter.match(scheme) else scheme
     if plus and server in servers:
         return server, _ui + own if ui else own
-    return split_name(whole, servers)
+    return split_name(whole, servers, known)
 
 
 def place_of(via: str) -> tuple[str, str]:

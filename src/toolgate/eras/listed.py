@@ -7,6 +7,8 @@ here and is written for a client can be read by it; and an item is looked at as 
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
@@ -19,6 +21,7 @@ from toolgate.core import jsonrpc
 LONE = "text with half of a character (a lone surrogate)"
 NUMBER = "a number that is out of range"
 SHAPE = "a member that MCP requires missing or of another type"
+URI = "a URI that is none"
 
 
 class _Schema(msgspec.Struct):
@@ -31,6 +34,13 @@ class _Tool(msgspec.Struct):
 
 class _Resource(msgspec.Struct):
     name: str
+    uri: str = ""
+
+
+class _Task(msgspec.Struct):
+    taskId: str
+    status: Literal["cancelled", "completed", "failed", "input_required", "working"]
+    createdAt: str
 
 
 class _Object(msgspec.Struct):
@@ -41,6 +51,7 @@ _READERS: Mapping[str, msgspec.json.Decoder[Any]] = {
     "tools": msgspec.json.Decoder(_Tool),
     "resources": msgspec.json.Decoder(_Resource),
     "resourceTemplates": msgspec.json.Decoder(_Resource),
+    "tasks": msgspec.json.Decoder(_Task),
 }
 _OTHERS = msgspec.json.Decoder(_Object)
 
@@ -50,12 +61,40 @@ def why_unreadable(kind: str, item: Raw) -> str:
     the reader looks at the escapes of what it passes over, too. Official schemas, `Tool`, `Resource`,
     `ResourceTemplate`, `Prompt`; RFC 7493, sections 2.1 and 2.2."""
     try:
-        _READERS.get(kind, _OTHERS).decode(item)
+        found = _READERS.get(kind, _OTHERS).decode(item)
     except msgspec.ValidationError:
         return SHAPE
     except jsonrpc.UNREADABLE:
         return LONE
+    if kind == "resources" and not is_uri(found.uri):
+        return URI
     return NUMBER if has_number_out_of_range(bytes(item)) else ""
+
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://(?P<authority>[^/?#]*))?")
+_AUTHORITY = re.compile(
+    r"(?:.*@)?(?:(?P<host>[^\x00-\x20#/<>?@\[\\\]^|:]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]*))?",
+    re.DOTALL,
+)
+_PORTS = 65_536
+
+
+def is_uri(text: str) -> bool:
+    """Whether readers of URLs (WHATWG's rules, by which pydantic goes, too) can read it behind the name of a server."""
+    found = _URI.match(text)
+    if not found or not found["authority"]:
+        return bool(found)
+    authority = _AUTHORITY.fullmatch(found["authority"])
+    if not authority or int(authority["port"] or 0) >= _PORTS:
+        return False
+    return authority["address"] is None or _is_address(authority["address"])
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ipaddress.IPv6Address(text))
+    except ValueError:
+        return False
 
 
 _FOLDED = bytes.maketrans(b"123456789E", b"000000000e")

@@ -115,10 +115,14 @@ _exact: jsonrpc.Decoder[float] = jsonrpc.Decoder(
 )  # what every reader has as a whole number
 
 
-def _size(raw: Raw) -> Raw:
+def _whole(raw: Raw) -> Raw:
     if not _exact.decode(raw).is_integer():
         raise msgspec.ValidationError("Expected `int`, got `float`")
     return raw
+
+
+def _whole_or_nothing(raw: Raw) -> Raw:
+    return raw if bytes(raw) == b"null" else _whole(raw)
 
 
 def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
@@ -134,12 +138,25 @@ def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
     return repair
 
 
-_resource = options(mimeType=TEXT, annotations=_audience, size=_size, **_about)
+_resource = options(mimeType=TEXT, annotations=_audience, size=_whole, **_about)
+_task_members = {"lastUpdatedAt": optional(TEXT), "ttl": optional(_whole_or_nothing)}
+_task_options = options(statusMessage=TEXT, pollInterval=_whole, _meta=ANY_OBJECT)
+
+
+def _task(raw: Raw) -> Raw:
+    """A task must say when it was last changed, and how long it is kept: as far as that is known."""
+    told = jsonrpc.members(raw)
+    unsaid = {"lastUpdatedAt": told["createdAt"], "ttl": Raw(b"null")}
+    filled = {name: other for name, other in unsaid.items() if not _task_members[name](told.get(name, jsonrpc.NOTHING))}
+    return _task_options(Raw(jsonrpc.with_members(raw, filled)) if filled else raw)
+
+
 _ITEMS: Mapping[str, Repair] = {
     "tools": _tool(_schema_before, _object_schema),
     "resources": _resource,
     "resourceTemplates": _resource,
     "prompts": options(arguments=each_of(optional(_argument)), **_about),
+    "tasks": _task,
 }
 _ITEMS_NOW: Mapping[str, Repair] = {**_ITEMS, "tools": _tool(_schema_now, _schema_now)}
 

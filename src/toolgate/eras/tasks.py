@@ -17,6 +17,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Params
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Call
+from toolgate.eras import listed
 
 EXTENSION: Mapping[str, Any] = {"extensions": {mcp.TASKS_EXTENSION: {}}}
 # What a server that is not up yet may turn out to offer.
@@ -196,7 +197,14 @@ def read_id(body: Raw | bytes) -> str:
         raise _misshapen(error) from None
 
 
-def _misshapen(error: Exception) -> Fault:
+def check_listed(body: Raw | bytes) -> None:
+    """Raises `Fault` for a task that some client could not read, and the whole list with it."""
+    read_id(body)
+    if why := listed.why_unreadable("tasks", Raw(body)):
+        raise _misshapen(why)
+
+
+def _misshapen(error: Exception | str) -> Fault:
     return Fault("UPSTREAM_ERROR", f"The server's task is malformed: {error}", reach="executed")
 
 

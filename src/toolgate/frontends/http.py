@@ -65,7 +65,7 @@ class HttpFrontend(Application):
         connection = connection_of(scope)
         response = Response(send, backlog=connection.backlog if connection else None)
         try:
-            if scope["path"].startswith(self.web.prefixes):
+            if scope["path"].startswith(self.web.prefixes) or scope["path"].endswith(self.web.suffixes):
                 await self.web.answer(scope, receive, response)
                 return
             request = await self._guards.admit(scope, receive, connection)

@@ -256,7 +256,7 @@ class ModernResponses:
                 raise
             asker = Asker("sign-in" if fault.code == "SIGN_IN_REQUIRED" else "upstream", fault.server)
             again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
-            return NeedInput(self._gateway.shown(asker, required.asks), again)
+            return NeedInput(self._gateway.shown(route, asker, required.asks), again)
 
     async def _reply(self, request: Request, call: Call, parked_call: ParkedCall | None, outcome: Outcome) -> Reply:
         route = request.route

@@ -400,7 +400,7 @@ class Session:
             raise responses.method_not_found(message)
         params = calls.read_members(message.params, "params")
         listing = await self._gateway.lists.tasks(self.route, self.client)
-        return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
+        return legacy.write_listing(self.revision, self._pages.cut(listing, params, self.route, self.client))
 
     async def _task(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
         if not self._has_tasks:

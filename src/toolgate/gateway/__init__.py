@@ -22,6 +22,7 @@ May import `policy`, `surfaces` and the rooms below them.
     stored         one call of a stored script
     own_work       what works in this process behind the gateway's own tools
     installing     what `mcp_provision` says of servers that are not there yet, and installs
+    importing      what `import_mcp_server` could import
     route_view     what one client may see and steer on its route; `toolgate` itself as a server of tools
     scripts        what code calls that a client has run
     notices        who is told that a call waits for an operator

@@ -39,10 +39,10 @@ from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
 from toolgate.policy.run import Hooks, PolicyRun
+from toolgate.surfaces import uris, who_asks
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
-from toolgate.surfaces.uris import is_as_shown
 from toolgate.upstreams.base import Upstream
 
 Phase = Literal["serving", "draining", "ending"]
@@ -105,11 +105,11 @@ class Gateway:
         except Fault as fault:
             return self._refused(entered, route, self._resolver.placed(fault, entered, call.target))
         left, refused = partial(self._left, entered, route), partial(self._refused, entered, route)
-        return then(outcome, left, refused, shown=self.shown)
+        return then(outcome, left, refused, shown=partial(self.shown, route))
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
         """The last outcome of a call that was entered, in its client's names."""
-        if isinstance(last, Done) and is_as_shown(call, last):
+        if isinstance(last, Done) and uris.is_as_shown(call, last):
             return last
         return self._handles.leave(call, last, route.path, route.surface)
 
@@ -172,9 +172,9 @@ class Gateway:
         scrubber, leave = self.snapshot.scrubber(call.server), partial(self._left, call, route)
         return await aside(call, outcome, scrubber, self.snapshot.truncate, leave, self.in_turns)
 
-    def shown(self, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
+    def shown(self, route: Route, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
         """The questions of a server as its client may see them."""
-        return self.snapshot.scrubber(asker.name).asks(asks)
+        return who_asks.shown(asker, self.snapshot.scrubber(asker.name).asks(asks), route.is_transparent)
 
     # What is told without a call.
 

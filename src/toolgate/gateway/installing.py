@@ -101,14 +101,14 @@ class Installing:
             }
         report = await self._provisioning.report(match, means.refused, looks=True)
         if not report.is_passed or not report.facts:
-            return {"provisioned": False, "gates": _gates(report.gates), "hint": _next(report)}
+            return {"provisioned": False, "gates": told_gates(report.gates), "hint": _next(report)}
         try:
             await self._provisioning.take(report)
         except (Unknown, Fault) as error:
             why = error.message if isinstance(error, Fault) else str(error)
             failed = Gate("hashed", False, why, "do not install it: the package may have been exchanged")
             gates = tuple(failed if gate.name == "hashed" else gate for gate in report.gates)
-            return {"provisioned": False, "gates": _gates(gates), "hint": f"hashed: {why}"}
+            return {"provisioned": False, "gates": told_gates(gates), "hint": f"hashed: {why}"}
         name = provisioning.name_of(match.entry, means.taken)
         table = {**provisioning.table_of(report), "pinning": "quarantine", "by_operator": bool(report.references)}
         await means.add(name, table)
@@ -146,7 +146,7 @@ def _judged(report: Report, taken: Mapping[str, str]) -> dict[str, Any]:
         **_told(report.match),
         "trusted": report.is_trusted,
         "autoProvisionable": report.is_passed,
-        "gates": _gates(report.gates),
+        "gates": told_gates(report.gates),
         "source": entry.source or "bundled",
         "server": {"name": provisioning.name_of(entry, taken), **provisioning.table_of(report)},
         **_needs(entry),
@@ -159,7 +159,8 @@ def _needs(entry: Entry) -> dict[str, Any]:
     return {"needs": needed} if needed else {}
 
 
-def _gates(gates: Sequence[Gate]) -> list[dict[str, Any]]:
+def told_gates(gates: Sequence[Gate]) -> list[dict[str, Any]]:
+    """As they are told to clients."""
     return [
         {"gate": gate.name, "passed": gate.passed, "why": gate.why} | ({} if gate.passed else {"fix": gate.fix})
         for gate in gates

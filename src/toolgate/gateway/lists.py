@@ -20,7 +20,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, Listing, Made
 from toolgate.core.redaction import Redactor
-from toolgate.eras import listed, tasks
+from toolgate.eras import tasks
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.scopes import Scopes
 from toolgate.surfaces.aggregate import exposed
@@ -140,7 +140,7 @@ class Lists:
             for server, answer in answers
             if not isinstance(answer, Fault)
             for id, (raw, made) in answer.items()
-            if not listed.why_unreadable("tasks", raw) and self._may_know(server.id, made, route, client)
+            if self._may_know(server.id, made, route, client)
         ]
         failures = [
             (server.name, self._told(server.id, answer)) for server, answer in answers if isinstance(answer, Fault)

@@ -24,6 +24,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Event, EventSink, Outcome
 from toolgate.gateway import changes, stored
 from toolgate.gateway.finder import Finder
+from toolgate.gateway.importing import Importing
 from toolgate.gateway.installing import Installing, Means, Wanted
 from toolgate.gateway.observed import Definition, ObservedShapes
 from toolgate.gateway.own_work import OF_SCRIPTS, OwnWork, own_server
@@ -36,7 +37,7 @@ from toolgate.sandbox.run import Ran, SandboxError
 from toolgate.sandbox.stored import Script
 from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import code, own
-from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
+from toolgate.surfaces.controls.context import ControlContext, GatewayInfo, Importable
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools, Object, Result, ToolContext
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
@@ -61,6 +62,7 @@ class RouteViews:
     ) -> None:
         self.workspace, self.sandbox, self.providers, scripts, provisioning = own_work
         self.installing = Installing(provisioning, policy_deps.audit)
+        self.importing = Importing(provisioning, self.workspace.workspace)
         scripts.run = self._run_stored
         self.handle = handle
         self.gateway_info = gateway_info
@@ -207,6 +209,10 @@ class RouteView:
         )
 
     @property
+    def profiles(self) -> Mapping[str, Sequence[str]]:
+        return self._snapshot.config.bundles
+
+    @property
     def search_mode(self) -> str:
         return self._snapshot.config.virtual_search.mode
 
@@ -310,7 +316,7 @@ class RouteView:
         return EncodedResult(body, kept, is_scrubbed=True)
 
     async def as_call(
-        self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any], /
+        self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any] | None, /
     ) -> EncodedResult:
         before, route = context.call, self._route
         _rest(before)
@@ -398,11 +404,29 @@ class RouteView:
         means = Means(config, principal, self._why_not_installed(), taken, add, remove, tools)
         return await self._views.installing.answer(Wanted(intent, judges, is_dry), means)
 
+    async def importable(
+        self, source: str, named: str, content: str | None, context: ToolContext, /
+    ) -> Sequence[Importable]:
+        self._check_admin()
+        verdict = self._views.access.judge(self._adding())
+        if verdict == "off":
+            raise Fault("ACCESS_DENIED", "Access denied: `add_servers` is off", reach="not_sent")
+        importing, is_asked = self._views.importing, verdict == "ask"
+        if source == "from_project":
+            return await importing.of_project(named, self._views.access.is_here(self.client.principal))
+        if source == "github_url":
+            return await importing.of_repository(named, content, is_asked)
+        taken = {server.id: server.name for server in self._snapshot.config.servers}
+        return await importing.of_search(named, taken, is_asked)
+
+    def _adding(self) -> Call:
+        return Call(mcp.CALL, "add_mcp_server", self.client, server=names.OWN)
+
     def _why_not_installed(self) -> str:
         """Why this client may have no server installed; empty where it may."""
         if not self._views.access.may_request_change(self.client.principal):
             return "only an administrator may change the servers of this gateway"
-        if self._views.access.judge(Call("tools/call", "add_mcp_server", self.client, server=names.OWN)) == "off":
+        if self._views.access.judge(self._adding()) == "off":
             return "`add_servers` is off for this client"
         return ""
 

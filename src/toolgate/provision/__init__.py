@@ -9,6 +9,7 @@ May import `catalog`, `search`, `workspace`, `sandbox` and the rooms below them.
     catalogue     the list that comes with toolgate: `catalogue.toml`
     packages      what npm and PyPI say of one version: its age, its hash, whose it is
     clients       npm and uv as they are installed here: where they fetch packages from
+    repositories  repositories of GitHub in which servers are described
     gates         what must hold before anything is installed, as a table that is told
 
 Another gate is a function in `gates` and its word in `gates.Name`. Another kind of package is a word in

@@ -88,6 +88,7 @@ class Provisioning:
         self._clients = clients
         self._bundled = bundled
         self._gives_orders = gives_orders
+        self.net = net
         self.registries = Registries(config, store, net, clock)
         self.packages = Packages(net, clients.base)
         self._index = Index()

@@ -85,6 +85,12 @@ class Sandbox:
         own = {OWN} if (python := there.get("python")) and python.runs_own else set[str]()
         return frozenset(there) | own
 
+    def described(self) -> Mapping[str, str]:
+        """By language, what runs code and what keeps it in, or why it cannot run. Nothing where none is to run."""
+        if not self._settings.enabled:
+            return {}
+        return {language: _described(pool.engine) for language, pool in self._pools.items()}
+
     def missing(self, language: str) -> str:
         """Why code in this language cannot run, with how to change that; empty where it can."""
         if not self._settings.enabled:
@@ -124,7 +130,11 @@ def described(config: Config) -> Mapping[str, str]:
         return {}
     supervisor, limits = Supervisor(SystemClock(), {}), limits_of(config)
     made = {language: make(supervisor, limits, _is_lenient(config)) for language, make in ENGINES.items()}
-    return {language: engine.problem() or engine.layers() for language, engine in made.items()}
+    return {language: _described(engine) for language, engine in made.items()}
+
+
+def _described(engine: Engine) -> str:
+    return engine.problem() or engine.layers()
 
 
 def _is_lenient(config: Config) -> bool:

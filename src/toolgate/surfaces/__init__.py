@@ -11,6 +11,7 @@ May import `provision` and the rooms below it.
     single      one server as it is, at `servers/{id}`
     toolset     control tools, and behind them the names of one of the others
     uris        resource URIs inside results, rewritten to the names that the client knows
+    who_asks    questions that say which server asks
     handles     the sealed ids by which clients know tasks
     controls    the gateway's own tools
 
@@ -49,7 +50,9 @@ def toolset_surfaces(
     """By the names that paths and configurations have for them (behaviour.md section 2); bundles as `bundles/NAME`.
     `internal` are the gateway's own servers, `offers` what it has of all that a control tool may need."""
     of_tasks = (name for tools in internal.values() for name in tools.entries.get("tools", ()))
-    taken = Taken({server.id: server.name for server in config.servers}, frozenset((*controls.NAMES, *of_tasks)))
+    taken = Taken(
+        {server.id: server.name for server in config.servers}, frozenset(map(names.slug, (*controls.NAMES, *of_tasks)))
+    )
     hidden = () if config.tasks.show else (names.TASKS,)
     aggregate = Aggregate(hidden, taken)
     components = [server.id for server in config.servers if server.has_bare_names]

@@ -31,7 +31,7 @@ class Aggregate:
 
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         kind = call.kind
-        split = _split(call.target, kind, view)
+        split = self._split(call.target, kind, view)
         if split and kind in BY_URI:
             return ()  # templates make more URIs than any list names: the server itself knows
         if split:
@@ -49,7 +49,12 @@ class Aggregate:
         return SERVED
 
     def claims(self, call: Call, view: View) -> bool:
-        return _split(call.target, call.kind, view) is not None
+        return self._split(call.target, call.kind, view) is not None
+
+    def _split(self, target: str, kind: str, view: View) -> tuple[str, str] | None:
+        """What a name says is the same for every client, whatever servers it may see."""
+        split = names.split_uri if kind in BY_URI else names.split_name
+        return split(target, view.servers, self._taken.servers)
 
     def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         return ()
@@ -68,7 +73,7 @@ class Aggregate:
 
     def enter(self, call: Call, view: View) -> Call:
         kind = call.kind
-        split = _split(call.target, kind, view)
+        split = self._split(call.target, kind, view)
         if not split:
             return self._bare(call, view)
         server, own = split
@@ -121,10 +126,6 @@ class Aggregate:
 def _shown_uri(server: str, uri: str) -> str:
     """A URI in a result; what was cut of it is the gateway's own."""
     return uri if uri.startswith(KEPT) else names.join_uri(server, uri)
-
-
-def _split(target: str, kind: str, view: View) -> tuple[str, str] | None:
-    return (names.split_uri if kind in BY_URI else names.split_name)(target, view.servers)
 
 
 def _server_list(server: str, kind: str, view: View) -> ServerList:

@@ -22,7 +22,7 @@ BY_URI = frozenset({"resources", "resourceTemplates"})
 
 class Taken(msgspec.Struct, frozen=True):
     """What is no bare name. `servers` are the configured names of all servers by id, disabled ones too; `tools` are
-    the names of the gateway's own tools, whether this gateway has them or not."""
+    the names of the gateway's own tools as slugs, whether this gateway has them or not."""
 
     servers: Mapping[str, str] = {}
     tools: frozenset[str] = frozenset()
@@ -31,7 +31,7 @@ class Taken(msgspec.Struct, frozen=True):
         """Those of these servers that a name may mean where it is bare."""
         if names.says_whose(call.target, self.servers, is_uri=call.kind in BY_URI):
             return ()
-        is_own = call.kind == "tools" and call.target in self.tools
+        is_own = call.kind == "tools" and names.slug(call.target) in self.tools
         if is_own:
             return [server for server in servers if server == names.TASKS]
         return [server for server in servers if server != names.SCRIPTS]  # a script that comes takes nobody's name

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Raw
 
 from toolgate.catalog.base import ServerList, View
-from toolgate.core import mcp
+from toolgate.core import mcp, names
 from toolgate.core.model import Call
 from toolgate.surfaces import bare, controls
-from toolgate.surfaces.aggregate import Aggregate
+from toolgate.surfaces.aggregate import Aggregate, exposed
 from toolgate.surfaces.bare import NOTHING_TAKEN, Taken
 
 
 class Components(Aggregate):
-    """`servers` are those that are components. A name that two of them have is listed by neither, and one of a control
-    tool that calls others by none: it would get what is meant for them. Either can be called by its namespaced name."""
+    """`servers` are those that are components. A name that two of them have is listed by neither, and one of the
+    gateway's own tools, or of another server's, by none: it would get what is meant for them. Each can be called by its
+    namespaced name, under which the latter are listed."""
 
     def __init__(self, servers: Collection[str], hidden: Collection[str] = (), taken: Taken = NOTHING_TAKEN) -> None:
         super().__init__(hidden, taken)
         self._servers = servers
+        self._of_gateway = taken.tools - frozenset(map(names.slug, controls.ALIASES))
 
     def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         return (
@@ -34,20 +36,25 @@ class Components(Aggregate):
         if kind != "tools":
             return super().list(kind, view)
         owners = Counter(name for server_list in self._remembered(view) for name in bare.known(server_list))
-        return [
-            raw
-            for server_list in self._server_lists(view)
-            for name, raw in server_list.items.items()
-            if owners[name] == 1 and not _calls_others(name)
-        ]
+        return [raw for each in self._server_lists(view) for raw in self._tools(*each, owners)]
+
+    def _tools(self, server: str, server_list: ServerList, owners: Mapping[str, int]) -> Iterable[Raw]:
+        is_mixed = any(map(self._whose, server_list.items))
+        named = dict(exposed(server, "tools", server_list).values()) if is_mixed else {}
+        for name, raw in server_list.items.items():
+            if self._whose(name):
+                yield named[name]
+            elif owners[name] == 1:
+                yield raw
 
     def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
         seen: dict[str, str] = {}
         for server in view.servers if kind == "tools" else ():
             server_list = view.server_list(server, "tools") if server in self._servers else None
             for name in server_list.items if server_list else ():
-                if _calls_others(name):
-                    yield server, f"{server} has a tool with the name of a control tool, {name}: rename it"
+                if whose := self._whose(name):
+                    called = names.join_name(server, name)
+                    yield server, f"{server} has a tool with the name of {whose}, {name}: it is listed as {called}"
                 elif seen.setdefault(name, server) != server:
                     yield server, f"{seen[name]} and {server} both have a tool named {name}: rename one of the two"
 
@@ -72,27 +79,29 @@ class Components(Aggregate):
     def enter(self, call: Call, view: View) -> Call:
         if call.method != mcp.CALL or super().claims(call, view):
             return super().enter(call, view)
-        owners = bare.owners(call, [server for server in view.all_servers if server in self._servers], view)
+        may_be = () if self._whose(call.target) else view.all_servers
+        owners = bare.owners(call, [server for server in may_be if server in self._servers], view)
         is_only = len(owners) == len(bare.visible(call, owners, view)) == 1
         return call.at(owners[0], call.target) if is_only else super().enter(call, view)
 
     def _is_bare(self, call: Call, view: View) -> bool:
-        if call.method != mcp.CALL or _calls_others(call.target):
+        if call.method != mcp.CALL or self._whose(call.target):
             return False
-        return any(call.target in server_list.items for server_list in self._server_lists(view))
+        return any(call.target in server_list.items for _, server_list in self._server_lists(view))
 
     def _remembered(self, view: View) -> Iterable[ServerList]:
         own = [server for server in view.all_servers if server in self._servers]
         return (server_list for server in own if (server_list := view.remembered(server, "tools")))
 
-    def _server_lists(self, view: View) -> Iterable[ServerList]:
+    def _server_lists(self, view: View) -> Iterable[tuple[str, ServerList]]:
         return (
-            server_list
+            (server, server_list)
             for server in view.servers
             if server in self._servers and (server_list := view.server_list(server, "tools"))
         )
 
-
-def _calls_others(name: str) -> bool:
-    control = controls.find(name)
-    return control is not None and control.forward is not None
+    def _whose(self, name: str) -> str:
+        """Who else is meant by a name, in whatever spelling; empty where nobody is."""
+        if names.slug(name) in self._of_gateway:
+            return "a tool of the gateway"
+        return "a server's tools" if names.says_whose(name, self._taken.servers) else ""

@@ -12,7 +12,9 @@ from toolgate.auth.seal import Broken, Seal
 from toolgate.core import mcp, names
 from toolgate.core.model import Accepted, Call, Client, Done, Event, Made, Outcome
 from toolgate.eras import tasks
+from toolgate.surfaces import who_asks
 from toolgate.surfaces.base import Surface
+from toolgate.surfaces.single import Single
 
 
 class Handle(msgspec.Struct, frozen=True, array_like=True):
@@ -57,18 +59,20 @@ class Handles:
         """What a client is told of a task, in its own names. `call` is as the server knows it."""
         if isinstance(outcome, Accepted):
             id = self.write(call.server, tasks.read_id(outcome.body), call.made, path, call.client)
-            return Accepted(tasks.with_id(outcome.body, id, lambda raw: raw))
+            return Accepted(_asked(surface, call.server, tasks.with_id(outcome.body, id, lambda raw: raw)))
         if not call.about or call.method not in mcp.TASKS or not isinstance(outcome, Done):
             return surface.leave(call, outcome)
         id = self.write(call.server, call.target, call.about.made, path, call.client)
         if call.method == mcp.TASK_RESULT:
             return Done(tasks.with_related(_as_of_tool(surface, call.server, outcome.body), id))
-        return Done(tasks.with_id(outcome.body, id, lambda raw: _as_of_tool(surface, call.server, raw)))
+        told = tasks.with_id(outcome.body, id, lambda raw: _as_of_tool(surface, call.server, raw))
+        return Done(_asked(surface, call.server, told))
 
     def shown(self, event: Event, made: Made, path: str, client: Client, surface: Surface) -> bytes:
         """The parameters of a notification on a task, for a client whose it is."""
         id = self.write(event.server, event.uri, made, path, client)
-        return bytes(tasks.with_id(event.params, id, lambda raw: _as_of_tool(surface, event.server, raw)))
+        told = tasks.with_id(event.params, id, lambda raw: _as_of_tool(surface, event.server, raw))
+        return bytes(_asked(surface, event.server, told))
 
 
 def _as_of_tool(surface: Surface, server: str, body: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
@@ -76,6 +80,11 @@ def _as_of_tool(surface: Surface, server: str, body: msgspec.Raw | bytes) -> msg
     left = surface.leave(Call("tools/call", "", Client(), server=server), Done(body))
     assert isinstance(left, Done)
     return left.body
+
+
+def _asked(surface: Surface, server: str, told: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
+    """What is told of a task, with who asks in its questions."""
+    return told if isinstance(surface, Single) else who_asks.named_in_task(told, server)
 
 
 def about_made(server: str, made: Made, client: Client) -> Call:

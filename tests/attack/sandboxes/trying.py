@@ -4,33 +4,39 @@ kind is one of `KINDS`."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import json
+import logging
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attack.sandbox import javascript
-from attack.sandboxes import deno_attempts
+from attack.sandboxes import box_attempts, deno_attempts
 from attack.sandboxes.python_attempts import PRELUDE
 from attack.sandboxes.python_attempts import attempts as of_python
 from attack.sandboxes.server_attempts import attempts as of_servers
 from attack.sandboxes.server_attempts import box_of, prelude
-from attack.sandboxes.world import CANARY, World, shows
-from processes.ground import offspring, started
+from attack.sandboxes.world import CANARY, ESCAPED, World, shows
+from processes.ground import Failed, Served, child, gateway, offspring, settings, started, until
 from processes.sandbox_stage import staged
 from sandboxing import boxed, python_engine, run, supervising
 
+from toolgate.config import Config
+from toolgate.core.clock import SystemClock
+from toolgate.frontends import operator
 from toolgate.sandbox import javascript as engine_of_javascript
 from toolgate.sandbox import monty
 from toolgate.sandbox.limits import Limits
+from toolgate.upstreams.process import guard
 from toolgate.upstreams.process.confinement import box_for_deno
 
 REPOSITORY = Path(__file__).parents[3]
@@ -102,6 +108,99 @@ async def try_servers(folder: Path, chosen: Sequence[tuple[str, str]]) -> Found:
     return found
 
 
+async def try_boxed(folder: Path, chosen: Sequence[tuple[str, str]]) -> Found:
+    """By servers whose boxes a configuration has put on, through a gateway that runs in this process."""
+    world, found = World(folder), Found()
+    loader = {name: os.environ[name] for name in guard.OF_THE_LOADER if name in os.environ}
+    servers = {
+        name: child("doing", box=box, env=loader, lifecycle="ephemeral", timeout=30)
+        for name, box in {**box_attempts.BOXES, "other": {}}.items()
+    }
+    with tempfile.TemporaryDirectory() as others, written() as lines:
+        (Path(others) / "theirs").write_text(CANARY)
+        try:
+            config = settings(**servers)
+            async with gateway(config) as served, _with_its_operators_socket(served, config) as place:
+                told = await _around(served, world.told() | {"operator": place}, others)
+                before = _stands(told)
+                for name, code in chosen:
+                    server = box_attempts.server_of(name)
+                    world_of_it = told | {"own": f"{told['gate']}/boxes/{server}"}
+                    try:
+                        said = await served.client().call(f"{server}__do", code=prelude(world_of_it) + code)
+                        assert "INSIDE" in said, (name, said)
+                    except Failed as error:  # it has ended its server, or itself
+                        said = f"{error.message} {error.data}"
+                    signs = shows(said) + [each for each in lines if ESCAPED in each or CANARY in each] + world.harm()
+                    signs += [f"changed {each}" for each in before if _stands(told).get(each) != before[each]]
+                    lines.clear()
+                    if signs:
+                        found[name] = signs
+                assert await served.client().call("hostile__do", code="print(1)") == "1\n", "the next run is fine"
+        finally:
+            world.close()
+    return found
+
+
+@contextlib.asynccontextmanager
+async def _with_its_operators_socket(served: Served, config: Config) -> AsyncIterator[str]:
+    place = operator.place(config, served.app._given.environ)
+    async with operator.listening(served.app.http, place, SystemClock()):
+        await until(place.exists)
+        yield str(place)
+
+
+async def _around(served: Served, told: dict[str, Any], others: str) -> dict[str, Any]:
+    """What stands around a server in a box, and where that is: the attackers know the place."""
+    environ: Any = served.app._given.environ
+    environ["TOKEN"] = CANARY
+    home = Path(environ["HOME"])
+    gate = home / ".local/state/toolgate"
+    (home / ".ssh").mkdir(mode=0o700)
+    for file in (home / ".ssh/id", home / ".profile", gate.parent / "else"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(CANARY)
+    for name in box_attempts.BOXES:
+        assert await served.client().call(f"{name}__do", code="") == ""  # their folders are there
+    assert await served.client().call("other__do", code=f"open('kept', 'w').write({CANARY!r})") == ""
+    (gate / "toolgate.db").write_text(CANARY)
+    (gate / "keys").write_text(CANARY)
+    return told | {
+        "http": served.port,
+        "gate": str(gate),
+        "files": [str(gate / "toolgate.db"), str(gate / "keys")],
+        "other": str(gate / "boxes" / "other"),
+        "home": str(home),
+        "temporary": str(Path(others) / "theirs"),
+    }
+
+
+def _stands(told: dict[str, Any]) -> dict[str, Any]:
+    """Of what a server in a box may not change."""
+    places = [*told["files"], told["other"] + "/kept", told["home"] + "/.profile", told["temporary"], told["gate"]]
+    found: dict[str, Any] = {f"{each}, as it is": (os.stat(each)[:6], os.listxattr(each)) for each in places}
+    found |= {each: Path(each).read_text() for each in places[:-1]}
+    for each in (told["gate"], told["home"], told["gate"] + "/boxes", told["gate"] + "/run"):
+        found[each] = sorted(os.listdir(each)) if os.path.isdir(each) else None
+    for each in ("/tmp", "/var/tmp", "/dev/shm"):
+        found[each] = [name for name in os.listdir(each) if "hostile" in name]
+    return found
+
+
+@contextlib.contextmanager
+def written() -> Iterator[list[str]]:
+    """What is logged meanwhile, of what servers write that is no message."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("toolgate.upstreams.links.stdio")
+    log.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        log.removeHandler(handler)
+
+
 async def try_deno(folder: Path, chosen: Sequence[tuple[str, str]]) -> Found:
     """The kernel's box alone: Deno has all of its permissions, and there is no other realm."""
     entry = folder / "attack.js"
@@ -161,6 +260,10 @@ KINDS: Mapping[str, Callable[[Path], tuple[int, Awaitable[Found]]]] = {
         try_deno(folder, deno_attempts.attempts()),
     ),
     "server": lambda folder: (len(of_servers()), try_servers(folder, of_servers())),
+    "server by its configuration": lambda folder: (
+        len(box_attempts.attempts()),
+        try_boxed(folder, box_attempts.attempts()),
+    ),
 }
 """How many attempts there are of each kind, and those that succeed."""
 

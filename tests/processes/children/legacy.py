@@ -1,7 +1,7 @@
 """What the scripted children are made of: an MCP server of the handshake era, one JSON message a line, stdlib only.
 
-A tool is a function from its arguments to a text; every call has a thread of its own, unless `threads` is false. What
-the child was sent is kept in `seen`, and the tool `seen` tells it.
+A tool is a function from its arguments to a text, or to a whole result; every call has a thread of its own, unless
+`threads` is false. What the child was sent is kept in `seen`, and the tool `seen` tells it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 Json = dict[str, Any]
-Tool = Callable[[Json], str]
+Tool = Callable[[Json], str | Json]
 
 seen: list[Json] = []
 _writing = threading.Lock()
@@ -52,7 +52,7 @@ def serve(
     def call(message: Json) -> None:
         params = message["params"]
         said = tools[params["name"]](params.get("arguments") or {})
-        answer(message["id"], text(said))
+        answer(message["id"], text(said) if isinstance(said, str) else said)
 
     for line in sys.stdin.buffer:
         message = json.loads(line)

@@ -27,6 +27,7 @@ from toolgate.config import (
     settings,
 )
 from toolgate.config.access import KnownClient, Rate
+from toolgate.config.server import ServerBox
 from toolgate.config.settings import NOTED
 
 SERVER = Server(id="a", name="a", type="stdio", command="x")
@@ -38,6 +39,7 @@ OTHERS: dict[str, Any] = {  # another value of each field
     "auth": ServerAuth(), "forward_headers": ("a",), "roots": ("r",), "scope": "session", "era": "legacy",
     "concurrency": 1, "rate": Rate(1, 1.0), "pinning": "off", "by_operator": False, "private_args": (0,),
     "problem": "p", "missing": ("M",), "id": "b", "name": "b", "project": "p-1",
+    "box": ServerBox(level="strict"),
 }  # fmt: skip
 LIVE = {"description", "project", "validate_arguments", "result_limit", "result_tokens", "tools"}
 LISTS = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope", "era")
@@ -67,7 +69,8 @@ def test_what_is_listed_depends_on_the_surface_the_search_and_the_bundles() -> N
 
 
 def test_what_a_server_has_from_the_root_is_a_key_of_the_root() -> None:
-    assert fields.inherited(Server) == ("validate_arguments",) and "validate_arguments" in fields.keys(Config)
+    assert fields.inherited(Server) == ("validate_arguments", "box")
+    assert set(fields.inherited(Server)) <= set(fields.keys(Config))
     rows = server_types.TYPES.values()
     named = {key for row in rows for key in (row.template, row.names) if key}
     assert named == {"component_url", "tool_components"} and named <= set(fields.rows(Config))
@@ -75,7 +78,7 @@ def test_what_a_server_has_from_the_root_is_a_key_of_the_root() -> None:
 
 def test_changes_of_who_may_do_what_are_noted() -> None:
     noted = {"add_servers", "approvals", "audit", "auth", "guard", "limits", "secrets", "validate_arguments"}
-    assert set(NOTED) == noted | {"tasks", "codex", "sandbox", "providers", "provision"}
+    assert set(NOTED) == noted | {"box", "tasks", "codex", "sandbox", "providers", "provision"}
 
 
 def test_what_may_be_secret_is_marked_at_its_field() -> None:

@@ -132,6 +132,7 @@ class Admin:
             "problem": gateway_info.problem(),
             "host": config.http.host,
             "port": gateway_info.port(),
+            "code": gateway_info.code() or None,
         }
         servers = [self._brief(server) for server in config.servers]
         return 200, {**{key: value for key, value in shown.items() if value not in ("", None)}, "servers": servers}
@@ -167,6 +168,7 @@ class Admin:
             "id": server.id,
             "name": server.name,
             **self._state(server),
+            **_box(server),
             "config": render.server(server, masked=True),
         }
 
@@ -175,7 +177,7 @@ class Admin:
         state = {key: value for key, value in self._state(server).items() if key != "stderr"}
         known = self._gateway.snapshot.catalog.known(server.id, "tools", Client())
         tools = {"tools": len(known.items)} if known else {}
-        return {"id": server.id, "name": server.name, **state, **tools}
+        return {"id": server.id, "name": server.name, **state, **tools, **_box(server)}
 
     def _state(self, server: Server) -> Mapping[str, Any]:
         upstream = self._gateway.snapshot.upstreams.get(server.id)
@@ -254,6 +256,12 @@ class Admin:
             return 200, {"asks": [ask.method for ask in outcome.asks]}
         assert isinstance(outcome, Done)
         return 200, b'{"result":%b}' % bytes(outcome.body)
+
+
+def _box(server: Server) -> Mapping[str, str]:
+    """What its program may do, in words, if it is in a box."""
+    confines = server.confines
+    return {"box": confines.words} if confines else {}
 
 
 Work: TypeAlias = Callable[[Admin, Asked], Awaitable[Answer]]

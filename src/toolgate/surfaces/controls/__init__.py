@@ -1,16 +1,18 @@
 """Control tools: the gateway's own, by which a model finds, reads, calls and steers what stands behind it.
 
-    __init__   `SETS`: the tools of each seed; `CONTROLS`: all of them by name
-    base       `Control`: a row of data with one function; `Family`: how the tools of one seed answer
-    context    `ControlContext`: what a control tool works by; `GatewayView`, `GatewayInfo`
-    children   seed 000: child servers, their tools, their state
-    searching  seed 001: `search_tools`
-    meta       seed 002: discovery across servers, and calls to them
-    daemon     seed 004: the daemon's status, its tool proxy, its servers, its sessions, Codex
-    code       the tools that run code, of seeds 002 and 004
-    states     how a server is, in the words of each seed
-    scripts    calls that a script makes, which a control tool runs
-    own        what the gateway answers as the server `toolgate`
+    __init__      `SETS`: the tools of each seed; `CONTROLS`: all of them by name
+    base          `Control`: a row of data with one function; `Family`: how the tools of one seed answer
+    context       `ControlContext`: what a control tool works by; `GatewayView`, `GatewayInfo`
+    children      seed 000: child servers, their tools, their state
+    searching     seed 001: `search_tools`
+    meta          seed 002: discovery across servers, and calls to them
+    daemon        seed 004: the daemon's status, its tool proxy, its servers, its sessions, Codex
+    code          the tools that run code, of seeds 002 and 004
+    recommending  `recommend_tools` of seed 004
+    importing     `import_mcp_server` of seed 004
+    states        how a server is, in the words of each seed
+    scripts       calls that a script makes, which a control tool runs
+    own           what the gateway answers as the server `toolgate`
 
 A tool that *forwards* names a server, something of it and arguments: it becomes that call before any policy runs. A
 tool that *works* is a function of its arguments and a `ControlContext`. Not listed does not mean forbidden: each can be
@@ -45,14 +47,7 @@ FROM_SCRIPTS: Mapping[str, Control] = {
     name: scripts.from_scripts(name) for name, control in CONTROLS.items() if control.runs_code
 }
 ALIASES: Mapping[str, str] = {alias: control.name for control in CONTROLS.values() for alias in control.also}
-_OF_SEEDS = (  # what the texts name and this gateway does not have
-    "mcp_execute",
-    "import_mcp_server",
-    "execute_code",
-    "process_large_dataset",
-    "recommend_tools",
-)
-NAMES = frozenset((*CONTROLS, *ALIASES, *_OF_SEEDS))
+NAMES = frozenset((*CONTROLS, *ALIASES))
 
 
 def find(name: str) -> Control | None:

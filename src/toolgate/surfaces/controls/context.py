@@ -19,8 +19,9 @@ from toolgate.upstreams.providers.services import Providers
 
 class GatewayInfo(msgspec.Struct, frozen=True):
     """The gateway as a whole. `wall` and `started` in seconds since 1970; `port` is None where it does not listen;
-    `problem` is what is wrong with the configuration as it stands now, where an older one is served; `source` is its
-    file; `project` the id of the project that it was started in, if any."""
+    `problem` is what is wrong with the configuration as it stands now, where an older one is served; `code` says by
+    language what runs code of clients and what keeps it in, or why it cannot run; `source` is its file; `project` the
+    id of the project that it was started in, if any."""
 
     wall: Callable[[], float]
     started: float
@@ -28,8 +29,22 @@ class GatewayInfo(msgspec.Struct, frozen=True):
     pid: int
     port: Callable[[], int | None]
     problem: Callable[[], str]
+    code: Callable[[], Mapping[str, str]]
     source: str = ""
     project: str | None = None
+
+
+class Importable(msgspec.Struct, frozen=True):
+    """A server that could be imported: `table` is what `add_mcp_server` takes beside its name, and `missing` are
+    variables without which it is not whole. `whence` is where it came from. `held_back`: why a person has to decide on
+    it, empty where nobody has to; `gates` are told with that."""
+
+    name: str
+    table: Mapping[str, Any]
+    whence: str
+    missing: tuple[str, ...] = ()
+    held_back: str = ""
+    gates: Sequence[Mapping[str, Any]] = ()
 
 
 class GatewayView(Protocol):
@@ -74,6 +89,11 @@ class GatewayView(Protocol):
 
     async def lists(self, wanted: Sequence[tuple[str, str]], /) -> View:
         """A view in which these (server, kind) are there, failed, or pending after the list timeout."""
+        ...
+
+    @property
+    def profiles(self) -> Mapping[str, Sequence[str]]:
+        """Those of agents, by id: patterns of the tools that each is for."""
         ...
 
     @property
@@ -138,10 +158,10 @@ class GatewayView(Protocol):
         ...
 
     async def as_call(
-        self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any], /
+        self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any] | None, /
     ) -> EncodedResult:
         """The result of a call of another control tool that a call of one stands for, judged as any call of that one
-        is, and done by `does`. Raises `Fault`."""
+        is, and done by `does` where that is given. Raises `Fault`."""
         ...
 
     @property
@@ -166,6 +186,13 @@ class GatewayView(Protocol):
     async def provision(self, intent: str, judges: bool, is_dry: bool, context: ToolContext, /) -> Mapping[str, Any]:
         """Which servers that are not here yet answer an intent; with `judges`, whether each could be installed, and the
         best one is where the operator allows it, unless `is_dry`. Raises `Fault`."""
+        ...
+
+    async def importable(
+        self, source: str, named: str, content: str | None, context: ToolContext, /
+    ) -> Sequence[Importable]:
+        """The servers that a project, a repository (`content` is what stands in it, where that is known) or a search
+        has. Raises `Fault`."""
         ...
 
     async def remove(self, name: str, /) -> None:

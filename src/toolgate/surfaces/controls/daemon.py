@@ -16,7 +16,7 @@ from toolgate.core import items, jsonrpc, mcp, surrogates
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
 from toolgate.search.briefs import brief
-from toolgate.surfaces.controls import base, code
+from toolgate.surfaces.controls import base, code, importing, recommending
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
 from toolgate.surfaces.controls.context import ControlContext
 from toolgate.surfaces.controls.states import IN_004
@@ -278,6 +278,22 @@ CONTROLS = (
         changes=True,
     ),
     Control(
+        "import_mcp_server",
+        FAMILY,
+        "Import MCP servers from exactly one source: another project, a GitHub repository or a search of registries. A "
+        "person approves each; what lacks a secret is returned with what is missing.",
+        {
+            "from_project": {"type": "string", "description": "Source project name to import from"},
+            "servers": {"type": "array", "description": "Specific server names to import (all if omitted)"},
+            "github_url": {"type": "string", "description": "GitHub repository URL"},
+            "query": {"type": "string", "description": "Natural language search query"},
+            "content": {"type": "string", "description": "With github_url: its server.json, .mcp.json or README"},
+        },
+        work=importing.import_mcp_server,
+        check=importing.check,
+        changes=True,
+    ),
+    Control(
         "call_hook",
         FAMILY,
         "Report an event in your session, for programs without hooks of their own: SessionStart restores what an "
@@ -334,6 +350,17 @@ CONTROLS = (
         ("data", "operation"),
         work=code.process_large_dataset,
         needs="own",
+    ),
+    Control(
+        "recommend_tools",
+        FAMILY,
+        "Recommend tools for a task: which servers and tools fit, how sure that is, and why.",
+        {
+            "task_description": {"type": "string", "description": "What you're trying to accomplish"},
+            "agent_id": {"type": "string", "description": "Agent profile ID for filtering: a bundle of tools"},
+        },
+        ("task_description",),
+        work=recommending.recommend_tools,
     ),
     Control(
         "codex",

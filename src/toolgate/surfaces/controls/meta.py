@@ -96,7 +96,8 @@ async def mcp_provision(given: Given, context: ControlContext) -> Any:
     if len(intent) > _LONGEST_INTENT:
         message = f"Invalid arguments: `intent` and `context` have {len(intent):,} characters"
         raise Fault("INVALID_ARGS", f"{message}; the limit is {_LONGEST_INTENT:,}", reach="not_sent")
-    servers = list(context.gateway.servers)
+    source = given.get("source")
+    servers = [] if source == "registry" else list(context.gateway.servers)
     wanted = [(id, "tools") for id in servers]
     view = await context.gateway.lists(wanted)
     hits = await context.gateway.search(intent, servers=servers, limit=_MOST_LOCAL)
@@ -104,8 +105,12 @@ async def mcp_provision(given: Given, context: ControlContext) -> Any:
     if local:
         return {"source": "local", "tools": local}
     judges, is_dry = given.get("autoProvision", False), given.get("dryRun", False)
-    said = await context.gateway.provision(intent, judges, is_dry, context)
+    looks_further = source != "local"
+    said = await context.gateway.provision(intent, judges, is_dry, context) if looks_further else _NONE
     return base.unless_pending(said, wanted, view, context)
+
+
+_NONE: Object = {"source": "none", "matches": []}
 
 
 _LONGEST_INTENT = 2000  # characters
@@ -214,6 +219,7 @@ CONTROLS = (
                 "default": False,
                 "description": "Report what would be installed, and install nothing",
             },
+            "source": {"type": "string", "enum": ["local", "registry"], "description": "Look there only"},
         },
         ("intent",),
         work=mcp_provision,

@@ -41,7 +41,10 @@ from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.pool import Pool
-from toolgate.upstreams.process.supervisor import Supervisor
+from toolgate.upstreams.process.supervisor import Launch, Supervisor
+
+# How a server is started in its box, for the holder of its connection; None: it has none.
+MakeLaunch: TypeAlias = Callable[[Server, str], Awaitable[Launch | None]]
 
 
 class LinkDeps(msgspec.Struct, frozen=True):
@@ -59,6 +62,7 @@ class LinkDeps(msgspec.Struct, frozen=True):
     turns: IntakeQueue = msgspec.field(default_factory=IntakeQueue)  # of what servers send, each by its id
     results: Bodies = msgspec.field(default_factory=Bodies)  # until they are handed to their clients
     places: Places = msgspec.field(default_factory=lambda: Places(SystemClock()))
+    launch: MakeLaunch | None = None  # None: no server has a box
 
     def dial(self, server: Server) -> Dial:
         """How to connect to a server. What the operator has written may be anywhere; what is started here may be on

@@ -18,7 +18,7 @@ from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.outbox import Outbox
-from toolgate.upstreams.process.supervisor import Child, Supervisor
+from toolgate.upstreams.process.supervisor import Child, Launch, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +50,16 @@ class StdioLink(PipeLink):
         self._outbox = Outbox(server, clock, receiver, self._write)
         self._child: Child | None = None
 
-    async def connect(self, supervisor: Supervisor) -> None:
+    async def connect(self, supervisor: Supervisor, launch: Launch | None = None) -> None:
+        """`launch` is how it is started in its box. Without one it has none."""
         server = self._server
+        assert launch or not server.confines
+        start = launch or server
         self._child = await supervisor.start(
-            *(server.name, server.command, server.args, server.env, server.cwd),
+            *(server.name, start.command, start.args, start.env, start.cwd),
             *(self._output, self._exited, self._stderr),
             may_gain_privileges=server.new_privileges and server.by_operator,
+            box=launch.box if launch else None,
         )
         self._intake.transport = self._child.output
         self._child.on_full, self._child.on_room = self._outbox.full, self._outbox.go_on

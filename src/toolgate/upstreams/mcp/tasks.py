@@ -99,7 +99,7 @@ class Tasks:
         requests, raw = self._requests, jsonrpc.NOTHING
         try:
             raw = await requests.ask(mcp.TASK_GET, jsonrpc.encode({"taskId": id}), requests.dialect.other())
-            tasks.read_id(raw)
+            tasks.check_listed(raw)
             return raw
         except Fault as fault:
             if fault.upstream and fault.upstream.code == jsonrpc.INVALID_PARAMS:
@@ -107,7 +107,8 @@ class Tasks:
             elif not raw:
                 raise
             elif requests.complaints.takes(requests.server.id):
-                log.warning("%s: %r", fault.message, excerpt(bytes(raw), server=requests.server.id))
+                told = (requests.server.name, fault.message, excerpt(bytes(raw), server=requests.server.id))
+                log.warning("%s: ignored a task: %s: %r", *told)
             return None
 
     def _answered(self, id: int, request: OpenRequest, answer: Outcome | RpcError) -> None:

@@ -53,7 +53,7 @@ class Box:
     network: Network = "none"  # `tcp`: to connect to `ports`, wherever they are; no names of hosts are looked up then
     ports: Sequence[int] = ()
     unix: bool = False  # sockets of other programs on this machine: Docker's, the session's, the agent's of ssh
-    modes: bool = False
+    modes: bool | None = False  # None: to change them does nothing, and says that it has
     inherits: Sequence[str] = ()  # names of the gateway's variables that it gets beside those given to it
     memory: int | None = None  # bytes that it may have written to, each of its processes
     address_space: int | None = None  # bytes; for what does not reserve much more than it uses, as V8 does
@@ -110,7 +110,8 @@ class Box:
             "inet": self.network == "all",
             "tcp": self.network == "tcp",
             "unix": self.unix,
-            "modes": self.modes,
+            "modes": self.modes is True,
+            "no modes": self.modes is None,
             "watch": "/" in self.read or "/" in self.write,
             "truncate": locks.landlock_abi() >= _TRUNCATE_ABI,
         }

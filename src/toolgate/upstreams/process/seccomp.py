@@ -18,15 +18,17 @@ from typing import Literal, NamedTuple
 Profile = Literal["script", "jit", "zygote", "server"]
 
 # What a profile may have besides, by the box. `inet`: sockets of the Internet, all kinds; `tcp`: those of TCP only;
-# `unix`: those that reach other programs of this machine; `modes`: to change modes, owners and times of files;
+# `unix`: those that reach other programs of this machine; `modes`: to change modes, owners and times of files; `no
+# modes`: the same does nothing, and says that it has;
 # `watch`: to be told of changes in folders; `truncate`: by a file's name.
-Grant = Literal["inet", "tcp", "unix", "modes", "watch", "truncate"]
+Grant = Literal["inet", "tcp", "unix", "modes", "no modes", "watch", "truncate"]
 
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _ERRNO = 0x00050000
 _REFUSED = _ERRNO | errno.EPERM
 _ABSENT = _ERRNO | errno.ENOSYS
+_DONE = _ERRNO  # no error: it has been done, for all that the program hears
 _X32 = 0x40000000
 
 _MACHINES = {
@@ -40,42 +42,41 @@ access 21 - · acct 163 89 · add_key 248 217 · adjtimex 159 171 · arch_prctl 
 capget 125 90 · capset 126 91 · chdir 80 49 · chmod 90 - · chown 92 - · chroot 161 51 · clock_adjtime 305 266 ·
 clock_getres 229 114 · clock_gettime 228 113 · clock_nanosleep 230 115 · clock_settime 227 112 · clone 56 220 ·
 clone3 435 435 · close 3 57 · close_range 436 436 · delete_module 176 106 · dup 32 23 · dup2 33 - · dup3 292 24 ·
-epoll_create1 291 20 · epoll_ctl 233 21 · epoll_pwait 281 22 · epoll_wait 232 - · eventfd2 290 19 ·
-execve 59 221 · exit 60 93 · exit_group 231 94 · faccessat 269 48 · faccessat2 439 439 · fadvise64 221 223 ·
-fanotify_init 300 262 · fanotify_mark 301 263 · fchmod 91 52 · fchmodat 268 53 · fchmodat2 452 452 ·
-fchown 93 55 · fchownat 260 54 · fcntl 72 25 · finit_module 313 273 · fremovexattr 199 16 · fsconfig 431 431 ·
-fsetxattr 190 7 · fsmount 432 432 · fsopen 430 430 · fspick 433 433 · fstat 5 80 · futex 202 98 ·
-futimesat 261 - · getcpu 309 168 · getcwd 79 17 · getdents64 217 61 · getegid 108 177 · geteuid 107 175 ·
-getgid 104 176 · getpgid 121 155 · getpid 39 172 · getppid 110 173 · getrandom 318 278 · getrlimit 97 163 ·
-getrusage 98 165 · getsid 124 156 · getsockname 51 204 · getsockopt 55 209 · gettid 186 178 ·
-gettimeofday 96 169 · getuid 102 174 · init_module 175 105 · inotify_add_watch 254 27 · io_uring_enter 426 426 ·
-io_uring_register 427 427 · io_uring_setup 425 425 · ioctl 16 29 · ioperm 173 - · iopl 172 - · ioprio_set 251 30 ·
-kcmp 312 272 · kexec_file_load 320 294 · kexec_load 246 104 · keyctl 250 219 · kill 62 129 ·
-landlock_add_rule 445 445 · landlock_create_ruleset 444 444 · landlock_restrict_self 446 446 · lchown 94 - ·
-lookup_dcookie 212 18 · lremovexattr 198 15 · lseek 8 62 · lsetxattr 189 6 · lstat 6 - · madvise 28 233 ·
-membarrier 324 283 · migrate_pages 256 238 · mknod 133 - · mknodat 259 33 · mmap 9 222 · modify_ldt 154 - ·
-mount 165 40 · mount_setattr 442 442 · move_mount 429 429 · move_pages 279 239 · mprotect 10 226 ·
-mq_getsetattr 245 185 · mq_notify 244 184 · mq_open 240 180 · mq_timedreceive 243 183 · mq_timedsend 242 182 ·
-mq_unlink 241 181 · mremap 25 216 · msgctl 71 187 · msgget 68 186 · msgrcv 70 188 · msgsnd 69 189 ·
-munmap 11 215 · name_to_handle_at 303 264 · nanosleep 35 101 · newfstatat 262 79 · nfsservctl 180 42 · open 2 - ·
-open_by_handle_at 304 265 · open_tree 428 428 · openat 257 56 · perf_event_open 298 241 · personality 135 92 ·
-pidfd_getfd 438 438 · pipe 22 - · pipe2 293 59 · pivot_root 155 41 · pkey_alloc 330 289 · pkey_free 331 290 ·
-pkey_mprotect 329 288 · poll 7 - · ppoll 271 73 · prctl 157 167 · pread64 17 67 · prlimit64 302 261 ·
-process_madvise 440 440 · process_mrelease 448 448 · process_vm_readv 310 270 · process_vm_writev 311 271 ·
-pselect6 270 72 · ptrace 101 117 · quotactl 179 60 · quotactl_fd 443 443 · read 0 63 · readlink 89 - ·
-readlinkat 267 78 · readv 19 65 · reboot 169 142 · recvfrom 45 207 · recvmsg 47 212 · removexattr 197 14 ·
-request_key 249 218 · restart_syscall 219 128 · rseq 334 293 · rt_sigaction 13 134 · rt_sigprocmask 14 135 ·
-rt_sigreturn 15 139 · sched_getaffinity 204 123 · sched_getparam 143 121 · sched_getscheduler 145 120 ·
-sched_setaffinity 203 122 · sched_setattr 314 274 · sched_setparam 142 118 · sched_setscheduler 144 119 ·
-sched_yield 24 124 · seccomp 317 277 · select 23 - · semctl 66 191 · semget 64 190 · semop 65 193 ·
-semtimedop 220 192 · sendmmsg 307 269 · sendmsg 46 211 · sendto 44 206 · set_robust_list 273 99 ·
+epoll_create1 291 20 · epoll_ctl 233 21 · epoll_pwait 281 22 · epoll_wait 232 - · eventfd2 290 19 · execve 59 221 ·
+execveat 322 281 · exit 60 93 · exit_group 231 94 · faccessat 269 48 · faccessat2 439 439 · fadvise64 221 223 ·
+fanotify_init 300 262 · fanotify_mark 301 263 · fchmod 91 52 · fchmodat 268 53 · fchmodat2 452 452 · fchown 93 55 ·
+fchownat 260 54 · fcntl 72 25 · finit_module 313 273 · fremovexattr 199 16 · fsconfig 431 431 · fsetxattr 190 7 ·
+fsmount 432 432 · fsopen 430 430 · fspick 433 433 · fstat 5 80 · futex 202 98 · futimesat 261 - · getcpu 309 168 ·
+getcwd 79 17 · getdents64 217 61 · getegid 108 177 · geteuid 107 175 · getgid 104 176 · getpgid 121 155 ·
+getpid 39 172 · getppid 110 173 · getrandom 318 278 · getrlimit 97 163 · getrusage 98 165 · getsid 124 156 ·
+getsockname 51 204 · getsockopt 55 209 · gettid 186 178 · gettimeofday 96 169 · getuid 102 174 · init_module 175 105 ·
+inotify_add_watch 254 27 · io_uring_enter 426 426 · io_uring_register 427 427 · io_uring_setup 425 425 · ioctl 16 29 ·
+ioperm 173 - · iopl 172 - · ioprio_set 251 30 · kcmp 312 272 · kexec_file_load 320 294 · kexec_load 246 104 ·
+keyctl 250 219 · kill 62 129 · landlock_add_rule 445 445 · landlock_create_ruleset 444 444 ·
+landlock_restrict_self 446 446 · lchown 94 - · lookup_dcookie 212 18 · lremovexattr 198 15 · lseek 8 62 ·
+lsetxattr 189 6 · lstat 6 - · madvise 28 233 · membarrier 324 283 · memfd_create 319 279 · migrate_pages 256 238 ·
+mknod 133 - · mknodat 259 33 · mmap 9 222 · modify_ldt 154 - · mount 165 40 · mount_setattr 442 442 ·
+move_mount 429 429 · move_pages 279 239 · mprotect 10 226 · mq_getsetattr 245 185 · mq_notify 244 184 ·
+mq_open 240 180 · mq_timedreceive 243 183 · mq_timedsend 242 182 · mq_unlink 241 181 · mremap 25 216 · msgctl 71 187 ·
+msgget 68 186 · msgrcv 70 188 · msgsnd 69 189 · munmap 11 215 · name_to_handle_at 303 264 · nanosleep 35 101 ·
+newfstatat 262 79 · nfsservctl 180 42 · open 2 - · open_by_handle_at 304 265 · open_tree 428 428 · openat 257 56 ·
+perf_event_open 298 241 · personality 135 92 · pidfd_getfd 438 438 · pipe 22 - · pipe2 293 59 · pivot_root 155 41 ·
+pkey_alloc 330 289 · pkey_free 331 290 · pkey_mprotect 329 288 · poll 7 - · ppoll 271 73 · prctl 157 167 ·
+pread64 17 67 · prlimit64 302 261 · process_madvise 440 440 · process_mrelease 448 448 · process_vm_readv 310 270 ·
+process_vm_writev 311 271 · pselect6 270 72 · ptrace 101 117 · quotactl 179 60 · quotactl_fd 443 443 · read 0 63 ·
+readlink 89 - · readlinkat 267 78 · readv 19 65 · reboot 169 142 · recvfrom 45 207 · recvmsg 47 212 ·
+removexattr 197 14 · request_key 249 218 · restart_syscall 219 128 · rseq 334 293 · rt_sigaction 13 134 ·
+rt_sigprocmask 14 135 · rt_sigreturn 15 139 · sched_getaffinity 204 123 · sched_getparam 143 121 ·
+sched_getscheduler 145 120 · sched_setaffinity 203 122 · sched_setattr 314 274 · sched_setparam 142 118 ·
+sched_setscheduler 144 119 · sched_yield 24 124 · seccomp 317 277 · select 23 - · semctl 66 191 · semget 64 190 ·
+semop 65 193 · semtimedop 220 192 · sendmmsg 307 269 · sendmsg 46 211 · sendto 44 206 · set_robust_list 273 99 ·
 set_tid_address 218 96 · setdomainname 171 162 · sethostname 170 161 · setns 308 268 · setpriority 141 140 ·
 setrlimit 160 164 · setsid 112 157 · settimeofday 164 170 · setxattr 188 5 · shmat 30 196 · shmctl 31 195 ·
-shmdt 67 197 · shmget 29 194 · shutdown 48 210 · sigaltstack 131 132 · socket 41 198 · socketpair 53 199 ·
-stat 4 - · statx 332 291 · swapoff 168 225 · swapon 167 224 · sysinfo 99 179 · syslog 103 116 · tgkill 234 131 ·
-time 201 - · timerfd_create 283 85 · times 100 153 · truncate 76 45 · umount2 166 39 · uname 63 160 ·
-unshare 272 97 · userfaultfd 323 282 · utime 132 - · utimensat 280 88 · utimes 235 - · vhangup 153 58 ·
-wait4 61 260 · waitid 247 95 · write 1 64 · writev 20 66
+shmdt 67 197 · shmget 29 194 · shutdown 48 210 · sigaltstack 131 132 · socket 41 198 · socketpair 53 199 · stat 4 - ·
+statx 332 291 · swapoff 168 225 · swapon 167 224 · sysinfo 99 179 · syslog 103 116 · tgkill 234 131 · time 201 - ·
+timerfd_create 283 85 · times 100 153 · truncate 76 45 · umount2 166 39 · uname 63 160 · unshare 272 97 ·
+userfaultfd 323 282 · utime 132 - · utimensat 280 88 · utimes 235 - · vhangup 153 58 · wait4 61 260 · waitid 247 95 ·
+write 1 64 · writev 20 66
 """
 
 
@@ -177,14 +178,13 @@ setdomainname nfsservctl shmget shmat shmctl shmdt msgget msgsnd msgrcv msgctl s
 semctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr ioprio_set sched_setattr
 """
 _OWN_RINGS = "io_uring_setup io_uring_enter io_uring_register"  # calls that no filter sees
-_MODES = """
-chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat setxattr lsetxattr
-fsetxattr removexattr lremovexattr fremovexattr
-"""
+_NAMELESS = "memfd_create execveat"  # programs that landlock does not see: a file that is nowhere has no rule
+_MODES = "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat"
+_ATTRIBUTES = "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr"
 _NET = "sendto sendmsg sendmmsg"
 _SERVER = (
     *(Rule(call, _REFUSED) for call in _DANGEROUS.split()),
-    *(Rule(call, _ABSENT) for call in (*_OWN_RINGS.split(), "clone3")),
+    *(Rule(call, _ABSENT) for call in (*_OWN_RINGS.split(), *_NAMELESS.split(), "clone3")),
     Rule("clone", _ALLOW, (Condition(0, "without", (_NEW_NAMESPACES,)),)),
     Rule("clone", _REFUSED),
     Rule("personality", _ALLOW, (Condition(0, "in", (0, 0xFFFFFFFF)),)),
@@ -223,10 +223,13 @@ def _granted(grants: frozenset[Grant]) -> Iterable[Rule]:
     if "unix" in grants:
         yield Rule("socket", _ALLOW, (Condition(0, "in", (_AF_UNIX,)),))
     yield Rule("socket", _ERRNO | errno.EACCES)
-    refused = [] if "modes" in grants else _MODES.split()
+    refused = [] if {"modes", "no modes"} & grants else [*_MODES.split(), *_ATTRIBUTES.split()]
     refused += [] if "watch" in grants else ["inotify_add_watch"]
     refused += [] if "truncate" in grants else ["truncate"]
     yield from (Rule(call, _REFUSED) for call in refused)
+    if "no modes" in grants:
+        yield from (Rule(call, _DONE) for call in _MODES.split())
+        yield from (Rule(call, _ERRNO | errno.ENOTSUP) for call in _ATTRIBUTES.split())
 
 
 @cache

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
+import msgspec
+
 from toolgate.config import masking
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Code, Fault
@@ -64,12 +66,22 @@ INHERITED_PREFIXES = ("LC_", "XDG_", "npm_config_", "NPM_CONFIG_", "UV_", "PIP_"
 
 def child_environment(own: Mapping[str, str], gateway: Mapping[str, str]) -> dict[str, str]:
     """What goes by the name of a secret is nobody's but whose configuration names it."""
-    kept = {k: v for k, v in gateway.items() if k in INHERITED or _is_of_a_tool(k)}
+    kept = {k: v for k, v in gateway.items() if k in INHERITED or is_of_a_tool(k)}
     return kept | dict(own)
 
 
-def _is_of_a_tool(name: str) -> bool:
+def is_of_a_tool(name: str) -> bool:
     return name.startswith(INHERITED_PREFIXES) and not masking.is_secret_name(name)
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """How a server's program is started in its box."""
+
+    command: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None
+    box: Mapping[str, Any]
 
 
 class Tail:

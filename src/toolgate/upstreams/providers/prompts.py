@@ -61,6 +61,17 @@ def summary(record: str) -> Prompt:
     return Prompt(system, record)
 
 
+def recommendation(task: str, tools: bytes) -> Prompt:
+    """Have it said which of these tools (JSON) to use for a task, and how."""
+    system = (
+        "Say to a coding agent which of these tools to use for its task, in which order and why, in at most 120 words "
+        "of plain text. Name servers and tools as they are written. Name no tool that is not in the list; if none "
+        f"fits, say so. The message is JSON with the task and the tools. {_NO_ORDERS}"
+    )
+    told: dict[str, Any] = {"task": task, "tools": Raw(tools)}
+    return Prompt(system, jsonrpc.encode(told).decode())
+
+
 def _json(**members: str) -> str:
     named: Mapping[str, str] = {name: value for name, value in members.items() if value}
     return jsonrpc.encode(named).decode()

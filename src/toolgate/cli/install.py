@@ -1,0 +1,251 @@
+"""`toolgate install`: puts the gateway into the configurations of agent programs, and checks that they see it.
+
+The rules this file keeps: of a program's file nothing changes but the entry of the gateway, and where that is asked for
+the entries of servers that the gateway has exactly so; what was there before is kept, and can be put back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from toolgate.catalog.poisoning import visible
+from toolgate.cli import agents, client_files, common, own_config, printing
+from toolgate.cli.agents import Agent
+from toolgate.config import Config, ConfigError, foreign_writers, spans
+from toolgate.config.formats import Malformed
+from toolgate.config.secret_references import Extraction
+from toolgate.core.names import slug
+
+app = typer.Typer(add_completion=False)
+
+SERVER = "toolgate"  # the entry of the gateway
+KEY = "TOOLGATE_KEY"  # the variable with the key of a program
+CHECKING = 90.0  # seconds that a program may take to list its servers
+FAILED = re.compile(r"✗|[Ff]ailed|[Dd]isconnected|[Ee]rror")  # what programs say of a server that does not work
+IDLE = re.compile(r"[Dd]isabled")
+ACTIVE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+HELP = """Put the gateway into the configuration of agent programs, and check that they see it.
+
+By default a program starts a gateway of its own (`toolgate stdio`), so nothing has to run before. With --http it
+connects to a running one."""
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """How programs are to reach the gateway: by HTTP at `url`, or by a program that they start."""
+
+    url: str = ""
+    command: tuple[str, ...] = ()
+    needs_key: bool = False
+
+    def server(self) -> dict[str, Any]:
+        """A native table."""
+        if not self.url:
+            return {"type": "stdio", "command": self.command[0], "args": list(self.command[1:])}
+        headers = {"headers": {"Authorization": f"Bearer ${{{KEY}}}"}} if self.needs_key else {}
+        return {"type": "http", "url": self.url, **headers}
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a program."""
+
+    name: str
+    agent: Agent
+    path: Path
+    dialect: str
+
+
+@app.command(help=HELP)
+def install(
+    programs: Annotated[list[str], typer.Argument(metavar="PROGRAMS...", help=f"Any of {', '.join(agents.AGENTS)}.")],
+    http: Annotated[bool, typer.Option("--http", help="Connect to a running gateway over HTTP.")] = False,
+    url: Annotated[str, typer.Option(help="Its URL. Default: http.host and http.port of the configuration.")] = "",
+    surface: Annotated[str, typer.Option(help="What the program is shown, such as meta. Default: `surface`.")] = "",
+    client: Annotated[str, typer.Option(metavar="ID", help="Over stdio: act as this configured client.")] = "",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take out the program's own servers that the gateway has as well.")
+    ] = False,
+    project: Annotated[
+        bool, typer.Option("--project", help="Edit the file of the project in this folder, not the user's.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Ask the program which servers it sees.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the last install into these programs.")] = False,
+    config: common.ConfigPath = None,
+) -> None:
+    targets = [_target(name, project) for name in dict.fromkeys(programs)]
+    if undo:
+        for target in targets:
+            _undo(target)
+        return
+    found = common.require_servers(common.load_written(config), may_be_empty=True)
+    way = _way(found, http or bool(url), url, surface, client)
+    edits = [_edit(target, way, found, config, replace) for target in targets]  # all, before any is written
+    for target, edit in zip(targets, edits, strict=True):
+        _write(target, edit, dry_run)
+    if dry_run or not check:
+        return
+    seen = [_check(target) for target in targets]
+    raise typer.Exit(0 if all(seen) else 1)
+
+
+def _target(name: str, is_project: bool) -> Target:
+    agent = agents.AGENTS.get(name)
+    if not agent:
+        printing.fail(f"unknown program {name}. Available: {', '.join(agents.AGENTS)}", 2)
+    if is_project and not agent.project:
+        printing.fail(f"{agent.title} has no file in a project's folder", 2)
+    path = Path.cwd() / agent.project if is_project else agent.file(os.environ)
+    return Target(name=name, agent=agent, path=path, dialect=agent.read_as(is_project))
+
+
+def _way(config: Config, is_http: bool, url: str, surface: str, client: str) -> Way:
+    if surface and surface not in common.SURFACES:
+        printing.fail(f"unknown surface {surface}: choose one of {', '.join(common.SURFACES)}", 2)
+    if is_http:
+        if client:
+            printing.fail(f"--client is for programs that start the gateway. Over HTTP they show a key: set {KEY}", 2)
+        host = f"[{config.http.host}]" if ":" in config.http.host else config.http.host
+        address = url.rstrip("/") or f"http://{host}:{config.http.port}/mcp"
+        needs_key = not config.is_open and not config.auth.issuer
+        return Way(url=f"{address}/{surface}" if surface else address, needs_key=needs_key)
+    if client and client not in {each.id for each in config.clients}:
+        printing.fail(f"no client {client} in {config.source}", 2)
+    options = [*(("--surface", surface) if surface else ()), *(("--client", client) if client else ())]
+    return Way(command=(*own_command(), "stdio", "--config", os.path.abspath(config.source), *options))
+
+
+def own_command() -> tuple[str, ...]:
+    """What starts this toolgate from any folder, whatever PATH is. With `-I` no module of that folder is taken for
+    ours."""
+    started = Path(sys.argv[0])
+    if started.name == "toolgate" and os.access(started, os.X_OK) and started.is_file():
+        return (os.path.abspath(started),)
+    return (sys.executable, "-I", "-m", "toolgate")
+
+
+class _Edit(msgspec.Struct, frozen=True, kw_only=True):
+    before: str | None
+    after: str
+    root: tuple[str, ...]
+    taken_out: tuple[str, ...]
+    twice: tuple[str, ...]  # servers that the program will see twice
+
+
+def _edit(target: Target, way: Way, config: Config, named: str | None, replaces: bool) -> _Edit:
+    """The program's file with the entry of the gateway; or the end of the command."""
+    agent, writer = target.agent, foreign_writers.WRITERS[target.dialect]
+    if ("http" if way.url else "stdio") not in agent.by:
+        printing.fail(f"{agent.title} reaches servers by {' or '.join(agent.by)} only", 2)
+    told = foreign_writers.written(writer, SERVER, way.server())
+    if told.table is None:
+        printing.fail(f"{agent.title}: {'; '.join(told.left_out)}: see docs/agents.md for what to write by hand", 2)
+    before = client_files.read(target.path)
+    format = client_files.format_of(target.path)
+    same = _same(target, before, named)
+    try:
+        text = spans.put(before or "", format, (*writer.root, SERVER), told.table)
+        for name in same if replaces else ():
+            text = spans.drop(text, format, (*writer.root, name))
+    except Malformed as error:
+        printing.fail(f"{target.path} {error.message}")
+    out, twice = (same, ()) if replaces else ((), same)
+    return _Edit(before=before, after=text, root=writer.root, taken_out=out, twice=twice)
+
+
+def _same(target: Target, before: str | None, named: str | None) -> tuple[str, ...]:
+    """The program's own servers that the gateway has exactly so."""
+    if not before or not before.strip():
+        return ()
+    own = own_config.opened(named)
+    known = list(own.servers.values())
+    extraction = Extraction(own_config.known_secrets(own))
+    try:
+        theirs = own_config.read_foreign(target.path, target.dialect)
+    except ConfigError as error:
+        printing.fail(str(error))
+    writer = foreign_writers.WRITERS[target.dialect]
+    tree: Any = spans.tree(before, client_files.format_of(target.path))
+    there = [name for name in own_config.tables(theirs) if spans.holds(tree, (*writer.root, name))]
+    tables = own_config.tables(theirs)
+    return tuple(name for name in there if slug(name) != SERVER and extraction.of(name, tables[name]) in known)
+
+
+def _write(target: Target, edit: _Edit, is_dry: bool) -> None:
+    title = target.agent.title
+    if edit.after == edit.before:
+        printing.say(f"{title} has the gateway already: {target.path}")
+        return
+    if not is_dry:
+        kept = client_files.write(
+            target.path, edit.before, edit.after, command="install", subject=target.name, root=edit.root,
+            names=(SERVER, *edit.taken_out),
+        )  # fmt: skip
+        was = f"; backup: {kept}" if kept else ""
+        printing.say(f"{title}: {target.path}{was}")
+    else:
+        printing.say(f"{title}: would write {target.path}")
+    printing.say(f"  + {SERVER}")
+    for name in edit.taken_out:
+        printing.say(f"  - {name}, which the gateway has")
+    if edit.twice:
+        printing.say(f"  it sees these twice now, unless you give --replace: {', '.join(edit.twice)}")
+    if target.agent.note:
+        printing.say(f"  {target.agent.note}")
+
+
+def _undo(target: Target) -> None:
+    edit = next((each for each in client_files.last("install", target.name)), None)
+    if not edit:
+        printing.fail(f"Nothing of `toolgate install {target.name}` is left to undo")
+    printing.say(f"{target.agent.title}: {client_files.undo(edit)}")
+
+
+# Whether they see it.
+
+
+def _check(target: Target) -> bool:
+    """Ask the program itself, where it can be asked."""
+    title, program = target.agent.title, shutil.which(target.agent.program) if target.agent.program else None
+    if not target.agent.listing:
+        printing.say(f"{title}: cannot be asked from here; its page in docs/agents.md says where it shows its servers")
+        return True
+    if not program:
+        printing.say(f"{title}: not checked, since there is no program {target.agent.program} in PATH")
+        return True
+    said = _listing([program, *target.agent.listing])
+    lines = [line.strip() for line in said.splitlines() if SERVER in line]
+    is_seen = bool(lines) and not any(FAILED.search(line) for line in lines)
+    shown = visible(lines[0] if lines else said.strip().splitlines()[-1] if said.strip() else "it said nothing")
+    command = " ".join((target.agent.program, *target.agent.listing))
+    printing.say(f"{title}: {'sees it' if is_seen else 'does not see it'}: `{command}`: {shown[:300]}")
+    if any(IDLE.search(line) for line in lines) and target.agent.idle:
+        printing.say(f"  {target.agent.idle}")
+    return is_seen
+
+
+def _listing(command: Sequence[str]) -> str:
+    """What it prints, without colours; or why it did not."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CHECKING, check=False, env=_environ()
+        )
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {CHECKING:g} s"
+    except OSError as error:
+        return f"it cannot be started: {error.strerror}"
+    return ACTIVE.sub("", (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
+
+
+def _environ() -> Mapping[str, str]:
+    return {**os.environ, "NO_COLOR": "1"}

@@ -1,0 +1,133 @@
+"""The boxes of stdio servers: from what a configuration says to what is put on, on this machine.
+
+The rules this file keeps: what a server may write is its own folder, which holds nothing of others, and what its
+configuration names; and no box but one that reads all files shows the folder in which the gateway keeps its state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from toolgate.config import Config, Server, state_folder
+from toolgate.config.boxes import Confines
+from toolgate.core.clock import Clock
+from toolgate.core.fault import Fault
+from toolgate.core.services import Swap, sets
+from toolgate.upstreams.process import confinement, packages, programs
+from toolgate.upstreams.process.confinement import Box
+from toolgate.upstreams.process.programs import Programs
+from toolgate.upstreams.process.supervisor import Launch, Supervisor
+
+log = logging.getLogger(__name__)
+
+FOLDER = "boxes"
+
+# What a program in a box inherits of the gateway's environment, beside what its configuration gives it; the second, of
+# those with a network, may have the password of a proxy in it.
+INHERITED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "USER", "LOGNAME", "SHELL")
+OF_THE_NETWORK = (
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
+
+
+class Boxes:
+    """Makes them ready; `prepared` has it go by another configuration, for programs that start from then on."""
+
+    def __init__(self, config: Config, supervisor: Supervisor, clock: Clock) -> None:
+        self._supervisor = supervisor
+        self._packages = packages.Packages(supervisor, clock)
+        self._is_lenient = not config.sandbox.require_boxes
+        self._state = state_folder(config, supervisor.environ)
+
+    def prepared(self, config: Config) -> Swap:
+        return sets(self, _is_lenient=not config.sandbox.require_boxes)
+
+    async def launch(self, server: Server, holder: str = "") -> Launch | None:
+        """What starts a server in its box; None: it has none. `holder`: whose connection it is, where it is not for
+        all. Raises `Fault`."""
+        confines = server.confines
+        if not confines:
+            return None
+        command, args, folders = server.command, server.args, ()
+        if split := packages.split_of(server.name, command, args):
+            found = await self._packages.installed(server.name, command, split, server.env)
+            command, args, folders = found.program, found.args, found.folders
+        own = self._own_folder(server, holder)
+        home = str(own) if not confines.reads_all else None
+        cwd = server.cwd or home
+        env = {
+            **{name: value.format(own=own, home=self._home) for name, value in confines.env.items()},
+            **({"HOME": home} if home else {}),
+            **({} if confines.writes_all else {"TMPDIR": str(own / "tmp")}),
+            **server.env,
+        }
+        parts = [] if confines.reads_all else [*folders, *self._parts(server, command, args, cwd, env)]
+        box = self._box(server, confines, parts, own)
+        if self._is_lenient and (lacking := confinement.missing(box)):
+            log.warning("%s runs in a box that is not whole: this machine lacks %s", server.name, "; ".join(lacking))
+        return Launch(command, args, env, cwd, box.packed())
+
+    def _own_folder(self, server: Server, holder: str) -> Path:
+        """Of a server, or of what one principal has of it."""
+        whose = f"-{hashlib.sha256(holder.encode()).hexdigest()[:16]}" if holder and server.scope != "shared" else ""
+        folder = self._state.absolute() / FOLDER / f"{server.id}{whose}"
+        try:
+            for each in (folder.parent, folder, folder / "tmp"):
+                each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            message = f"{server.name} was not started: its folder {folder} cannot be made: {error.strerror}"
+            raise Fault("SERVER_FAILED", message, reach="not_sent", hint="give this user write access") from None
+        return folder
+
+    def _parts(
+        self, server: Server, command: str, args: Sequence[str], cwd: str | None, env: Mapping[str, str]
+    ) -> list[str]:
+        path = env.get("PATH") or self._supervisor.environ.get("PATH")
+        if os.path.dirname(command):
+            command = os.path.abspath(os.path.join(cwd or "", command))
+        program = shutil.which(command, path=path)
+        found = Programs(self._home, str(self._state), path).parts(program, args, cwd) if program else []
+        is_own = server.cwd and not programs.is_wide(server.cwd, self._home, str(self._state))
+        return [*found, *([server.cwd] if server.cwd and is_own else [])]
+
+    @property
+    def _home(self) -> str:
+        return self._supervisor.environ.get("HOME") or os.path.expanduser("~")
+
+    def _box(self, server: Server, confines: Confines, parts: Sequence[str], own: Path) -> Box:
+        everything = ("/",)
+        run = [self._place(server, each) for each in confines.run]
+        run += programs.BROWSERS if confines.is_browser else ()
+        read = [self._place(server, each) for each in confines.read]
+        write = [self._place(server, each) for each in confines.write]
+        ports = () if isinstance(confines.net, bool) else confines.net
+        reach = (*INHERITED, *OF_THE_NETWORK, *(() if not confines.reads_all else ("HOME",)))
+        return Box(
+            read=everything if confines.reads_all else (*programs.TOLD, *read),
+            write=everything if confines.writes_all else (str(own), *write),
+            execute=everything if confines.reads_all else (*programs.SYSTEM, *run, *parts),
+            network="all" if confines.net is True else "tcp" if ports else "none",
+            ports=ports,
+            unix=confines.sockets,
+            modes=confines.writes_all or None,
+            inherits=reach if confines.net else tuple(name for name in reach if name not in OF_THE_NETWORK),
+            memory=confines.memory,
+            cpu=round(confines.cpu) or 1 if confines.cpu else None,
+            processes=confines.processes,
+            lenient=self._is_lenient,
+        )
+
+    def _place(self, server: Server, path: str) -> str:
+        """Raises `Fault` where it would show what the gateway keeps."""
+        place = os.path.join(self._home, path[2:]) if path.startswith("~/") else path
+        if programs.holds(os.path.realpath(place), os.path.realpath(self._state)):
+            message = f"{server.name} was not started: {path}, in its box, holds the gateway's own state"
+            hint = "name a folder that does not hold it; a file that the server writes needs a folder of its own"
+            raise Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
+        return place

@@ -1,0 +1,71 @@
+"""Servers that turn hostile in the box that the configuration has put them into.
+
+In the short form one attempt of each family is made; `make attack` makes all, as root and as an ordinary user.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attack.sandboxes import box_attempts, trying
+from attack.test_python_that_escapes import first_of_each
+from processes.ground import alive, child, gateway, real, settings, until
+
+from toolgate.upstreams.process import confinement
+
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="boxes are for Linux"),
+    pytest.mark.skipif(bool(confinement.missing(confinement.Box())), reason="this kernel cannot put on a box"),
+]
+
+KIND = "server by its configuration"
+
+
+def test_there_are_enough_attempts() -> None:
+    assert sum(len(each) for each in box_attempts.ATTEMPTS.values()) >= 40
+    assert len(box_attempts.attempts()) >= 110
+
+
+@real
+async def test_one_attempt_of_each_family_in_a_box_of_the_configuration(tmp_path: Path) -> None:
+    assert await trying.try_boxed(tmp_path, first_of_each(box_attempts.attempts())) == {}
+
+
+@pytest.mark.attack
+@pytest.mark.timeout(trying.WHILE)
+def test_no_server_leaves_its_box(tmp_path: Path, counted: Callable[[str], None]) -> None:
+    trying.none_escapes(KIND, tmp_path, counted)
+
+
+@pytest.mark.attack
+@pytest.mark.timeout(trying.WHILE)
+@trying.as_another
+def test_no_server_leaves_its_box_as_an_ordinary_user(counted: Callable[[str], None]) -> None:
+    trying.none_escapes(KIND, None, counted)
+
+
+SURVIVES = """
+import os, signal, time
+for number in (1, 2, 15): signal.signal(number, signal.SIG_IGN)
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        for fd in range(3): os.close(fd)
+        with open("pid~", "w") as file: file.write(str(os.getpid()))
+        os.rename("pid~", "pid")
+        while True: time.sleep(60)
+    os._exit(0)
+while not os.path.exists("pid"): time.sleep(0.01)
+print(os.getcwd())
+"""
+
+
+@real
+async def test_what_a_server_in_a_box_has_started_ends_with_it() -> None:
+    async with gateway(settings(one=child("doing", box="strict", lifecycle="ephemeral"))) as served:
+        folder = await served.client().call("one__do", code=SURVIVES)
+        left = int(Path(folder.strip(), "pid").read_text())
+        await until(lambda: not alive(left))

@@ -1,0 +1,169 @@
+"""`toolgate import`: servers of other programs' files come into the user's own one, and nothing is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from toolgate.cli import app
+
+TOKEN = "ghp_abcdefghijklmnopqrstuvwx0123"
+CLAUDE = {
+    "numStartups": 3,
+    "mcpServers": {
+        "github": {"type": "stdio", "command": "npx", "args": ["-y", "gh@1"], "env": {"GITHUB_TOKEN": TOKEN}},
+        "time": {"command": "uvx", "args": ["mcp-server-time"]},
+    },
+}
+CODEX = """# mine
+[mcp_servers.time]
+command = "uvx"
+args = ["mcp-server-time"]
+[mcp_servers.github]
+command = "npx"
+args = ["-y", "gh@2"]
+env_vars = ["GITHUB_TOKEN"]
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "TOOLGATE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    (tmp_path / ".claude.json").write_text(json.dumps(CLAUDE))
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "config.toml").write_text(CODEX)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["import", *arguments])
+
+
+def written(home: Path) -> dict[str, object]:
+    return tomllib.loads((home / ".config" / "toolgate" / "toolgate.toml").read_text())["mcpServers"]
+
+
+def test_several_programs_are_merged_and_secrets_become_references(home: Path) -> None:
+    done = run("--from", "claude-code", "--from", "codex")
+    assert done.exit_code == 0, done.output
+    assert written(home) == {
+        "github": {"command": "npx", "args": ["-y", "gh@1"], "env": {"GITHUB_TOKEN": "${secret:github-token}"}},
+        "time": {"command": "uvx", "args": ["mcp-server-time"]},
+        "github-codex": {"command": "npx", "args": ["-y", "gh@2"], "env": {"GITHUB_TOKEN": "${GITHUB_TOKEN:-}"}},
+    }
+    secrets = home / ".local" / "state" / "toolgate" / "secrets.json"
+    assert json.loads(secrets.read_text()) == {"github-token": TOKEN}
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
+    assert TOKEN not in done.output
+    assert "run npx -y gh@1" in done.output and "time of " in done.output
+    assert json.loads((home / ".claude.json").read_text()) == CLAUDE
+    again = run("--from", "claude-code", "--from", "codex")
+    assert "Nothing to add" in again.output and len(written(home)) == 3
+
+
+def test_an_import_can_be_undone(home: Path) -> None:
+    assert run("--from", "claude-code").exit_code == 0
+    done = run("--undo")
+    assert done.exit_code == 0, done.output
+    assert not (home / ".config" / "toolgate" / "toolgate.toml").exists()
+    assert json.loads((home / ".local" / "state" / "toolgate" / "secrets.json").read_text()) == {}
+    assert run("--undo").exit_code == 1
+
+
+def test_what_the_user_has_written_since_stays_when_it_is_undone(home: Path) -> None:
+    own = home / ".config" / "toolgate" / "toolgate.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("# mine\ndrain = 5\n\n[mcpServers.own]\ncommand = 'x'\n")
+    assert run("--from", "codex").exit_code == 0
+    own.write_text(own.read_text() + "\n[mcpServers.later]\ncommand = 'y'\n")
+    assert "has changed since" in run("--undo").output
+    assert set(written(home)) == {"own", "later"} and own.read_text().startswith("# mine\ndrain = 5\n")
+
+
+def test_files_in_any_dialect_go_into_the_file_that_is_named_and_its_comments_stay(home: Path) -> None:
+    own = home / "toolgate.yaml"
+    own.write_text("# mine\nmcpServers:\n  # of own\n  own:\n    command: x\n")
+    vscode = home / "mcp.json"
+    vscode.write_text('{"servers": {"far": {"type": "http", "url": "https://h/${input:tenant}"}}} // theirs')
+    done = run(str(vscode), "--config", str(own))
+    assert done.exit_code == 0, done.output
+    assert own.read_text() == (
+        "# mine\nmcpServers:\n  # of own\n  own:\n    command: x\n  far:\n    url: https://h/${TENANT}\n"
+    )
+
+
+def test_only_what_is_named_and_nothing_in_a_dry_run(home: Path) -> None:
+    assert run("--from", "codex", "--server", "time", "--dry-run").exit_code == 0
+    assert not (home / ".config").exists() and not (home / ".local").exists()
+    assert run("--from", "codex", "--server", "time").exit_code == 0
+    assert set(written(home)) == {"time"}
+    assert run("--from", "codex", "--server", "nobody").exit_code == 1
+
+
+def test_secrets_stay_where_that_is_asked_for(home: Path) -> None:
+    assert run("--from", "claude-code", "--keep-secrets").exit_code == 0
+    assert TOKEN in json.dumps(written(home))
+
+
+def test_a_file_of_a_stranger_in_this_folder_is_not_edited(home: Path) -> None:
+    theirs = home / "project" / "toolgate.toml"
+    theirs.write_text('[mcpServers.theirs]\ncommand = "x"\n')
+    done = run("--from", "codex")
+    assert done.exit_code == 2 and "not trusted" in done.output
+    assert theirs.read_text() == '[mcpServers.theirs]\ncommand = "x"\n'
+
+
+@pytest.mark.parametrize("arguments", [[], ["--from", "nobody"], ["nothing.json"], ["--dialect", "x", "f.json"]])
+def test_what_cannot_be_read_is_said(home: Path, arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.exit_code in (1, 2) and done.output and "Traceback" not in done.output
+
+
+def test_a_large_file_of_claude_code_is_read(home: Path) -> None:
+    (home / ".claude.json").write_text(json.dumps({**CLAUDE, "projects": {"/x": {"history": ["y" * 1000] * 2000}}}))
+    assert run("--from", "claude-code").exit_code == 0
+    assert "github" in written(home)
+
+
+# What a stranger may have written.
+
+
+def test_nothing_that_it_says_acts_on_a_terminal_or_is_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_at_all = home / "was-run"
+    evil = home / "evil.json"
+    name = "a\x1b]52;c;cHdu\x07b\u202e"
+    evil.write_text(json.dumps({"mcpServers": {name: {"command": "touch", "args": [str(run_at_all), "\x1b[2J"]}}}))
+    shown: list[str] = []
+    monkeypatch.setattr("toolgate.cli.printing.say", lambda text, err=False: shown.append(text))
+    run(str(evil))
+    assert not run_at_all.exists()
+    printed = "\n".join(shown)
+    assert "touch" in printed and "\x1b" not in printed and "\u202e" not in printed
+
+
+def test_a_secret_with_the_name_of_another_does_not_replace_it(home: Path) -> None:
+    secrets = home / ".local" / "state" / "toolgate" / "secrets.json"
+    secrets.parent.mkdir(parents=True, mode=0o700)
+    secrets.write_text(json.dumps({"github-token": "mine"}))
+    secrets.chmod(0o600)
+    assert run("--from", "claude-code").exit_code == 0
+    assert json.loads(secrets.read_text()) == {"github-token": "mine", "github-token-2": TOKEN}
+
+
+def test_a_configuration_behind_a_link_is_written_where_it_leads(home: Path) -> None:
+    folder = home / "dotfiles"
+    folder.mkdir()
+    (home / ".config").mkdir()
+    (home / ".config" / "toolgate").symlink_to(folder)
+    assert run("--from", "codex").exit_code == 0
+    assert (folder / "toolgate.toml").is_file() and os.path.islink(home / ".config" / "toolgate")

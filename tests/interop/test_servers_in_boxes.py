@@ -1,0 +1,183 @@
+"""Real servers in the boxes of their profiles: each does what it is for, and what is outside its box stays out.
+
+They and the gateway run in a room without a way out, but for `npx` and `uvx`, which fetch first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import installed
+import pytest
+from room import Room, closed
+from test_the_seeds_servers import CHROMIUM, NODE, PLAYWRIGHT, SQLITE, Talk, talking
+
+from toolgate.upstreams.process import confinement
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("error"),
+    pytest.mark.skipif(bool(confinement.missing(confinement.Box())), reason="this kernel cannot put on a box"),
+]
+
+FETCH = "fetch-2026.10"
+GIT = ["git", "-c", "user.name=me", "-c", "user.email=me@example.org"]
+
+
+def environment(program: str, module: str) -> list[str]:
+    return [str(installed.program(program) / "bin" / "python"), "-m", module]
+
+
+def commands(home: Path) -> dict[str, list[str]]:
+    """Every server that is installed here."""
+    npm = {name: [NODE, installed.npm_server(f"server-{name}")] for name in ("everything", "memory", "filesystem")}
+    found = {
+        **npm,
+        "git": [*installed.python_server("mcp_server_git"), "--repository", str(home / "repository")],
+        "time": installed.python_server("mcp_server_time"),
+    }
+    found["filesystem"].append(str(home / "shared"))
+    if not installed.missing_program(SQLITE):
+        run = "import mcp_server_sqlite; mcp_server_sqlite.main()"
+        python = str(installed.program(SQLITE) / "bin" / "python")
+        found["sqlite"] = [python, "-c", run, "--db-path", str(home / "data" / "users.db")]
+    if not installed.missing_program(FETCH):
+        found["fetch"] = environment(FETCH, "mcp_server_fetch")
+    if not installed.missing_program(PLAYWRIGHT):
+        cli = str(installed.program(PLAYWRIGHT) / "node_modules" / "@playwright" / "mcp" / "cli.js")
+        browser = ["--executable-path", CHROMIUM] if CHROMIUM else []
+        found["playwright"] = [NODE, cli, "--headless", "--no-sandbox", "--isolated", *browser]
+    return found
+
+
+@pytest.fixture(scope="module")
+def boxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
+    home = tmp_path_factory.mktemp("boxed")
+    for name in ("shared", "data", "repository"):
+        (home / name).mkdir()
+    (home / "shared" / "text").write_text("a shared text")
+    (home / "secret").write_text("canary")
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "the first one"]):
+        subprocess.run([*GIT, "-C", str(home / "repository"), *words], check=True, timeout=60)
+    servers = {name: {"command": words[0], "args": words[1:], "timeout": 60} for name, words in commands(home).items()}
+    settings = {"catalog": {"first_wait": "10s"}, "box": "profile", "mcpServers": servers}
+    with closed() as room, tempfile.TemporaryDirectory() as state:  # not pytest's: Chromium wants a short path
+        yield from talking(room, home, "--surface", "daemon", settings={**settings, "state": state})
+
+
+def called(talk: Talk, server: str, tool: str, **arguments: Any) -> str:
+    given = {"server_name": server, "tool_name": tool, "arguments": arguments}
+    return json.dumps(talk.call("call_tool", **given))
+
+
+def present(talk: Talk, server: str) -> None:
+    if server not in commands(talk.home):
+        pytest.skip(f"{server} is not installed here")
+
+
+@pytest.mark.parametrize(
+    "server", ["filesystem", "memory", "everything", "git", "time", "sqlite", "fetch", "playwright"]
+)
+def test_each_server_lists_its_tools_in_its_box(boxed: Talk, server: str) -> None:
+    present(boxed, server)
+    assert boxed.told("list_tools", server=server)["tools"]
+
+
+def test_filesystem_reads_and_writes_its_folder_and_no_other(boxed: Talk) -> None:
+    shared = boxed.home / "shared"
+    assert "a shared text" in called(boxed, "filesystem", "read_text_file", path=str(shared / "text"))
+    called(boxed, "filesystem", "write_file", path=str(shared / "new"), content="x")
+    assert (shared / "new").read_text() == "x"
+    edit = [{"oldText": "shared", "newText": "changed"}]
+    called(boxed, "filesystem", "edit_file", path=str(shared / "text"), edits=edit)
+    assert (shared / "text").read_text() == "a changed text"
+    called(boxed, "filesystem", "create_directory", path=str(shared / "folder"))
+    called(boxed, "filesystem", "move_file", source=str(shared / "new"), destination=str(shared / "folder" / "new"))
+    assert (shared / "folder" / "new").exists()
+    assert "canary" not in called(boxed, "filesystem", "read_text_file", path=str(boxed.home / "secret"))
+
+
+def test_memory_keeps_its_graph_in_its_own_folder(boxed: Talk) -> None:
+    ada = {"name": "Ada", "entityType": "person", "observations": ["wrote the first program"]}
+    called(boxed, "memory", "create_entities", entities=[ada])
+    assert "wrote the first program" in called(boxed, "memory", "read_graph")
+
+
+def test_everything_answers(boxed: Talk) -> None:
+    assert "The sum of 2 and 3 is 5." in called(boxed, "everything", "get-sum", a=2, b=3)
+
+
+def test_git_shows_adds_and_commits(boxed: Talk) -> None:
+    repository = str(boxed.home / "repository")
+    assert "the first one" in called(boxed, "git", "git_log", repo_path=repository)
+    (boxed.home / "repository" / "file").write_text("x")
+    assert "file" in called(boxed, "git", "git_status", repo_path=repository)
+    called(boxed, "git", "git_add", repo_path=repository, files=["file"])
+    called(boxed, "git", "git_commit", repo_path=repository, message="the second one")
+    called(boxed, "git", "git_create_branch", repo_path=repository, branch_name="other")
+    called(boxed, "git", "git_checkout", repo_path=repository, branch_name="other")
+    log = subprocess.run(
+        [*GIT, "-C", repository, "log", "--format=%s", "other"], capture_output=True, text=True, timeout=60
+    )
+    assert log.stdout.split("\n")[:2] == ["the second one", "the first one"]
+
+
+def test_time_knows_its_zones(boxed: Talk) -> None:
+    assert "Europe/Paris" in called(boxed, "time", "get_current_time", timezone="Europe/Paris")
+
+
+def test_sqlite_writes_its_database(boxed: Talk) -> None:
+    present(boxed, "sqlite")
+    for tool, query in (
+        ("create_table", "CREATE TABLE users (name TEXT)"),
+        ("write_query", "INSERT INTO users VALUES ('Ada')"),
+    ):
+        called(boxed, "sqlite", tool, query=query)
+    assert "Ada" in called(boxed, "sqlite", "read_query", query="SELECT name FROM users")
+    assert (boxed.home / "data" / "users.db").exists()
+
+
+def test_fetch_has_the_network_and_fails_for_want_of_a_way_out_only(boxed: Talk) -> None:
+    present(boxed, "fetch")
+    said = called(boxed, "fetch", "fetch", url="http://8.8.8.8/")
+    assert "ermission" not in said
+    assert "onnect" in said
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here")
+def test_playwright_opens_a_page_and_takes_a_picture(boxed: Talk) -> None:
+    present(boxed, "playwright")
+    opened = called(boxed, "playwright", "browser_navigate", url="data:text/html,<title>Hi</title><h1>Hello</h1>")
+    assert "Hi" in opened
+    seen = called(boxed, "playwright", "browser_take_screenshot")
+    assert '"image"' in seen
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "tool"),
+    [
+        ("npx", ["-y", "@modelcontextprotocol/server-memory@2026.8.31"], "read_graph"),
+        ("uvx", ["mcp-server-time==2026.10.19"], "get_current_time"),
+    ],
+)
+def test_what_a_runner_fetches_starts_in_a_box(command: str, args: list[str], tool: str, tmp_path: Path) -> None:
+    found = shutil.which(command) or shutil.which(str(Path(sys.executable).with_name(command)))
+    if not found:
+        pytest.skip(f"there is no {command} here")
+    env = {name: os.environ[name] for name in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS") if name in os.environ}
+    patience = {"start_timeout": "250s", "timeout": "60s"}
+    entry = {"command": found, "args": args, "env": env, "box": "profile", **patience}
+    settings = {"catalog": {"first_wait": "10s", "list_timeout": "250s"}, "mcpServers": {"one": entry}}
+    for talk in talking(Room(), tmp_path, "--surface", "daemon", settings=settings):
+        given = {"timezone": "UTC"} if command == "uvx" else {}
+        told = talk.call("call_tool", server_name="one", tool_name=tool, arguments=given)
+        assert not told.get("isError"), told
