@@ -1,7 +1,8 @@
 """What a box adds to the start of a server: pairs of starts, with and without, in turns. See README.md.
 
 What is measured reaches from the order to start until the program has ended, which does nothing but start: wall time as
-the gateway sees it, and processor time of the guard with all that it has started.
+the gateway sees it, and processor time of the gateway and the guard with all that it has started. On a machine that
+does much else the least of each kind tells more than the medians do: the column `least more`.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=5.0, help="ms more, in the median (%(default)s)")
     args = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.2f}; medians of {args.runs} runs of {args.pairs} pairs, box {args.level}\n")
-    print("| | without | in a box | more | processor without | in a box | more |\n|---|---:|---:|---:|---:|---:|---:|")
+    columns = ("without", "in a box", "more", "least more", "processor without", "in a box", "more")
+    print(f"| | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}")
     worst = 0.0
     for name, words in PROGRAMS.items():
         rows: list[tuple[float, ...]] = []
@@ -100,9 +102,10 @@ def main() -> int:
             gc.collect()
             bare, boxed, cpu_bare, cpu_boxed = asyncio.run(measured(words, args.level, args.pairs))
             wall = statistics.median(bare), statistics.median(boxed)
-            rows.append((*wall, wall[1] - wall[0], cpu_bare, cpu_boxed, cpu_boxed - cpu_bare))
+            least = min(boxed) - min(bare)
+            rows.append((*wall, wall[1] - wall[0], least, cpu_bare, cpu_boxed, cpu_boxed - cpu_bare))
         medians = [statistics.median(column) for column in zip(*rows, strict=True)]
-        worst = max(worst, medians[2], medians[5])
+        worst = max(worst, medians[2], medians[6])
         print(f"| {name} | " + " | ".join(f"{each:.2f} ms" for each in medians) + " |")
     print(f"\nload {os.getloadavg()[0]:.2f}")
     print("ok" if worst <= args.limit else f"OVER THE LIMIT of {args.limit:g} ms")

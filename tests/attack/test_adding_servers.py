@@ -218,6 +218,42 @@ async def test_nobody_is_asked_about_what_cannot_be_added(wrong: Json) -> None:
 
 
 @pytest.mark.promise("b.rulings.18")
+@pytest.mark.parametrize("verdict", ["ask", "allow"])
+async def test_a_dry_run_says_what_would_run_asks_nobody_and_adds_nothing(verdict: Any) -> None:
+    async with rig(config=Config(add_servers=verdict)) as there:
+        told = await there.asks(dryRun=True, env={"TOKEN": "canary"})
+        assert (told["success"], told["dryRun"], told["asks_first"]) == (True, True, verdict == "ask")
+        assert (told["command"], told["args"], told["env"]) == ("sh", NEW["args"], ["TOKEN"])
+        assert "canary" not in json.dumps(told) and told["problems"] == []
+        missing = await there.asks(dryRun=True, command="no-such-program")
+        assert "Command not found: no-such-program" in missing["problems"][0]["error"]
+        wrong = await there.asks(dryRun=True, name="there")
+        assert not wrong["success"]
+        assert there.servers == ["there"] and not there.book.requests()
+
+
+@pytest.mark.promise("b.rulings.18")
+async def test_a_dry_run_tells_nothing_to_who_may_not_add_servers() -> None:
+    async with rig(config=Config(add_servers="off")) as there:
+        assert (await there.asks(dryRun=True))["error_type"] == "PermissionError"
+    async with rig(config=Config(clients=(known(admin=False),))) as there:
+        visitor = Visitor(there.app, authorization=f"Bearer {KEY}")
+        told = await visitor.ask("tools/call", name="add_mcp_server", arguments={**NEW, "dryRun": True})
+        assert "Only an administrator" in json.dumps(told.last)
+
+
+@pytest.mark.promise("b.rulings.18")
+@pytest.mark.parametrize("dry", ['"true"', "1", "null", "false"])
+async def test_only_true_is_a_dry_run_and_nothing_else_is_a_way_around_the_person(dry: str) -> None:
+    async with rig() as there:
+        told = there.asks(dryRun=json.loads(dry))
+        await settle()
+        assert there.servers == ["there"]
+        assert bool(there.book.requests()) is (dry in ("null", "false"))
+        told.cancel()
+
+
+@pytest.mark.promise("b.rulings.18")
 async def test_nobody_is_asked_for_who_may_not_have_it() -> None:
     async with rig(config=Config(clients=(known(admin=False),))) as there:
         visitor = Visitor(there.app, authorization=f"Bearer {KEY}")

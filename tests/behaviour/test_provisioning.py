@@ -3,8 +3,10 @@ nothing; and a server comes only through every gate."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,12 +15,16 @@ import registry_double
 from inmemory import Json, Scripted, gateway, said, tools
 from registry_double import Registry, item, npm
 from stage import Asker, cast, playing, tool
+from virtualtime import FakeClock
 
 from toolgate.app import App
 from toolgate.config import Config
 from toolgate.config.access import KnownClient
 from toolgate.config.provision import Provision
 from toolgate.core import names
+from toolgate.core.redaction import Redactor
+from toolgate.state.audit import Trail
+from toolgate.state.memory import MemoryStore
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/meta"])
 GITHUB = "I need to interact with GitHub issues"
@@ -185,14 +191,15 @@ class Stocked:
         return self.registry.items[0]["server"]
 
     @asynccontextmanager
-    async def open(self, config: Config | None = None) -> AsyncGenerator[App]:
+    async def open(self, **more: Any) -> AsyncGenerator[App]:
         notes = Scripted(tools_list=tools("note"), tools_call=said("noted"))
         registries = self.config.provision.registries
         async with gateway(
-            config=config or self.config,
+            config=self.config,
             scripts={"there": Scripted(tools_list={"tools": []})},
             links_of={"notes": notes},
             registries=registries,
+            **more,
         ) as app:
             registry_double.reach(app, self.registry)
             if f"/npm/{npm()['identifier']}" not in self.registry.packages:
@@ -217,6 +224,22 @@ async def test_one_that_passes_every_gate_is_installed_pinned_and_can_be_called(
         assert (await asker.call("mcp_call", {"server": "notes", "tool": "note"}))["content"][0]["text"] == "noted"
         again = await asker.told("mcp_provision", intent="note", autoProvision=True)
         assert again["source"] == "local", "what is here is used"
+
+
+@pytest.mark.promise("b.002.provision-gates")
+async def test_what_was_installed_and_for_whom_is_in_the_audit(tmp_path: Path) -> None:
+    there = Stocked()
+    clock = FakeClock()
+    trail = Trail(tmp_path / "audit.jsonl", clock, MemoryStore(clock), Redactor())
+    trail.use(there.config)
+    async with there.open(audit=trail) as app:
+        await Asker(app, "modern").told("mcp_provision", intent=NOTES, autoProvision=True)
+    await trail.close()
+    lines = {line["event"]: line for line in map(json.loads, (tmp_path / "audit.jsonl").read_text().splitlines())}
+    noted = lines["servers.provision"]
+    assert (noted["name"], noted["package"], noted["who"]) == ("notes", "npx -y @ann/notes@1.0.0", "local")
+    assert noted["package_hash"].startswith("sha512-") and noted["hash"] != noted["package_hash"]
+    assert noted["source"] == registry_double.URL and "servers.add" in lines
 
 
 @pytest.mark.promise("b.002.provision-gates")

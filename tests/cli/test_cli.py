@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from toolgate.cli import COMMANDS, app
-from toolgate.cli.doctor import Checked, Fault, fix_for, unprovoked, what_it_has
+from toolgate.cli.checked import Checked, Fault, fix_for, unprovoked, what_it_has
 from toolgate.config import Server
 from toolgate.demo import SERVERS
 

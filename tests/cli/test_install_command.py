@@ -123,7 +123,7 @@ def test_options_are_in_the_entry(home: Path) -> None:
     assert entry["args"] == ["stdio", "--config", str(own), "--surface", "meta", "--client", "ci"]
     assert run("gemini", "codex", "--http", "--surface", "meta", "--no-check").exit_code == 0
     entry = tomllib.loads((home / ".codex" / "config.toml").read_text())["mcp_servers"]["toolgate"]
-    assert entry == {"url": "http://127.0.0.1:8765/mcp/meta", "bearer_token_env_var": "TOOLGATE_KEY"}
+    assert (entry["url"], entry["bearer_token_env_var"]) == ("http://127.0.0.1:8765/mcp/meta", "TOOLGATE_KEY")
     entry = json.loads((home / ".gemini" / "settings.json").read_text())["mcpServers"]["toolgate"]
     assert entry["headers"] == {"Authorization": "Bearer ${TOOLGATE_KEY}"}
     assert run("zed", "--http", "--no-check").exit_code == 2  # it would need the key itself

@@ -4,11 +4,14 @@ browser; without one, code gets an error that it can catch."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import world
 from room import Room
 from test_the_seeds_servers import CHROMIUM, Talk, pytestmark, room, talking
 
@@ -149,20 +152,79 @@ def test_a_large_dataset_is_cut_as_the_text_shows(users: Talk) -> None:
     assert (told["original_size"], told["processed_size"], told["reduction_percent"]) == (10_000, 100, 99.0)
 
 
-# The tasks of agents.
+# The tasks of agents: the workflow of seed 004, from code.
 
 
-def test_tasks_are_made_and_closed_by_code(users: Talk) -> None:
+def test_tasks_are_made_worked_on_and_closed_by_code(users: Talk) -> None:
     code = """
         const tasks = servers['gobby-tasks'];
-        const made = await tasks.create_task({ title: 'Count the users' });
+        const made = await tasks.create_task({
+            title: 'Count the users', priority: 1, task_type: 'feature', session_id: 'interop',
+        });
+        const ready = await tasks.list_ready_tasks({ limit: 5 });
+        await tasks.update_task({ task_id: made.id, status: 'in_progress' });
         const counted = await servers.sqlite.read_query({ query: 'SELECT count(*) FROM users' });
-        const listed = await tasks.list_tasks({});
-        return { made, counted, listed };
+        await tasks.close_task({ task_id: made.id, reason: 'completed' });
+        return { made, ready, counted, now: await tasks.get_task({ task_id: made.id }) };
     """
     text, failed = run(users, code)
     assert not failed, text
     told: dict[str, Any] = json.loads(text)
-    assert "Count the users" in json.dumps(told["made"]) + json.dumps(told["listed"])
-    code = "import json\njson.dumps(servers.gobby_tasks.list_tasks())"
+    assert told["made"]["id"] in [each["id"] for each in told["ready"]["tasks"]]
+    assert (told["now"]["status"], told["now"]["type"]) == ("closed", "feature")
+    assert "2" in json.dumps(told["counted"])
+    code = "[each['title'] for each in servers.gobby_tasks.list_tasks(status='closed')['tasks']]"
     assert "Count the users" in users.told("execute_code", code=code)["result"]
+
+
+def test_what_one_server_says_is_kept_by_another(users: Talk) -> None:
+    code = """
+        const rows = await servers.sqlite.read_query({ query: 'SELECT name, age FROM users ORDER BY age' });
+        const names = [...String(typeof rows === 'string' ? rows : JSON.stringify(rows)).matchAll(/Ada|Grace/g)];
+        await servers.memory.create_entities({
+            entities: names.map(([name]) => ({ name, entityType: 'user', observations: ['is in the table'] })),
+        });
+        const { entities } = await servers.memory.read_graph({});
+        return entities.map((each) => each.name);
+    """
+    text, failed = run(users, code)
+    assert not failed and json.loads(text) == ["Ada", "Grace"], text
+
+
+# A script as a tool.
+
+SCRIPT = """\
+// /// toolgate
+// name = "count_users"
+// description = "Counts the users that are older."
+// parameters.required = ["age"]
+// parameters.properties.age = { type = "integer", description = "in years" }
+// ///
+const rows = await servers.sqlite.read_query({ query: `SELECT name FROM users WHERE age > ${data.age}` });
+return { older: [...JSON.stringify(rows).matchAll(/name/g)].length };
+"""
+
+
+def test_a_script_that_was_approved_is_a_tool_and_calls_real_servers(users: Talk) -> None:
+    file = users.home / "count_users.js"
+    file.write_text(SCRIPT)
+    digest = hashlib.sha256(SCRIPT.encode()).hexdigest()
+    options = ["--sha256", digest, "--config", str(users.home / "toolgate.json")]
+    environment = world.environment(users.home)
+    added = subprocess.run(
+        world.toolgate("scripts", "add", str(file), *options),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert added.returncode == 0, added.stderr
+    name = "gobby-scripts__count_users"
+    while name not in [tool["name"] for tool in users.ask("tools/list")["tools"]]:
+        users.heard("notifications/tools/list_changed")
+    result = users.call(name, age=40)
+    assert result["structuredContent"] == {"older": 1}, result
+    text, failed = run(users, "return await servers['gobby-scripts'].count_users({ age: 1 })")
+    assert not failed and json.loads(text) == {"older": 2}
+    refused = users.call("mcp_call", server="gobby-scripts", tool="count_users", args={"age": "old"})
+    assert refused["isError"] and "age" in refused["content"][0]["text"]

@@ -1,6 +1,6 @@
 """Real servers in the boxes of their profiles: each does what it is for, and what is outside its box stays out.
 
-They and the gateway run in a room without a way out, but for `npx` and `uvx`, which fetch first.
+They and the gateway run in a room without a way out; what `npx` and `uvx` fetch, they have fetched before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import installed
 import pytest
-from room import Room, closed
+import world
+from room import closed
 from test_the_seeds_servers import CHROMIUM, NODE, PLAYWRIGHT, SQLITE, Talk, talking
 
 from toolgate.upstreams.process import confinement
@@ -162,22 +163,49 @@ def test_playwright_opens_a_page_and_takes_a_picture(boxed: Talk) -> None:
     assert '"image"' in seen
 
 
-@pytest.mark.parametrize(
-    ("command", "args", "tool"),
-    [
-        ("npx", ["-y", "@modelcontextprotocol/server-memory@2026.8.31"], "read_graph"),
-        ("uvx", ["mcp-server-time==2026.10.19"], "get_current_time"),
-    ],
-)
-def test_what_a_runner_fetches_starts_in_a_box(command: str, args: list[str], tool: str, tmp_path: Path) -> None:
-    found = shutil.which(command) or shutil.which(str(Path(sys.executable).with_name(command)))
-    if not found:
-        pytest.skip(f"there is no {command} here")
-    env = {name: os.environ[name] for name in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS") if name in os.environ}
-    patience = {"start_timeout": "250s", "timeout": "60s"}
-    entry = {"command": found, "args": args, "env": env, "box": "profile", **patience}
-    settings = {"catalog": {"first_wait": "10s", "list_timeout": "250s"}, "mcpServers": {"one": entry}}
-    for talk in talking(Room(), tmp_path, "--surface", "daemon", settings=settings):
-        given = {"timezone": "UTC"} if command == "uvx" else {}
-        told = talk.call("call_tool", server_name="one", tool_name=tool, arguments=given)
-        assert not told.get("isError"), told
+# Other servers of the profiles as their runner fetches them: the package, its arguments, its variables, and one tool.
+OFFICIAL = "@modelcontextprotocol/server-"
+FETCHED = {
+    "sequential-thinking": ("npx", f"{OFFICIAL}sequential-thinking@2026.8.31", [], {}, "sequentialthinking"),
+    "memory": ("npx", f"{OFFICIAL}memory@2026.8.31", [], {}, "read_graph"),
+    "github": ("npx", f"{OFFICIAL}github@2025.4.8", [], {"GITHUB_PERSONAL_ACCESS_TOKEN": "x"}, "get_issue"),
+    "postgres": ("npx", f"{OFFICIAL}postgres@0.6.2", ["postgresql://127.0.0.1:9/x"], {}, "query"),
+    "context7": ("npx", "@upstash/context7-mcp@4.1.1", [], {}, "resolve-library-id"),
+    "chrome-devtools": ("npx", "chrome-devtools-mcp@1.11.0", ["--no-usage-statistics", "--headless"], {}, "list_pages"),
+    "time": ("uvx", "mcp-server-time==2026.10.19", [], {}, "get_current_time"),
+    "serena": ("uvx", "serena-agent==2.1.0", ["serena", "start-mcp-server"], {}, "find_symbol"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FETCHED)
+def test_what_a_runner_fetches_starts_in_its_box(name: str, tmp_path: Path) -> None:
+    runner, package, args, env, tool = FETCHED[name]
+    command = shutil.which(runner) or shutil.which(str(Path(sys.executable).with_name(runner)))
+    if not command:
+        pytest.skip(f"there is no {runner} here")
+    where = {name: os.environ[name] for name in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS") if name in os.environ}
+    first = ["-y", "--ignore-scripts", "--package", package, "--call", "true"]
+    first = first if runner == "npx" else ["--no-build", "--from", package, "python", "-c", ""]
+    fetched = subprocess.run(
+        [command, *first],
+        env=world.environment(tmp_path) | where,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    if fetched.returncode:
+        pytest.skip(f"{package} could not be fetched: {fetched.stderr[-300:]}")
+    words = ["--offline", "-y", package, *args] if runner == "npx" else ["--offline", "--from", package, *args]
+    if runner == "uvx" and not args:
+        words = ["--offline", package]
+    entry = {"command": command, "args": words, "env": {**env, **where}, "start_timeout": "100s", "timeout": "60s"}
+    settings = {
+        "catalog": {"first_wait": "60s", "list_timeout": "100s"},
+        "box": "profile",
+        "mcpServers": {"one": entry},
+    }
+    with closed() as room:
+        for talk in talking(room, tmp_path, "--surface", "daemon", settings=settings):
+            names = [each["name"] for each in talk.told("list_tools", server="one")["tools"]]
+            assert tool in names

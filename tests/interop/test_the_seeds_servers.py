@@ -70,6 +70,10 @@ class Talk:
         assert "result" in found, found
         return found["result"]
 
+    def heard(self, method: str) -> None:
+        """The next note of this method."""
+        self._out.until(rf'.*"method": ?"{method}".*')
+
     def call(self, name: str, **arguments: Any) -> Any:
         return self.ask("tools/call", name=name, arguments=arguments)
 

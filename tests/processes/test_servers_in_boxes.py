@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes.ground import Client, Served, child, failure, gateway, real, settings
+from processes.ground import Client, Served, child, failure, gateway, real, settings, until
 
 from toolgate import config as configs
+from toolgate.core.clock import SystemClock
+from toolgate.frontends import operator
 from toolgate.upstreams.process import confinement
 
 pytestmark = [
@@ -156,3 +158,36 @@ async def test_changes_of_modes_owners_and_times_do_nothing_and_fail_no_server(t
     async with gateway(settings(one=child("doing", box={"write": [str(tmp_path)]}))) as served:
         assert await does(served.client(), code) == "done\n"
     assert file.stat() == before
+
+
+OF_THE_OPERATOR = """
+import os, socket
+def ask():
+    it = socket.socket(socket.AF_UNIX)
+    it.connect({place!r})
+    try:
+        head = "GET /admin/status HTTP/1.1", "Host: localhost", "Content-Type: application/json", "Connection: close"
+        it.sendall("\\r\\n".join((*head, "", "")).encode())
+        print(it.recv(100))
+    except OSError as error:
+        print(type(error).__name__)
+ask()
+if not os.fork():
+    ask(); os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize(("box", "is_let_in"), [("off", True), ({"sockets": True}, False)])
+def test_a_server_in_a_box_is_not_the_operator_though_it_has_sockets(box: Any, is_let_in: bool) -> None:
+    @real
+    async def ask() -> None:
+        config = settings(one=child("doing", box=box))
+        async with gateway(config) as served:
+            place = operator.place(config, served.app._given.environ)
+            async with operator.listening(served.app.http, place, SystemClock()):
+                await until(place.exists)
+                said = await does(served.client(), OF_THE_OPERATOR.format(place=str(place)))
+        assert ("200 OK" in said) == is_let_in, said
+
+    ask()

@@ -43,6 +43,9 @@ DIALECTS = [
 class Link:
     signs_of_life = None
 
+    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+        return False
+
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None: ...
 
     def abandon(self, origin: int) -> bool:

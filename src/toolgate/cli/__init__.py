@@ -19,10 +19,16 @@ Looking
     search       tools that are here, and servers that could be added
     status       the running gateway
     doctor       the configuration and every server
+    checked      what came of one server, and what to do about it
     suggesting   the tightest box in which a server works
     config       a configuration file: its dialect, its servers, its problems
     audit        the audit log
 Changing
+    init         the servers of all agent programs in one configuration
+    add          add a server to the file
+    remove       remove one
+    trying       start one server, list, call (`toolgate test`)
+    measuring    tools and tokens of servers and surfaces
     install      put the gateway into agent programs
     importing    copy servers out of other programs' files
     exporting    write servers as another program's file
@@ -67,9 +73,13 @@ COMMANDS = {
     "demo": ("toolgate.cli.demo", "A short tour with bundled servers; it then keeps serving until Ctrl-C."),
     "serve": ("toolgate.cli.serve", "Serve the configured servers over HTTP."),
     "stdio": ("toolgate.cli.stdio", "Serve the configured servers over standard input and output."),
+    "init": ("toolgate.cli.init", "Find the agent programs here, and merge their servers into your configuration."),
     "install": ("toolgate.cli.install", "Put the gateway into the configuration of agent programs."),
     "import": ("toolgate.cli.importing", "Copy the servers of other programs' files into your configuration."),
     "export": ("toolgate.cli.exporting", "Write the servers of your configuration as another program's file."),
+    "add": ("toolgate.cli.add", "Add a server to your configuration file."),
+    "remove": ("toolgate.cli.remove", "Remove a server from your configuration file."),
+    "test": ("toolgate.cli.trying", "Start one server, list its tools, and call one."),
     "trust": ("toolgate.cli.trust", "Review a configuration file found in this folder and trust it."),
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
     "call": ("toolgate.cli.call", "Call one tool and print its result."),

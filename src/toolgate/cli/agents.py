@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -61,6 +61,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     by: tuple[Literal["stdio", "http"], ...] = ("stdio", "http")
     note: str = ""
     idle: str = ""
+    patience: Mapping[str, Any] = {}
 
     def file(self, environ: Environ) -> Path:
         places = [place for each in self.files if (place := each(environ))]
@@ -84,6 +85,7 @@ AGENTS: Mapping[str, Agent] = {
         project_dialect="claude-code",
         program="claude",
         listing=("mcp", "list"),
+        patience={"alwaysLoad": True},
     ),
     "claude-desktop": Agent(
         title="Claude Desktop",
@@ -98,6 +100,7 @@ AGENTS: Mapping[str, Agent] = {
         files=(within("CODEX_HOME", ".codex", "config.toml"),),
         program="codex",
         listing=("mcp", "list", "--json"),
+        patience={"required": True, "startup_timeout_sec": 60},
     ),
     "cursor": Agent(title="Cursor", dialect="cursor", files=(at_home(".cursor/mcp.json"),), project=".cursor/mcp.json"),
     "vscode": Agent(
@@ -123,6 +126,7 @@ AGENTS: Mapping[str, Agent] = {
         project="opencode.json",
         program="opencode",
         listing=("mcp", "list"),
+        patience={"timeout": 60_000},
     ),
     "zed": Agent(title="Zed", dialect="zed", files=(configured("zed/settings.json"),), project=".zed/settings.json"),
     "windsurf": Agent(title="Windsurf", dialect="windsurf", files=(at_home(".codeium/windsurf/mcp_config.json"),)),

@@ -30,7 +30,7 @@ def call(
     settings = common.require_servers(common.load_config(config))
     name, given = _target(settings, server, tool, arguments)
     text = sys.stdin.buffer.read() if given == "-" else given.encode(errors="surrogateescape")
-    raw = _read_arguments(text)
+    raw = read_arguments(text)
     raise typer.Exit(common.run(_call(settings, lambda: common.load_whole(config, is_told=True), name, raw, as_json)))
 
 
@@ -56,7 +56,7 @@ def _target(config: Config, first: str, second: str | None, third: str | None) -
 _EXAMPLE = """'{"path": "/tmp"}'"""
 
 
-def _read_arguments(text: bytes) -> Raw:
+def read_arguments(text: bytes) -> Raw:
     try:
         if not isinstance(jsonrpc.value(text), dict):
             printing.fail(f"The arguments must be a JSON object, such as {_EXAMPLE}", 2)
@@ -72,13 +72,19 @@ async def _call(config: Config, whole: Callable[[], Config], tool: str, argument
         printing.fail(
             f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer: use an MCP client that can"
         )
-    result = _read_result(answer.result)
+    is_error, text = said(answer.result)
     written = bytes(answer.result).decode()
     if as_json:
         typer.echo(written)
     else:
-        printing.say(_shown(result) if result else written)
-    return 1 if result and result.isError else 0
+        printing.say(text)
+    return 1 if is_error else 0
+
+
+def said(body: Raw | bytes) -> tuple[bool, str]:
+    """Whether a result is an error, and its text."""
+    result = _read_result(body)
+    return (result.isError, _shown(result)) if result else (False, bytes(body).decode())
 
 
 class _Block(msgspec.Struct):

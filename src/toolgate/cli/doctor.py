@@ -11,8 +11,6 @@ import asyncio
 import json
 import os
 import platform
-import re
-import shlex
 import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -33,6 +31,7 @@ from toolgate.catalog import pins, poisoning
 from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways, suggesting
+from toolgate.cli.checked import Checked, fix_for, unprovoked, what_it_has
 from toolgate.cli.gateways import Reached
 from toolgate.config import Config, Server, permission_names, state_folder
 from toolgate.config.providers import Provider
@@ -41,7 +40,6 @@ from toolgate.core.fault import Fault as CoreFault
 from toolgate.sandbox.services import described
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
-from toolgate.upstreams import diagnosis
 from toolgate.upstreams.process import confinement
 from toolgate.upstreams.providers.services import looked_at
 
@@ -49,26 +47,6 @@ app = typer.Typer(add_completion=False)
 
 MOST_LOOKS = 5  # suspicious texts of one server
 LEAST_SPACE = 100 * 1024 * 1024  # bytes that are to be free where the state and the audit are written
-
-
-class Fault(msgspec.Struct):
-    """What the admin door says of a failure."""
-
-    error: str = ""
-    hint: str = ""
-
-
-class Checked(msgspec.Struct, kw_only=True):
-    """One server as the admin door shows it after `POST /admin/servers/NAME/check`."""
-
-    state: str = ""
-    error: str = ""
-    hint: str = ""
-    stderr: str = ""
-    revision: str = ""
-    box: str = ""
-    fault: Fault | None = None
-    tools: tuple[Raw, ...] = ()
 
 
 class Finding(msgspec.Struct, kw_only=True):
@@ -296,45 +274,6 @@ def _to_be_looked_at(server: Server, tools: Sequence[Raw], pending: Collection[s
     found = [(items.read(raw).name, each) for raw in tools for each in poisoning.of(raw)]
     looks += [f"{visible(name)[:100]}: {each}" for name, each in found[:MOST_LOOKS]]
     return [*looks, f"and {len(found) - MOST_LOOKS} more"] if len(found) > MOST_LOOKS else looks
-
-
-def what_it_has(tools: int, revision: str) -> str:
-    """A component speaks no revision."""
-    return f"{tools} {'tool' if tools == 1 else 'tools'}" + (f", revision {revision}" if revision else "")
-
-
-def fix_for(server: Server, checked: Checked) -> str:
-    """What to do about a server that failed; empty where its error says it already."""
-    if server.problem:
-        return ""
-    fault = checked.fault or Fault()
-    for found in (checked.hint, diagnosis.fix_for(checked.error or fault.error, checked.stderr), fault.hint):
-        if found and not found.startswith(diagnosis.LOOK):
-            return found
-    if server.url:
-        return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is running"
-    if unprovoked(checked.stderr).strip():
-        return "see its last output below"
-    return f"it printed nothing; run it by hand: {shlex.join((server.command, *_shown_arguments(server)))}"
-
-
-def _shown_arguments(server: Server) -> list[str]:
-    """Without those that stood in variables: they may be secrets."""
-    return ["***" if number in server.private_args else each for number, each in enumerate(server.args)]
-
-
-# What servers write to stderr because we asked them for a method of another era first: with what it begins and ends.
-_PROVOKED = (
-    re.compile(r"(?m)^[^\n]*Failed to validate request:.*?^[^\n]*server/discover[^\n]*\n?(?=^\S|\Z)", re.DOTALL),
-    re.compile(r"(?m)^[^\n]*server/discover[^\n]*\n?"),
-)
-
-
-def unprovoked(stderr: str) -> str:
-    """What a server wrote to stderr, without what our own probe has provoked."""
-    for pattern in _PROVOKED:
-        stderr = pattern.sub("", stderr)
-    return stderr.rstrip()
 
 
 # What is printed.

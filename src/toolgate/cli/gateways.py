@@ -127,7 +127,7 @@ def explained(said: bytes) -> str:
     return visible(f"{refused.code}: {error}{more}" if refused.code else f"{error}{more}")
 
 
-class _Called(msgspec.Struct):
+class Called(msgspec.Struct):
     result: Raw = Raw()
     asks: tuple[str, ...] = ()
 
@@ -142,13 +142,13 @@ async def told(gateway: Reached, tool: str, **arguments: Any) -> Any:
     return msgspec.json.decode(text)
 
 
-async def called(gateway: Reached, tool: str, arguments: Raw, folder: str | None = None) -> _Called:
+async def called(gateway: Reached, tool: str, arguments: Raw, folder: str | None = None) -> Called:
     """The result of a call as its bytes, or what the tool asks; or the end of the command with why there is none.
     `folder`: the call is in the project that this absolute path lies in."""
     status, said = await gateway.ask("POST", "/call", {"tool": tool, "arguments": arguments, "folder": folder})
     if status >= 400:
         printing.fail(explained(said))
-    return msgspec.json.decode(said, type=_Called)
+    return msgspec.json.decode(said, type=Called)
 
 
 def find(config: Config) -> Running | None:

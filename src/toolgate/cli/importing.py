@@ -44,12 +44,14 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """What is to be added: native tables by name, with the secrets that they name; and what is said of it."""
+    """What is to be added: native tables by name, with the secrets that they name; and what is said of it. `called` are
+    the names of each source's servers, those that were there already too, by its label."""
 
     servers: dict[str, dict[str, Any]]
     secrets: Mapping[str, str]
     origins: Mapping[str, str]  # name → the file that it comes from
     notes: tuple[str, ...]
+    called: Mapping[str, list[str]]
 
 
 @app.command(help=HELP)
@@ -110,40 +112,60 @@ def read(path: Path, label: str, dialect: str = "") -> Source:
 
 def merge(own: OwnConfig, sources: Sequence[Source], only: Sequence[str] = (), keeps_secrets: bool = False) -> Merged:
     """What is not there yet. Of two that have one name and differ, the later one gets its program's name as well."""
-    known = own.servers
-    extraction = Extraction(own_config.known_secrets(own))
-    servers, origins, notes = dict[str, dict[str, Any]](), dict[str, str](), list[str]()
+    merging = _Merging(own, keeps_secrets)
     for source in sources:
-        notes += [f"{source.path}: {warning}" for warning in source.config.warnings]
-        broken = {server.name: server.problem for server in source.config.servers if server.problem}
-        for name, table in source.servers.items():
-            if only and name not in only:
-                continue
-            if name in broken:
-                notes.append(f"{name} of {source.path} was left out: {broken[name]}")
-                continue
-            fresh = table if keeps_secrets else extraction.of(name, table)
-            there = {**known, **servers}
-            if same := next((each for each, server in there.items() if server == fresh), ""):
-                notes.append(f"{name} of {source.path} is there already" + f", as {same}" * (same != name))
-                continue
-            taken = {slug(each) for each in there}
-            if called := _free(name, source.label, taken):
-                servers[called], origins[called] = fresh, str(source.path)
-                notes += [f"{name} of {source.path} is called {called}, since another {name} is there"] * (
-                    called != name
-                )
+        merging.add(source, only)
     missing = set(only) - {name for source in sources for name in source.servers}
     if missing:
         printing.fail(f"No such server: {', '.join(sorted(missing))}")
-    if len(servers) > MOST:
-        printing.fail(f"These are {len(servers)} servers, and no more than {MOST} can be imported at once")
-    return Merged(servers, extraction.found, origins, tuple(notes))
+    if len(merging.servers) > MOST:
+        printing.fail(f"These are {len(merging.servers)} servers, and no more than {MOST} can be imported at once")
+    return merging.merged()
+
+
+class _Merging:
+    """What is to be added so far."""
+
+    def __init__(self, own: OwnConfig, keeps_secrets: bool) -> None:
+        self._known, self._secrets = own.servers, own_config.known_secrets(own)
+        self._keeps_secrets = keeps_secrets
+        self._extraction = Extraction(self._secrets)
+        self.servers: dict[str, dict[str, Any]] = {}
+        self._origins: dict[str, str] = {}
+        self._called: dict[str, list[str]] = {}
+        self._notes: list[str] = []
+
+    def add(self, source: Source, only: Sequence[str]) -> None:
+        self._notes += [f"{source.path}: {warning}" for warning in source.config.warnings]
+        broken = {server.name: server.problem for server in source.config.servers if server.problem}
+        for name, table in source.servers.items():
+            if name in broken:
+                self._notes.append(f"{name} of {source.path} was left out: {broken[name]}")
+            elif not only or name in only:
+                called = self._add(name, table, source)
+                self._called.setdefault(source.label, []).append(called)
+
+    def _add(self, name: str, table: dict[str, Any], source: Source) -> str:
+        """The name that it has here."""
+        fresh = table if self._keeps_secrets else self._extraction.of(name, table)
+        there = {**self._known, **self.servers}
+        if same := next((each for each, server in there.items() if server == fresh), ""):
+            self._notes.append(f"{name} of {source.path} is there already{'' if same == name else f', as {same}'}")
+            return same
+        called = _free(name, source.label, {slug(each) for each in there})
+        if called != name:
+            self._notes.append(f"{name} of {source.path} is called {called}, since another {name} is there")
+        self.servers[called], self._origins[called] = fresh, str(source.path)
+        return called
+
+    def merged(self) -> Merged:
+        found = {name: value for name, value in self._extraction.found.items() if name not in self._secrets}
+        return Merged(self.servers, found, self._origins, tuple(self._notes), self._called)
 
 
 def _free(name: str, label: str, taken: Collection[str]) -> str:
-    names = (name, f"{name}-{slug(label) or 'imported'}", *(f"{name}-{number}" for number in range(2, 1000)))
-    return next((each for each in names if slug(each) not in taken), "")
+    names = (name, f"{name}-{slug(label) or 'imported'}", *(f"{name}-{number}" for number in range(2, 10 * MOST)))
+    return next(each for each in names if slug(each) not in taken)
 
 
 def shown(own: OwnConfig, merged: Merged) -> Iterator[str]:

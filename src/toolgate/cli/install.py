@@ -154,7 +154,7 @@ def _edit(target: Target, way: Way, config: Config, named: str | None, replaces:
     format = client_files.format_of(target.path)
     same = _same(target, before, named)
     try:
-        text = spans.put(before or "", format, (*writer.root, SERVER), told.table)
+        text = spans.put(before or "", format, (*writer.root, SERVER), {**told.table, **agent.patience})
         for name in same if replaces else ():
             text = spans.drop(text, format, (*writer.root, name))
     except Malformed as error:

@@ -37,6 +37,7 @@ class Exchange:
     _timer: Timer | None = None
     _started = 0.0
     _pauses = 0
+    on_change: Callable[[], object] | None = None  # called where there is a question, or the end
 
     def __init__(
         self,
@@ -63,6 +64,11 @@ class Exchange:
     @property
     def ended(self) -> bool:
         return self._outcome is not None or self._fault is not None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What it ended with, where it ended as it should."""
+        return self._outcome
 
     @property
     def is_done(self) -> bool:
@@ -186,10 +192,14 @@ class Exchange:
                 future.cancel()
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
+        elif self.on_change:
+            self.on_change()
 
     def _wake(self) -> None:
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
+        elif self.on_change:
+            self.on_change()
 
     def _expire(self) -> None:
         self._give_up(Fault("TIMEOUT", "No answer within the time limit", reach="sent_unknown"), TIMED_OUT)

@@ -80,7 +80,7 @@ class IntakeQueue:
 class Intake:
     """`take` gets each piece, of at most `piece` bytes, and may hold the intake. `transport` is not read from while
     anything waits; it may be told later, when there is one. `turns` are those of all who are to share a moment, and
-    `whose` says by whom they go."""
+    `whose` says by whom they go. `is_one`: what is longer than a piece is no more work than one that is not."""
 
     def __init__(
         self,
@@ -89,8 +89,10 @@ class Intake:
         piece: int,
         turns: IntakeQueue,
         whose: Callable[[], str],
+        is_one: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.transport = transport
+        self._is_one = is_one
         self.whose = whose
         self._turns = turns
         self._take = take
@@ -106,7 +108,8 @@ class Intake:
     def put(self, data: bytes) -> None:
         """These bytes, in pieces."""
         turns = self._turns
-        if len(data) <= self._piece and not self.is_busy and turns.left > 0:
+        is_small = len(data) <= self._piece or (self._is_one is not None and self._is_one(data))
+        if is_small and not self.is_busy and turns.left > 0:
             began = perf_counter()
             self._take(data)
             turns.left -= perf_counter() - began

@@ -254,7 +254,7 @@ def _fault_of(message: Message) -> str:
         return f"a method must have at most {LONGEST_METHOD} characters"
     if message.id and len(memoryview(message.id)) > LONGEST_ID:
         return f"an id must have at most {LONGEST_ID:,} bytes"
-    if message.id and not _is_id(message.id):
+    if message.id and not (bytes(message.id).isdigit() and len(message.id) < 16) and not _is_id(message.id):
         return "an id must be a string or a number"
     if message.params and memoryview(message.params)[0] != 0x7B:
         return "params must be an object"

@@ -27,12 +27,16 @@ MOST_CHOSEN = 100  # arguments that were chosen before the one that is being com
 LONGEST_QUOTE = 100  # characters of one in an error
 
 _strict_text = msgspec.json.Decoder(str).decode
+_strict_members = msgspec.json.Decoder(Members).decode
 
 
 def read_members(raw: Raw, what: str) -> Members:
     """An object's members. Raises `Fault` INVALID_ARGS that names `what` where it is no object."""
     try:
-        return jsonrpc.members(raw)
+        try:
+            return _strict_members(raw)  # not by `Decoder`: two of these are read in a call
+        except msgspec.DecodeError:
+            return jsonrpc.members(raw)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: {what} must be an object ({error})") from None
 
@@ -117,10 +121,12 @@ def read_call(
     wants_logs: bool = False,
     headers: Mapping[str, str] | None = None,
     passed_on: Mapping[str, str] | None = None,
+    named: str | None = None,
 ) -> Call:
-    """The canonical call of a method of `mcp.TARGETED`. Its `target` is still the client's name for it."""
+    """The canonical call of a method of `mcp.TARGETED`. Its `target` is still the client's name for it; `named` is that
+    where it was read already."""
     target_key = mcp.TARGETED[method].target
-    reference, target = _read_reference(params) if target_key == "ref" else ("", read_text(params, target_key))
+    reference, target = ("", named) if named is not None else _read_target(params, target_key)
     arguments = params.get("arguments", jsonrpc.NOTHING)
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
@@ -162,6 +168,10 @@ _DECISIVE = {
 }
 _DECISIVE_ALWAYS = {folded(name): name for name in ("_meta", *_OF_A_RETRY)}  # for a method that MCP does not define
 _OF_A_REFERENCE = {folded(name): name for name in ("type", "title", *(each.target for each in mcp.REFERENCES.values()))}
+
+
+def _read_target(params: Members, key: str) -> tuple[str, str]:
+    return _read_reference(params) if key == "ref" else ("", read_text(params, key))
 
 
 def _read_reference(params: Members) -> tuple[str, str]:

@@ -166,6 +166,7 @@ def write_done(
     """A complete result. What this era requires and an older server left out, or meant otherwise, is filled in. One of
     a type that we do not know is as it was. What a cache may keep is private where it is not `is_for_all`. `frame` has
     the members of a large one that are looked at here. Raises `Fault`."""
+    whole = body
     if not is_for_all and method in _REQUIRED_MEMBERS:
         body = _private(body, frame)
     if is_foreign:
@@ -174,11 +175,13 @@ def write_done(
     if method in revisions.MEANT_OTHERWISE:
         body = revisions.write_modern_result(method, body)
     try:
-        there = _filled.decode(frame or body)
+        there = _filled.decode(frame if frame and body is whole else body)
     except jsonrpc.UNREADABLE:
         raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed") from None
     if there.resultType and bytes(there.resultType) != b'"complete"' and not counting.is_too_much(body):
         body = jsonrpc.with_members(body, {"resultType": b'"complete"'})  # an older server's own use of the word
+    if wanted is _COMPLETE:
+        return bytes(body) if there.resultType else jsonrpc.with_first_member(body, wanted[0][1])
     missing = b",".join(member for name, member in wanted if not getattr(there, name))
     return jsonrpc.with_first_member(body, missing) if missing else bytes(body)
 

@@ -7,6 +7,8 @@ HTTP
     application      what it serves: an ASGI application, with what its connections work with
     guards           what each request passes first: host, origin, client, path, size
     http             every way in that begins with an HTTP request; which path is which
+    known_heads      what heads of requests mean that were let in before
+    lane             calls that wait for nothing but their server's answer, without a task
     connections      how many connections there are, and which one goes
     unread           how much is kept of answers that are not read
     streams          a response that becomes JSON or a stream, decided as late as can be

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock
 from toolgate.frontends.connections import Connections
+from toolgate.frontends.known_heads import KnownHeads
 from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.streams import Receive, Send
 
 
+def _begins_none(_slot: Any) -> bool:
+    return False
+
+
 class Application(ABC):
     """`body_limit` in bytes. A connection asks `callers` whose a request is before `scheduler` has it started, and the
-    application tells them; it counts as one of `connections`, and keeps what has not ended in `bodies`."""
+    application tells them; it counts as one of `connections`, and keeps what has not ended in `bodies`. What heads mean
+    that it has let in it puts into `known_heads`, where a connection has told it a request's own. `begin` says whether
+    such a request, which is as `lane.Slot` has it, could be begun at once; else nothing is done."""
 
     def __init__(self, clock: Clock, body_limit: int) -> None:
         self.body_limit = body_limit
@@ -23,6 +30,8 @@ class Application(ABC):
         self.callers = Callers()
         self.bodies = Bodies()
         self.connections = Connections()
+        self.known_heads: KnownHeads[Any] = KnownHeads(body_limit)
+        self.begin: Callable[[Any], bool] = _begins_none
 
     @abstractmethod
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

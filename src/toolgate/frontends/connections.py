@@ -35,6 +35,7 @@ class Connection:
     principal: Principal | None = None  # of its last request
 
     def __init__(self, unread: Unread, transport: Any, address: str) -> None:
+        self.address = address
         self.key = Principal(address=address).counted_as
         self.backlog = Backlog(unread, transport, self.key)
         self.abort = transport.abort

@@ -16,18 +16,20 @@ from urllib.parse import parse_qs
 import msgspec
 
 from toolgate.auth.access import THE_OPERATOR, WHO_ADMINISTERS
-from toolgate.auth.admission import Headers, Identify
+from toolgate.auth.admission import Admission, Headers, Identify
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
 from toolgate.core import counting, jsonrpc, names, surrogates
 from toolgate.core.bodies import Bodies, Body
+from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.active_requests import ActiveRequest
 from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.known_heads import KnownHeads, Parted, is_plain
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers, Scheduler, TakeTurn
 from toolgate.frontends.streams import Receive
@@ -77,6 +79,8 @@ class Request(msgspec.Struct, eq=False):
     twice: str | None = None  # a routing header that is repeated
     is_sse: bool = False  # of the transport of 2024-11-05
     active_request: ActiveRequest | None = None
+    came: Parted | None = None  # where it came whole, in one piece
+    body: bytes = b""  # where its head was known; else it is to be read
 
     @property
     def own_path(self) -> str:
@@ -100,8 +104,12 @@ class Guards:
         callers: Callers,
         bodies: Bodies,
         scheduler: Scheduler,
+        known_heads: KnownHeads[Request],
+        clock: Clock,
     ) -> None:
         self._callers = callers
+        self._known_heads = known_heads
+        self._clock = clock
         self._scheduler = scheduler
         self._gateway = gateway
         self._config = config
@@ -110,9 +118,14 @@ class Guards:
         self._bodies = bodies
         self._read = 0  # bytes of large bodies since garbage was last looked for
 
-    async def admit(self, scope: Scope, receive: Receive, connection: Connection | None) -> Request:
+    async def admit(
+        self, scope: Scope, receive: Receive, connection: Connection | None, came: Parted | None = None
+    ) -> Request:
         """Who a client is comes first: to who is nobody, all paths are alike. `connection` is what it came on, where
-        that is known. Raises `Refused`."""
+        that is known, and `came` what it was there. Raises `Refused`."""
+        if came and connection and (known := self.known(came)):
+            self.came_on(connection, known.principal)
+            return msgspec.structs.replace(known, receive=receive, body=came.body)
         headers, twice = self.check(scope)
         path: str = scope["path"].rstrip("/")
         principal = await self._who(scope, headers, path, connection)
@@ -123,7 +136,7 @@ class Guards:
         if route.is_strict:
             self._check_let_in(route, principal)
         accepted = _accepted(headers.get("accept", ""))
-        return Request(scope, receive, route, principal, headers, *accepted, twice, is_sse)
+        return Request(scope, receive, route, principal, headers, *accepted, twice, is_sse, None, came)
 
     def lets_in(self, request: Request) -> bool:
         """Whether what is served at this path is still any business of this client."""
@@ -188,11 +201,30 @@ class Guards:
             principal = await self._identify(headers, client[0], path)
         except Unauthorized as unauthorized:
             raise refused(unauthorized) from None
-        if connection and connection.principal is not principal:
-            connection.admitted(principal)
+        if connection:
+            self.came_on(connection, principal)
         if principal.via:
             self._callers.learn(headers["authorization"], principal)
         return principal
+
+    def came_on(self, connection: Connection, principal: Principal) -> None:
+        """A connection has brought a request of somebody who was let in."""
+        if connection.principal is not principal:
+            connection.admitted(principal)
+
+    def known(self, came: Parted) -> Request | None:
+        """What the head of a request means, where it is known and the time is not over of what was shown in it."""
+        known = self._known_heads.find(came)
+        expires = known and known.principal.expires
+        return None if expires is not None and self._clock.wall() >= expires else known
+
+    def remember(self, request: Request, came: Parted, body: bytes) -> None:
+        """What the head of a request means, which was let in and read. What somebody else decides, who embeds the
+        gateway, may be decided otherwise the next time."""
+        is_decided_here = isinstance(self._identify, Admission)
+        if is_decided_here and came.body == body and is_plain(request.scope["http_version"], request.scope["headers"]):
+            known = msgspec.structs.replace(request, receive=_nothing, active_request=None, came=None)
+            self._known_heads.learn(came, known, request.principal.counted_as)
 
     def check(self, scope: Scope) -> tuple[Headers, str | None]:
         """The headers of a request, as `era_headers.read` has them; against pages that a browser was led to (DNS
@@ -272,6 +304,11 @@ class Guards:
         if self._read > COLLECTED:
             self._read = 0
             gc.collect()
+
+
+async def _nothing() -> MutableMapping[str, Any]:
+    """Nothing comes."""
+    return {"type": "http.disconnect"}
 
 
 async def has_too_many_values(data: bytes, most: int) -> bool:

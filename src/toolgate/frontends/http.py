@@ -8,7 +8,10 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import Resource
@@ -21,8 +24,11 @@ from toolgate.frontends import batches, guards, responses, sse_delivery
 from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests, Known
 from toolgate.frontends.application import Application
 from toolgate.frontends.channels import Channel, is_of_session
+from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, connection_of, not_allowed
+from toolgate.frontends.known_heads import CAME, Parted
+from toolgate.frontends.lane import Lane, LaneCall, LegacyCall, ModernCall
 from toolgate.frontends.modern import Reply
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.scheduling import TakeTurn
@@ -33,6 +39,7 @@ from toolgate.frontends.web import Web
 
 LAST_EVENT = "last-event-id"
 DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that
+_NOTHING: Mapping[str, Any] = {}
 LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
@@ -47,7 +54,10 @@ class HttpFrontend(Application):
         self._sessions = sessions
         self._config = deps.config
         self._clock = deps.clock
-        self._guards = Guards(deps.gateway, deps.config, identify, self.callers, self.bodies, self.scheduler)
+        self._guards = Guards(
+            *(deps.gateway, deps.config, identify, self.callers, self.bodies, self.scheduler),
+            *(self.known_heads, deps.clock),
+        )
         self.web = Web(deps, self._guards, resource)
         self._resource = resource
         self._active_requests = ActiveRequests()
@@ -55,6 +65,9 @@ class HttpFrontend(Application):
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._sse_get}
         self._modern_work: dict[Delivery, str] = {}  # requests of modern clients, and their methods
+        told = self._failure, self._refusal, self._go_on
+        self._lane = Lane(self._guards, deps.modern, sessions, deps.unanswered, deps.clock, *told)
+        self.begin = self._lane.begin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -62,13 +75,15 @@ class HttpFrontend(Application):
             return
         if scope["type"] != "http":
             raise NotImplementedError(f"the HTTP frontend does not serve {scope['type']}")
-        connection = connection_of(scope)
+        state = scope.get("state") or _NOTHING
+        connection: Connection | None = state.get(STATE)
+        came: Parted | None = state.get(CAME)
         response = Response(send, backlog=connection.backlog if connection else None)
         try:
             if scope["path"].startswith(self.web.prefixes) or scope["path"].endswith(self.web.suffixes):
                 await self.web.answer(scope, receive, response)
                 return
-            request = await self._guards.admit(scope, receive, connection)
+            request = await self._guards.admit(scope, receive, connection, came)
             methods = self._sse_methods if request.is_sse else self._methods
             method = methods.get(scope["method"])
             if not method:
@@ -81,9 +96,30 @@ class HttpFrontend(Application):
             let_go(refused)
             await response.whole(refused.status, refused.body, refused.headers)
 
+    async def _go_on(self, call: LaneCall, receive: Receive, send: Send) -> None:
+        """What is left of a call that was begun without a task."""
+        request = msgspec.structs.replace(call.request, receive=receive)
+        response = Response(send, backlog=call.slot.connection.backlog)
+        try:
+            with ActiveRequest(request.principal, self._clock, self._active_requests.all) as request.active_request:
+                if isinstance(call, LegacyCall):
+                    await self._legacy_post(request, response, call.message, call)
+                elif isinstance(call, ModernCall):
+                    await self._modern_post(request, response, call.message, call)
+        except Unauthorized as expelled:
+            await _last_word(response, guards.refused(expelled))
+        finally:
+            self._unanswered.answered(request.principal.counted_as, call.size)
+            call.forget()
+
     def expel_unknown(self, is_known: Known) -> None:
         """End what is under way of clients that would not be let in any more, their sessions too."""
         self.callers.forget()
+        self.known_heads.forget()
+        if unknown := [call for call in self._lane.calls if not is_known(call.request.principal)]:
+            for call in unknown:
+                call.go_on()
+            asyncio.get_running_loop().call_soon(self._active_requests.expel_unknown, is_known)  # when they have begun
         self._active_requests.expel_unknown(is_known)
         self._sessions.end_unknown(is_known)
 
@@ -102,8 +138,9 @@ class HttpFrontend(Application):
 
     def under_way(self) -> list[asyncio.Task[Any]]:
         """What works for modern clients, and for those on connections that go both ways; subscriptions do not end."""
+        begun = [call.go_on() for call in list(self._lane.calls)]
         modern_work = [each.work for each, method in self._modern_work.items() if each.work and method != mcp.LISTEN]
-        return modern_work + self._pipes.under_way()
+        return begun + modern_work + self._pipes.under_way()
 
     def close(self) -> None:
         """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
@@ -114,6 +151,8 @@ class HttpFrontend(Application):
     def end(self) -> None:
         """The same, at once."""
         self.scheduler.close()
+        for call in list(self._lane.calls):
+            call.cancel()
         for delivery in list(self._modern_work):
             delivery.cancel()
         self._pipes.close()
@@ -121,7 +160,9 @@ class HttpFrontend(Application):
     # POST.
 
     async def _post(self, request: Request, response: Response) -> None:
-        data = await self._guards.read(request)
+        data = request.body or await self._guards.read(request)
+        if request.came and not request.body:
+            self._guards.remember(request, request.came, data)
         malformed: Malformed | None = None
         message = jsonrpc.Message()
         try:
@@ -137,7 +178,7 @@ class HttpFrontend(Application):
         is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params)
         if is_modern and request.twice:
             raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
-        if not message.is_request:  # what answers a question is taken whatever is under way
+        if not (message.method and message.id):  # what answers a question is taken whatever is under way
             await (self._modern_told if is_modern else self._legacy_told)(request, response, message)
             return
         whose = request.principal.counted_as
@@ -155,7 +196,9 @@ class HttpFrontend(Application):
             raise Refused(400, "Invalid request: clients do not send responses in this revision")
         await response.whole(202)
 
-    async def _modern_post(self, request: Request, response: Response, message: Message) -> None:
+    async def _modern_post(
+        self, request: Request, response: Response, message: Message, begun: ModernCall | None = None
+    ) -> None:
         if message.method == mcp.LISTEN and not request.accepts_events:
             text = "A subscription requires Accept: text/event-stream"
             raise Refused(406, text, id=bytes(message.id))
@@ -169,9 +212,13 @@ class HttpFrontend(Application):
         reply: Reply | None = None
         try:
             try:
-                reply = await self._modern.answer(
-                    message, request.headers, request.principal, request.route, delivery.note
-                )
+                if begun and begun.begun:
+                    begun.hears(delivery.note)
+                    reply = await self._modern.rest(begun.begun)
+                else:
+                    reply = await self._modern.answer(
+                        message, request.headers, request.principal, request.route, delivery.note
+                    )
             except asyncio.CancelledError:
                 error = self._deps.gateway.given_up() or _cancelled()
                 is_expelled = request.active_request and request.active_request.is_expelled
@@ -181,11 +228,7 @@ class HttpFrontend(Application):
                 error = raised
             await delivery.finish()
             if error:
-                fault = responses.rescued(error)
-                code = modern.error_code(fault)
-                status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
-                let_go(error)
-                await response.finish(status, responses.write_error(id, fault, code), headers)
+                await response.finish(*self._failure(request, id, error))
                 return
             assert reply
             if request.accepts_events_only:
@@ -199,7 +242,16 @@ class HttpFrontend(Application):
             if reply:
                 self._modern.unsent(reply)
             del self._modern_work[delivery]
-            delivery.close()
+            if not delivery.is_quiet:
+                delivery.close()
+
+    def _failure(self, request: Request, id: bytes, error: BaseException) -> tuple[int, bytes, HeaderList]:
+        """Status, body and headers that tell a modern client what has failed."""
+        fault = responses.rescued(error)
+        code = modern.error_code(fault)
+        status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
+        let_go(error)
+        return status, responses.write_error(id, fault, code), headers
 
     async def _legacy_told(self, request: Request, response: Response, message: Message) -> None:
         if era_headers.SESSION in request.headers or request.route.is_strict:  # else it belongs to nothing
@@ -208,10 +260,12 @@ class HttpFrontend(Application):
             (session.answered if message.is_response else session.notified)(message)
         await response.whole(202)
 
-    async def _legacy_post(self, request: Request, response: Response, message: Message) -> None:
-        session = self._session(request, message)
-        channel = _channel(request, response, session)
-        work = session.respond(message, channel)
+    async def _legacy_post(
+        self, request: Request, response: Response, message: Message, begun: LegacyCall | None = None
+    ) -> None:
+        session = (begun and begun.session) or self._session(request, message)
+        channel = _channel(request, response, session, begun and begun.channel)
+        work = session.respond(message, channel, begun and begun.begun)
         await sse_delivery.answer(request, response, channel, work, session, self._clock, self._refusal)
         if session.is_to_end:
             self._sessions.end(session)
@@ -359,10 +413,10 @@ def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
     return responses.write_cancelled(message) if done.cancelled() else done.result()
 
 
-def _channel(request: Request, response: Response, session: Session) -> Channel:
+def _channel(request: Request, response: Response, session: Session, begun: Channel | None = None) -> Channel:
     """What answers a request of a session, which the response names."""
     response.headers.append((b"mcp-session-id", session.id.encode()))
-    channel = Channel(request.accepts_events, request.accepts_events, request.headers, session.rights)
+    channel = begun or Channel(request.accepts_events, request.accepts_events, request.headers, session.rights)
     channel.is_stream = request.accepts_events_only
     return channel
 

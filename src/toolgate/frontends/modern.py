@@ -27,6 +27,7 @@ from toolgate.core.model import (
     Asker,
     Call,
     Client,
+    Done,
     NeedInput,
     Outcome,
     Principal,
@@ -41,6 +42,7 @@ from toolgate.frontends.request_states import RequestStates
 from toolgate.frontends.responses import SendMessage
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route
 from toolgate.state.parking import ParkedCall, Parking
 
@@ -59,6 +61,18 @@ class Request(msgspec.Struct, frozen=True):
     client: Client
     route: Route
     send: SendMessage
+    target: str | None = None  # what it names, where it must say so in a header
+
+
+class ModernRound(msgspec.Struct, frozen=True):
+    """A call that was begun."""
+
+    request: Request
+    call: Call
+    round: Round
+
+
+_OF_A_RETRY = ("requestState", "inputResponses")
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -97,16 +111,44 @@ class ModernResponses:
     ) -> Reply:
         """The answer to one request; notes go through `send` before it. `http` are the headers, where there are any.
         Raises `Fault`."""
+        handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
+        return await handle(self, self.read(message, http, principal, route, send))
+
+    def read(
+        self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: SendMessage
+    ) -> Request:
+        """One request, checked; see `answer`. Raises `Fault`."""
         params = calls.read_members(message.params, "params")
         envelope = modern.read_envelope(params.get("_meta", jsonrpc.EMPTY_OBJECT))
+        target: str | None = None
         if http is not None:
             named = mcp.NAMED.get(message.method)
-            headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
+            target = calls.read_text(params, named) if named else None
+            headers.check(http, message, envelope.version, target)
         if not envelope.revision:
             raise modern.unsupported(envelope.version)
         client = Client(principal, "", envelope.capabilities, envelope.revision, envelope.told, route.path)
-        handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
-        return await handle(self, Request(message, params, envelope, http, client, route, send))
+        return Request(message, params, envelope, http, client, route, send, target)
+
+    def begin(self, request: Request) -> ModernRound | None:
+        """The same of a call, as far as nothing has to be waited for: `rest` goes on, or `finish`. None, and nothing is
+        done, where it is not clear at once what it is for. Raises `Fault`."""
+        if not request.params.keys().isdisjoint(_OF_A_RETRY):
+            return None
+        call = self._read_call(request)
+        round = self._gateway.begin(call, request.route)
+        return ModernRound(request, call, round) if round else None
+
+    async def rest(self, begun: ModernRound) -> Reply:
+        """The answer to a call that was begun. Raises `Fault`."""
+        outcome = await self._with_pages(begun.call, begun.request.route, self._gateway.rest(begun.round))
+        return await self._reply(begun.request, begun.call, None, outcome)
+
+    def finish(self, begun: ModernRound, done: Done) -> Reply:
+        """The same at once, of what its server has answered. Raises `Fault`."""
+        outcome = self._gateway.finish(begun.round, done)
+        assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
+        return self._written(begun.request.route, begun.call, None, outcome)
 
     # Handlers: the rows of `_HANDLERS`.
 
@@ -165,21 +207,28 @@ class ModernResponses:
             subscriber.close()
         return Reply(listening.write_unsubscribed(id))
 
-    async def _call(self, request: Request) -> Reply:
-        route, params, method, client = request.route, request.params, request.message.method, request.client
-        listen = partial(self._report, request)
-        meta, notes, level, http = request.envelope.meta, Notes(listen), request.envelope.log_level, request.http
+    def _read_call(self, request: Request) -> Call:
+        params, method, client = request.params, request.message.method, request.client
+        meta, level, http = request.envelope.meta, request.envelope.log_level, request.http
+        notes = Notes(partial(self._report, request))
         passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else None
         if method in mcp.TARGETED:
-            call = calls.read_call(method, params, meta, client, notes, level, headers=http, passed_on=passed_on)
-        else:
-            more = {"log_level": level, "passed_on": passed_on or {}}
-            call = calls.read_undefined(method, params, meta, client, notes, "modern", **more)
+            more: dict[str, Any] = {"headers": http, "passed_on": passed_on, "named": request.target}
+            return calls.read_call(method, params, meta, client, notes, level, **more)
+        more = {"log_level": level, "passed_on": passed_on or {}}
+        return calls.read_undefined(method, params, meta, client, notes, "modern", **more)
+
+    async def _call(self, request: Request) -> Reply:
+        route, params = request.route, request.params
+        call = self._read_call(request)
         sealed = modern.read_state(params) if "requestState" in params else None
         if sealed is None:
             if "inputResponses" in params:
                 call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
-            return await self._reply(request, call, None, await self._handled(call, route))
+            outcome = await self._with_pages(call, route, self._gateway.handle(call, route))
+            if isinstance(outcome, Done) and not outcome.is_cut:
+                return self._written(route, call, None, outcome)
+            return await self._reply(request, call, None, outcome)
         state = self._states.opened(sealed, call, route)
         answers = modern.read_answers(params)
         if state.parked_call is None:
@@ -188,7 +237,7 @@ class ModernResponses:
             return await self._parking.once(spent, lambda: self._afresh(request, again))
         parked_call = self._parking.find(state.parked_call, state.round)
         if parked_call.notes and not parked_call.running_round:
-            parked_call.notes.attach(listen)
+            parked_call.notes.attach(partial(self._report, request))
         return await self._parking.run_round(parked_call, lambda: self._round(request, parked_call, call, answers))
 
     _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[Reply]]]] = mcp.handlers(
@@ -246,8 +295,11 @@ class ModernResponses:
         if call.resumption and call.resumption.asker.kind == "sign-in":
             server = call.resumption.asker.name
             await self._signed_in(server, call.client.principal.id, SIGNING_IN)
+        return await self._with_pages(call, route, self._gateway.handle(call, route))
+
+    async def _with_pages(self, call: Call, route: Route, handled: Awaitable[Outcome]) -> Outcome:
         try:
-            return await self._gateway.handle(call, route)
+            return await handled
         except Fault as fault:
             required = Required(legacy.read_pages(fault))
             was_declined = call.resumption and not all(map(asks.is_accepted, call.resumption.answers.values()))
@@ -274,12 +326,15 @@ class ModernResponses:
                 state = self._states.sealed(call, route, origin.asker, parked_call.round, parked_call.id, None)
                 return Reply(modern.write_required(call.client, questions, state), parked_call, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
+        write = partial(self._written, route, call, parked_call, outcome)
+        return await responses.aside(write, outcome, self._gateway.in_turns, call.client)
+
+    def _written(self, route: Route, call: Call, parked_call: ParkedCall | None, outcome: Done | Accepted) -> Reply:
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), parked_call)
         is_for_all = call.method != "resources/read" or self._gateway.lists.is_same_for_all(route)
-        told = call.method, outcome.body, outcome.is_foreign or bool(call.asked_in), is_for_all, outcome.frame
-        write, is_large = partial(modern.write_done, *told), len(memoryview(outcome.body)) > responses.LARGE
-        body = await responses.aside(write, self._gateway.in_turns, call.client) if is_large else write()
+        is_as_it_is = outcome.is_foreign or bool(call.asked_in)
+        body = modern.write_done(call.method, outcome.body, is_as_it_is, is_for_all, outcome.frame)
         return Reply(body, parked_call)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:

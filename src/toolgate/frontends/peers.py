@@ -23,6 +23,36 @@ def is_ours(connection: Any) -> bool:
     return _peer_uid(connection) in (os.geteuid(), _ROOT)
 
 
+def is_in_a_box(connection: Any) -> bool:
+    """Whether that program is below this process and in a box: it has a filter more than we have. One that has ended
+    already could be one, too."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        own = _told(os.getpid())
+    except (OSError, KeyError, ValueError):
+        return False  # there is no /proc, or it does not say
+    try:
+        pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        there = _told(pid)
+        return there["Seccomp_filters"] > own["Seccomp_filters"] and _is_below_us(there["PPid"])
+    except (OSError, KeyError, ValueError, struct.error):
+        return True
+
+
+def _told(pid: int) -> dict[str, int]:
+    """Of a process: its parent, and how many filters it has."""
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        pairs = (line.partition(":") for line in file)
+        return {name: int(value) for name, _, value in pairs if name in ("PPid", "Seccomp_filters")}
+
+
+def _is_below_us(pid: int) -> bool:
+    while pid > 1 and pid != os.getpid():
+        pid = _told(pid)["PPid"]
+    return pid == os.getpid()
+
+
 def _peer_uid(connection: Any) -> int | None:
     """None where the system does not tell."""
     try:
@@ -37,11 +67,11 @@ def _peer_uid(connection: Any) -> int | None:
 
 def met(transport: asyncio.Transport) -> Operator | None:
     """Who comes over a new connection to a Unix socket of ours; None for a connection of another kind. One that is of
-    another user is closed."""
+    another user, or of a server in a box, is closed."""
     connection = transport.get_extra_info("socket")
     if connection is None or connection.family != socket.AF_UNIX:
         return None
-    if not is_ours(connection):
+    if not is_ours(connection) or is_in_a_box(connection):
         transport.abort()
         return None
     return Operator(("", 0))

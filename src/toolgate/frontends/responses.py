@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw
 
 from toolgate import __version__
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Client, Listing
+from toolgate.core.model import Client, Done, Listing, Outcome
 from toolgate.core.notes import Note
 from toolgate.eras import revisions
 
@@ -24,23 +23,25 @@ SERVER_INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
 
 MOST_IN_FLIGHT = 4096  # requests of one session, or of one connection that goes both ways
 
-LARGE = 256 * 1024  # bytes of a result, or of a page of a list
+LARGE = 256 * 1024  # bytes of a page of a list
 
-Written = TypeVar("Written", bound=Raw | bytes)
+Written = TypeVar("Written")
 SendMessage = Callable[[bytes], None]
 """Sends one message to a client, whole."""
 
 
-async def aside(write: Callable[[], Written], in_turns: FairLimit, client: Client) -> Written:
-    """What takes so long to write that others would wait, in a thread."""
-    return await in_turns.in_thread(client.principal.counted_as, write)
+async def aside(write: Callable[[], Written], outcome: Outcome, in_turns: FairLimit, client: Client) -> Written:
+    """What comes of an outcome, as `write` writes it; of one that was so large that others would have waited while it
+    was looked at, in a thread."""
+    is_large = isinstance(outcome, Done) and outcome.is_cut
+    return await in_turns.in_thread(client.principal.counted_as, write) if is_large else write()
 
 
 async def listing(page: Listing, write: Callable[[Listing], bytes], in_turns: FairLimit, client: Client) -> bytes:
     """A page as `write` writes it, in a thread where that takes so long that others would wait."""
     if sum(len(memoryview(item)) for item in page.items) <= LARGE:
         return write(page)
-    return await aside(lambda: write(page), in_turns, client)
+    return await in_turns.in_thread(client.principal.counted_as, lambda: write(page))
 
 
 def rescued(error: BaseException) -> Fault:

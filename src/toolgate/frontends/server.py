@@ -10,9 +10,9 @@ import contextlib
 import logging
 import re
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, cast
 
 import uvicorn
@@ -30,11 +30,13 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
 from toolgate.frontends import unread
 from toolgate.frontends.application import Application
-from toolgate.frontends.connections import STATE, Connection, Connections
+from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.frames import paced_socket
+from toolgate.frontends.known_heads import CAME, Parted
+from toolgate.frontends.lane import Slot
 from toolgate.frontends.peers import Operator, met
-from toolgate.frontends.scheduling import Callers, Scheduler, Turn
-from toolgate.frontends.streams import WHOLE
+from toolgate.frontends.scheduling import Turn
+from toolgate.frontends.streams import WHOLE, HeaderList
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
@@ -79,32 +81,93 @@ class _Cycle(RequestResponseCycle):
             return
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
-        if self.disconnected:
-            return
-        lines = [STATUS_LINE[message["status"]]]
-        for name, value in (*self.default_headers, *message["headers"]):
-            if HEADER_VALUE_RE.search(value):
-                raise ValueError(f"the value of the header {name.decode()} contains a control character")
-            lines += name, b": ", value, b"\r\n"
-        if (b"connection", b"close") in message["headers"]:
+        if not self.disconnected:
+            self.answer(message["status"], message["headers"], message["body"])
+
+    def is_head(self) -> bool:
+        return self.scope["method"] == "HEAD"
+
+    def tell(self) -> None:
+        """Whoever waits for the client to go."""
+        self.message_event.set()
+
+    def answer(self, status: int, headers: HeaderList, body: bytes) -> None:
+        """The whole response."""
+        lines = [STATUS_LINE[status]]
+        lines += [_line(name, value) for name, value in (*self.default_headers, *headers)]
+        if (b"connection", b"close") in headers:
             self.keep_alive = False
         elif not self.keep_alive:
             lines.append(b"connection: close\r\n")
-        lines += b"\r\n", (b"" if self.scope["method"] == "HEAD" else message["body"])
+        lines += b"\r\n", (b"" if self.is_head() else body)
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
         self.transport.write(b"".join(lines))
-        self.message_event.set()
+        self.tell()
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+
+@lru_cache(maxsize=256)  # nearly all are the same in each response
+def _line(name: bytes, value: bytes) -> bytes:
+    if HEADER_VALUE_RE.search(value):
+        raise ValueError(f"the value of the header {name.decode()} contains a control character")
+    return b"%b: %b\r\n" % (name, value)
+
+
+class _KnownCycle(_Cycle, Slot):
+    """That of a request which came whole, with a head that is known: nothing of it is parsed."""
+
+    logger = logging.getLogger("uvicorn.error")
+    access_log = False
+    disconnected = False
+    keep_alive = True
+    waiting_for_100_continue = False
+    more_body = False
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
+
+    def __init__(self, protocol: _Protocol, known: Any, came: Parted, connection: Connection) -> None:
+        self.came = came
+        self.connection = connection
+        self._protocol = protocol
+        self._known = known
+        self.transport = protocol.transport
+        self.flow = protocol.flow
+        self.body = came.body  # type: ignore[assignment]
+        self.default_headers = protocol.server_state.default_headers
+        self.on_response = protocol.on_response_complete
+
+    @cached_property
+    def scope(self) -> Any:  # type: ignore[override]
+        return {**self._known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
+
+    @cached_property
+    def message_event(self) -> asyncio.Event:  # type: ignore[override]
+        return asyncio.Event()
+
+    def is_head(self) -> bool:
+        return False
+
+    def tell(self) -> None:
+        if "message_event" in self.__dict__:  # else nobody waits
+            self.message_event.set()
+
+    def can_answer(self) -> bool:
+        return not self.flow.write_paused
+
+    def go_on(self, app: Any) -> asyncio.Task[None]:
+        return self._protocol.start(self, app)
 
 
 class _Protocol(HttpToolsProtocol):
     """Bounds what uvicorn does not: the size of a request's head, chunk lines and trailers, the time that it and its
     body may take to come, and how many connections there are. Trailers are dropped: what the head says was checked. A
     request is started when it is its principal's turn. Of one that comes whole in one piece no timer is started, and
-    none while nothing is read."""
+    none while nothing is read; and where its head is known, too, uvicorn's parser has no part in it."""
 
     _overhead = 0  # bytes of this request that are not its body
     _is_in_head = True
@@ -116,13 +179,18 @@ class _Protocol(HttpToolsProtocol):
     _turn: Turn | None = None
     _unstarted: tuple[RequestResponseCycle, ASGI3Application] | None = None  # while answers are not read
     _is_full = False  # of pipelined requests
+    _is_between = True  # requests: what comes next begins one
+    _came: Parted | None = None  # the one that begins, where it came whole
+    _known: _KnownCycle | None = None  # the last one whose head was known
 
-    def __init__(self, scheduler: Scheduler, callers: Callers, connections: Connections, **given: Any) -> None:
+    def __init__(self, application: Application, **given: Any) -> None:
         super().__init__(**given)
-        self._scheduler = scheduler
-        self._callers = callers
-        self._connections = connections
-        self._intake = Intake(self._take, None, PIECE, connections.turns, self._whose)
+        self._application = application
+        self._scheduler = application.scheduler
+        self._callers = application.callers
+        self._connections = application.connections
+        self._known_heads = application.known_heads
+        self._intake = Intake(self._take, None, PIECE, self._connections.turns, self._whose, self._is_one)
         self.data_received = self._intake.put
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -143,6 +211,9 @@ class _Protocol(HttpToolsProtocol):
         self._stop_keeping()
         self._connection.closed()
         super().connection_lost(exc)
+        if self._known and self._known.on_left:
+            self._known.disconnected = True  # another one may have begun behind it
+            self._known.on_left()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -173,9 +244,22 @@ class _Protocol(HttpToolsProtocol):
     def _whose(self) -> str:
         return self._connection.backlog.key
 
+    def _is_one(self, data: bytes) -> bool:
+        """Whether this is one request and no more."""
+        return self._is_between and self._parted(data) is not None
+
+    def _parted(self, data: bytes) -> Parted | None:
+        address = self._connection.address  # an operator has none, and is not to be known again
+        return self._known_heads.parted(address, data) if address else None
+
     def _take(self, data: bytes) -> None:
         if self.transport.is_closing():
             self._intake.drop()
+            return
+        is_first, self._is_between = self._is_between, False
+        self._came = self._parted(data) if is_first else None
+        if self._came and self._took_known(self._came):
+            self._is_between = True
             return
         self._overhead += len(data)
         super().data_received(data)
@@ -190,8 +274,32 @@ class _Protocol(HttpToolsProtocol):
         elif self._patience and not self._timer and not self._intake.is_busy:
             self._timer = self.loop.call_later(self._patience, self.transport.close)
 
+    def _took_known(self, request: Parted) -> bool:
+        """Start a request whose head is known, where nothing is under way."""
+        known = self._known_heads.find(request)
+        if known is None or self.flow.write_paused or (self.cycle and not self.cycle.response_complete):
+            return False
+        if self._timer:
+            self._stop_timer()
+        self._patience = 0.0
+        cycle = self.cycle = self._known = _KnownCycle(self, known, request, self._connection)
+        self._schedule(cycle, known.scope["headers"], partial(self._begin, cycle))
+        return True
+
+    def _begin(self, cycle: _KnownCycle) -> None:
+        if not self._application.begin(cycle):
+            self.start(cycle, cast(Any, self.app))
+
+    def start(self, cycle: RequestResponseCycle, app: Any) -> asyncio.Task[None]:
+        """Answer a request in a task."""
+        task = self.loop.create_task(cycle.run_asgi(app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+        return task
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._is_between = False
         self._overhead = 0
         self._is_in_head = True
         self._patience = HEAD_PATIENCE
@@ -205,6 +313,8 @@ class _Protocol(HttpToolsProtocol):
             hosts = [each for each in self.headers if each[0] == b"host"]
             others = [each for each in self.headers if each[0] != b"host"]
             self.headers[:] = [(b"host", found[1]), *hosts[1:], *others]  # two are refused all the same
+        if self._came:
+            self.scope["state"], self._came = {**self.app_state, CAME: self._came}, None
         super().on_headers_complete()
         self.headers = _TRAILERS  # where uvicorn puts what comes now: nobody reads it
 
@@ -220,20 +330,27 @@ class _Protocol(HttpToolsProtocol):
         if self._timer:
             self._stop_timer()
         self._patience = 0.0
+        self._is_between = True
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """No answer is made while the one before is not read."""
-        cycle.__class__ = _Cycle  # uvicorn makes its own
+        if cycle.__class__ is RequestResponseCycle:
+            cycle.__class__ = _Cycle  # uvicorn makes its own
         if self.flow.write_paused:
             self._unstarted = cycle, app
             return
-        key = self._callers.key(cycle.scope["headers"], self._stranger)
-        start = super()._start_asgi_task
+        self._schedule(cycle, cycle.scope["headers"], partial(super()._start_asgi_task, cycle, app))
+
+    def _schedule(
+        self, cycle: RequestResponseCycle, headers: Iterable[tuple[bytes, bytes]], start: Callable[[], object]
+    ) -> None:
+        """Have a request started when it is its principal's turn."""
+        key = self._callers.key(headers, self._stranger)
         if self._scheduler.lets_pass(key):
-            start(cycle, app)
+            start()
         else:
-            self._turn = self._scheduler.start(key, lambda: cycle.disconnected or start(cycle, app))
+            self._turn = self._scheduler.start(key, lambda: cycle.disconnected or start())
 
     def on_response_complete(self) -> None:
         """Who was answered before all was read has a moment to end it."""
@@ -320,7 +437,7 @@ class _Bounded(logging.Filter):
 @asynccontextmanager
 async def serving(application: Application, listener: socket.socket) -> AsyncGenerator[None]:
     """Serve inside the block; requests under way get a moment to end."""
-    http = partial(_Protocol, application.scheduler, application.callers, application.connections)
+    http = partial(_Protocol, application)
     config = uvicorn.Config(
         application,
         http=cast("type[asyncio.Protocol]", http),

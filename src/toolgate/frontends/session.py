@@ -22,7 +22,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message, RpcError
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, NeedInput, Principal, Resume
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, NeedInput, Outcome, Principal, Resume
 from toolgate.core.notes import Note, Notes
 from toolgate.eras import calls, legacy, modern, questions, tasks
 from toolgate.frontends import responses
@@ -31,6 +31,7 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route
 from toolgate.upstreams.base import rechecked
 
@@ -73,6 +74,34 @@ class _Question(NamedTuple):
     report: Callable[[Raw], None] | None
 
 
+class InFlight:
+    """A call that no task works for, as long as it need not be waited for or cancelled; see `lane`."""
+
+    def go_on(self) -> asyncio.Task[None]:
+        """In a task."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        raise NotImplementedError
+
+
+class Asked(NamedTuple):
+    """A call as it was read. Its progress is told by `token`."""
+
+    call: Call
+    token: bytes
+    stream: Stream
+    principal: Principal
+
+
+class SessionRound(NamedTuple):
+    """A call that was begun; `key` is its id."""
+
+    key: str | int | float
+    asked: Asked
+    round: Round
+
+
 class Session:
     """`ask_time` in seconds is how long a client may take to answer a question; `revision` is what it speaks unless
     it initializes."""
@@ -110,7 +139,7 @@ class Session:
         self._pending_events: PendingEvents | None = None
         self._replay_buffers = replay_buffers
         self._replay_buffer: ReplayBuffer | None = None
-        self._in_flight: dict[str | int | float, asyncio.Task[Any]] = {}
+        self._in_flight: dict[str | int | float, asyncio.Task[Any] | InFlight] = {}
         self._cancelled: set[str | int | float] = set()  # of these
         self._rest: asyncio.Event | None = None  # set each time that one of these is over, once it closes
         self._questions: dict[int, _Question] = {}
@@ -158,7 +187,8 @@ class Session:
 
     def under_way(self) -> list[asyncio.Task[Any]]:
         """The work for what the client has asked."""
-        return list(self._in_flight.values())
+        in_flight = list(self._in_flight.values())
+        return [each if isinstance(each, asyncio.Task) else each.go_on() for each in in_flight]
 
     # What the client sends.
 
@@ -173,16 +203,16 @@ class Session:
         task.add_done_callback(lambda _done: self._ended(key))
         return task
 
-    async def respond(self, message: Message, stream: Stream) -> bytes:
-        """The same, made in the current task, which goes on when the request is cancelled."""
+    async def respond(self, message: Message, stream: Stream, begun: SessionRound | None = None) -> bytes:
+        """The same, made in the current task, which goes on when the request is cancelled. It may have been `begun`."""
         key = jsonrpc.id_key(message.id)
-        if refused := self._refused(message, key):
+        if not begun and (refused := self._refused(message, key)):
             return refused
         task = asyncio.current_task()
         assert task
         self._in_flight[key] = task
         try:
-            return await self._answer(message, stream, self.client.principal)
+            return await self._answer(message, stream, self.client.principal, begun=begun)
         except asyncio.CancelledError:
             if key not in self._cancelled:
                 raise  # it is the task that is to end
@@ -331,13 +361,20 @@ class Session:
     # Requests.
 
     async def _answer(
-        self, message: Message, stream: Stream, principal: Principal, turn: TakeTurn | None = None
+        self,
+        message: Message,
+        stream: Stream,
+        principal: Principal,
+        turn: TakeTurn | None = None,
+        begun: SessionRound | None = None,
     ) -> bytes:
         """`principal` is as this very request has shown it."""
         id = bytes(message.id)
         try:
             if turn:
                 await turn()
+            if begun:
+                return jsonrpc.result(id, await self._outcome_of(begun.asked, self._gateway.rest(begun.round)))
             handle = self._HANDLERS.get(message.method, Session._undefined)
             return jsonrpc.result(id, await handle(self, message, stream, principal))
         except asyncio.CancelledError:
@@ -417,6 +454,10 @@ class Session:
         raise responses.method_not_found(message)
 
     async def _call(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
+        asked = self._read_call(message, stream, principal)
+        return await self._outcome_of(asked, self._gateway.handle(asked.call, self.route))
+
+    def _read_call(self, message: Message, stream: Stream, principal: Principal) -> Asked:
         client = self.client
         if client.principal is not principal:
             client = msgspec.structs.replace(client, principal=principal)
@@ -437,17 +478,45 @@ class Session:
             call = msgspec.structs.replace(call, can_ask=False)
         if "task" in call.extra:
             call = tasks.asked(call, self.revision, self._has_tasks)
-        outcome = await self._to_the_end(call, stream)
-        if isinstance(outcome, Accepted):  # it goes on when this request is answered: on no request's stream
-            say = partial(self.tell, whose=principal)
-            notes.attach(partial(self._report, say, token, tasks.read_id(outcome.body)))
+        return Asked(call, token, stream, principal)
+
+    async def _outcome_of(self, asked: Asked, handled: Awaitable[Outcome]) -> bytes | Raw:
+        outcome = await self._to_the_end(asked.call, asked.stream, handled)
+        if (
+            isinstance(outcome, Accepted) and asked.call.notes
+        ):  # it goes on when this is answered: on no request's stream
+            say = partial(self.tell, whose=asked.principal)
+            asked.call.notes.attach(partial(self._report, say, asked.token, tasks.read_id(outcome.body)))
+        write = partial(self._written, asked.call, outcome)
+        return await responses.aside(write, outcome, self._gateway.in_turns, asked.call.client)
+
+    def _written(self, call: Call, outcome: Done | Accepted) -> bytes | Raw:
         if isinstance(outcome, Done) and outcome.is_foreign:
             text = "The server's result has a type that this client's revision does not have"
             raise Fault("UPSTREAM_ERROR", text, server=call.server, reach="executed")
-        if call.asked_in:
-            return outcome.body
-        write, is_large = partial(legacy.write_done, self.revision, outcome.body), len(outcome.body) > responses.LARGE
-        return await responses.aside(write, self._gateway.in_turns, client) if is_large else write()
+        return outcome.body if call.asked_in else legacy.write_done(self.revision, outcome.body)
+
+    # A call that no task works for: see `lane`.
+
+    def begin(self, message: Message, stream: Stream, lane_call: InFlight) -> SessionRound | None:
+        """A call, as far as nothing has to be waited for: `respond` goes on, or `finish`. None, and nothing is done,
+        where it is not clear at once what it is for. Raises `Fault`."""
+        key = jsonrpc.id_key(message.id)
+        if self._refused(message, key):
+            return None
+        asked = self._read_call(message, stream, self.client.principal)
+        round = None if asked.call.task else self._gateway.begin(asked.call, self.route)
+        if not round:
+            return None
+        self._in_flight[key] = lane_call
+        return SessionRound(key, asked, round)
+
+    def finish(self, id: bytes, begun: SessionRound, done: Done) -> bytes:
+        """The response to a call of which its server has answered this. Raises `Fault`."""
+        self._ended(begun.key)
+        outcome = self._gateway.finish(begun.round, done)
+        assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
+        return jsonrpc.result(id, self._written(begun.asked.call, outcome))
 
     _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[bytes | Raw]]]] = mcp.handlers(
         "legacy",
@@ -491,11 +560,11 @@ class Session:
                 whose = msgspec.structs.replace(whose, scopes=frozenset())
             self.tell(jsonrpc.notification(method, params), whose)
 
-    async def _to_the_end(self, call: Call, stream: Stream) -> Done | Accepted:
+    async def _to_the_end(self, call: Call, stream: Stream, handled: Awaitable[Outcome]) -> Done | Accepted:
         """Ask the client whatever the call asks, as it asks it, and answer at once."""
         asking: set[asyncio.Task[None]] = set()
         task = call.target if call.method == mcp.TASK_RESULT else ""
-        outcome = await self._gateway.handle(call, self.route)
+        outcome = await handled
         try:
             while isinstance(outcome, NeedInput):
                 for ask in outcome.asks:

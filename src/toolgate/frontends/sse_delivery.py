@@ -46,6 +46,8 @@ async def answer(
     soon = MOMENT if session.revision.primes_streams else QUIET
     timer = clock.call_later(soon, begin) if channel.can_stream else None
     channel.on_message = begin
+    if channel.has_items:
+        begin()
     try:
         channel.end(await work)
         if not stream:

@@ -175,6 +175,7 @@ class Delivery:
     what is said."""
 
     has_left = False
+    is_quiet = False  # it is over, and nothing was said but the answer
     _is_cancelled = False
     _is_over = False
     _outbox: Outbox | None = None  # once it streams
@@ -217,6 +218,7 @@ class Delivery:
         """Return when all that was said is out; what follows is the answer."""
         self._is_over = True
         self._timer.cancel()
+        self.is_quiet = not self._streaming
         if self._streaming and self._outbox:
             self._outbox.end()
             await self._streaming

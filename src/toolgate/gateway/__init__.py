@@ -3,12 +3,14 @@
 May import `policy`, `surfaces` and the rooms below them.
 
     gateway        the story itself
+    round          what is known of one round of a call on its way
     resolve        a client's name for something → the true server and its own name
     closed         finds what a client may not call, so that policies refuse it; has counted what is not found
     doubts         when a list is looked at anew before a call goes by it
     makers         a call for a task or a kept result, and for what made that
     plan           what was resolved once, kept for the next call of that name
     recheck        what a call is by now that has waited
+    token_meter    how many tokens clients have loaded of tools, against all tools at once
     lists          what a client is told of what there is: lists, instructions, its tasks
     send           when a call is sent to its server a second time
     snapshot       everything that is built from one configuration: `build`, `build_routes`

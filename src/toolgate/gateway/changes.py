@@ -19,7 +19,7 @@ from toolgate.config import Config, ConfigError
 from toolgate.config.variables import has_pattern
 from toolgate.core import jsonrpc, names
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Principal
+from toolgate.core.model import Call, Done, Principal
 from toolgate.policy.base import Policy
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, daemon
@@ -40,18 +40,21 @@ class Changes(Policy):
     def applies(self, call: Call) -> bool:
         return call.server == names.OWN
 
-    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Done:
         if call.server != names.OWN or not asks_first(call):
             return call
         if call.target in RUNS_CODEX:
             return self._for_codex(call)
         check_may_request(self._access, call.client.principal)
-        if self._access.judge(call) == "off":
+        verdict = self._access.judge(call)
+        if verdict == "off":
             raise Fault("ACCESS_DENIED", "Access denied: `add_servers` is off", reach="not_sent")
         control = controls.CONTROLS[call.target]
         given = base.read(control, call)
         if call.target == "add_mcp_server":
             self._check_addable(given["name"], daemon.table_of_new(given))
+            if given.get("dryRun"):
+                return Done(jsonrpc.encode(base.say(control, daemon.planned(given, asks=verdict == "ask"))))
         else:
             base.find_server(given["name"], self._removable(call.client.principal))
         return _in_one_spelling(call, given)

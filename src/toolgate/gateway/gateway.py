@@ -29,12 +29,14 @@ from toolgate.gateway.own_work import OwnWork
 from toolgate.gateway.recheck import Rechecks
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.resolve import Resolver
+from toolgate.gateway.round import Round
 from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot, removed
 from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import scrub
 from toolgate.policy.access import looked_through
+from toolgate.policy.base import Wait
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
@@ -92,20 +94,56 @@ class Gateway:
         """One round of a call that a client made on this route. Raises `Fault`."""
         if self.phase != "serving" and not (call.resumption and call.resumption.live):
             raise shutting_down("not_sent")
-        entered = call
+        round = self.begin(call, route)
+        if not round:
+            try:
+                rules = self.access.rules(call.client.principal)
+                if plan := route.plans.find(call, rules, self.snapshot.catalog.version):
+                    entered, hooks = plan.enter(call), route.hooks
+                else:
+                    entered, hooks = await self._resolver.enter(call, route)
+            except Fault as fault:
+                return self._refused(call, route, missed(call, fault, route))
+            round = self._begun(call, entered, hooks, route)
+        return await self.rest(round)
+
+    def begin(self, call: Call, route: Route) -> Round | None:
+        """The same for a first round, as far as nothing has to be waited for: `rest` goes on, or `finish`. None, and
+        nothing is done, where its plan does not tell what it is for."""
+        if self.phase != "serving" or call.resumption:
+            return None
+        rules = self.access.rules(call.client.principal)
         try:
-            if plan := route.plans.find(call, self.access.rules(call.client.principal), self.snapshot.catalog.version):
-                entered, hooks = plan.enter(call), route.hooks if call.resumption else plan.hooks
-            else:
-                entered, hooks = await self._resolver.enter(call, route)
-        except Fault as fault:
-            return self._refused(entered, route, missed(call, fault, route))
+            plan = route.plans.find(call, rules, self.snapshot.catalog.version)
+            return self._begun(call, plan.enter(call), plan.hooks, route) if plan else None
+        except Fault:
+            return None
+
+    async def rest(self, round: Round) -> Outcome:
+        """What comes of a round that was begun. Raises `Fault`."""
         try:
-            outcome = await self._through(call, entered, hooks, route)
+            outcome = await self._through(round)
         except Fault as fault:
-            return self._refused(entered, route, self._resolver.placed(fault, entered, call.target))
-        left, refused = partial(self._left, entered, route), partial(self._refused, entered, route)
-        return then(outcome, left, refused, shown=partial(self.shown, route))
+            return self._failed(round, fault)
+        left, refused = partial(self._left, round.call, round.route), partial(self._refused, round.call, round.route)
+        return then(outcome, left, refused, shown=partial(self.shown, round.route))
+
+    def finish(self, round: Round, done: Done) -> Outcome:
+        """The same at once, of what its server has answered. Raises `Fault`."""
+        assert round.begun
+        round.begun.over(None)
+        try:
+            outcome = round.run.after(done)
+        except Fault as fault:
+            round.run.ended(fault)
+            return self._failed(round, fault)
+        try:
+            return self._left(round.call, round.route, outcome)
+        except Fault as fault:
+            return self._refused(round.call, round.route, fault)
+
+    def _failed(self, round: Round, fault: Fault) -> Outcome:
+        return self._refused(round.call, round.route, self._resolver.placed(fault, round.call, round.made.target))
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
         """The last outcome of a call that was entered, in its client's names."""
@@ -123,21 +161,38 @@ class Gateway:
         known = self._resolver.known(route, call.client, self.access.rules(call.client.principal))
         return route.surface.refuse(call, shown, known)
 
-    async def _through(self, made: Call, entered: Call, hooks: Sequence[Hooks], route: Route) -> Outcome:
-        """A round through the policies and back, of a call as its client has made it, and as it was entered."""
+    def _begun(self, made: Call, entered: Call, hooks: Sequence[Hooks], route: Route) -> Round:
+        """A round through the policies to its server, of a call as its client has made it, and as it was entered."""
         anew = partial(self._rechecks.anew, made, entered, route, self.snapshot, self.snapshot.catalog.version)
-        policy_run = PolicyRun(entered, hooks, self._clock, anew)
+        round = Round(made, entered, route, PolicyRun(entered, hooks, self._clock, anew))
         try:
-            decision = await policy_run.before(partial(self._again, made, route))
-            outcome = await self._invoke(decision, route) if isinstance(decision, Call) else decision
+            call = round.decision = round.run.begin(partial(self._again, made, route))
+            if isinstance(call, Call) and not call.resumption and (upstream := route.upstreams.get(call.server)):
+                round.begun = upstream.begin(call)
+        except Fault as fault:
+            round.fault = fault.with_traceback(None)
         except BaseException as error:
-            policy_run.ended(error)
+            round.run.ended(error)
+            raise
+        return round
+
+    async def _through(self, round: Round) -> Outcome:
+        """The rest of that, and back through the policies."""
+        run, decision = round.run, round.decision
+        try:
+            if not decision:
+                raise round.failed()
+            if isinstance(decision, Wait):
+                decision = await run.before(partial(self._again, round.made, round.route), decision)
+            outcome = await self._invoke(decision, round) if isinstance(decision, Call) else decision
+        except BaseException as error:
+            run.ended(error)
             raise
         if isinstance(outcome, NeedInput):
-            policy_run.ended(outcome)
+            run.ended(outcome)
             if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
                 return outcome  # its next round goes through all of this itself
-        return then(outcome, policy_run.after, policy_run.failed, policy_run.ended)
+        return then(outcome, run.after, run.failed, run.ended)
 
     async def _again(self, made: Call, route: Route, next: Call) -> Outcome:
         """The next round of a call whose client was asked something by a policy: of what its name means by then."""
@@ -146,10 +201,10 @@ class Gateway:
             entered, hooks = await self._resolver.enter(made, route)
         except Fault as fault:
             raise missed(made, fault, route) from None
-        return await self._through(made, entered, hooks, route)
+        return await self._through(self._begun(made, entered, hooks, route))
 
-    async def _invoke(self, call: Call, route: Route) -> Outcome:
-        resumption = call.resumption
+    async def _invoke(self, call: Call, round: Round) -> Outcome:
+        resumption, route = call.resumption, round.route
         if resumption and resumption.asker.kind == "upstream" and resumption.asker.name != call.server:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
@@ -161,7 +216,9 @@ class Gateway:
             raise tasks.not_as_task(call.shown)
         upstream = route.upstreams.get(call.server) or removed(call.server)
         try:
-            outcome = await upstream.invoke(call)
+            if round.fault:
+                raise round.failed()
+            outcome = await (round.begun.outcome() if round.begun else upstream.invoke(call))
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
         if call.reference:
@@ -231,6 +288,10 @@ class Gateway:
         before, self.snapshot = self.snapshot, snapshot
         self._audience.adopt(before, snapshot, use_access)
         self.subscriptions.renew(before, snapshot)
+
+    async def tokens(self) -> Mapping[str, Any]:
+        """What the models of all clients have loaded of tools: see `token_meter`."""
+        return await self._views.tokens()
 
     def given_up(self) -> Fault | None:
         """What is told to a client whose call was cancelled because the gateway ends; None if that was not why."""

@@ -112,7 +112,7 @@ class Installing:
         name = provisioning.name_of(match.entry, means.taken)
         table = {**provisioning.table_of(report), "pinning": "quarantine", "by_operator": bool(report.references)}
         await means.add(name, table)
-        about = {"name": name, "package": " ".join(package.command), "hash": report.facts.hash}
+        about = {"name": name, "package": " ".join(package.command), "package_hash": report.facts.hash}
         whence = {"source": match.entry.source or "bundled", "gates": [gate.name for gate in report.gates]}
         self._audit.note_change("servers.provision", means.principal, **about, **whence)
         try:

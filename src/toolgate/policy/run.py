@@ -59,6 +59,9 @@ Anew: TypeAlias = "Callable[[], Awaitable[tuple[Call, Sequence[Hooks]] | None]]"
 """What a call is now, with the policies that judge it; None: what it was. Raises `Fault`."""
 
 
+Again: TypeAlias = Callable[[Call], Awaitable[Outcome]]
+
+
 async def _as_it_was() -> None:
     """Nothing changes."""
 
@@ -67,38 +70,53 @@ class PolicyRun:
     """One round. `call` is as far as it has got: as it came, until all policies have let it go on."""
 
     def __init__(self, call: Call, policies: Sequence[Hooks], clock: Clock, anew: Anew = _as_it_was) -> None:
-        self.call = self._came = call
+        self.call = self._came = self._next = call
+        self._at, self._has_waited = 0, False  # the policy that `_next` is judged by next
         self._anew = anew
         self._policies = policies
         self._clock = clock
         self._passed: list[tuple[Hooks, Any]] = []  # those with something to do when the call comes back; its ticket
 
-    async def before(self, again: Callable[[Call], Awaitable[Outcome]]) -> Call | Outcome:
+    async def before(self, again: Again, decision: Call | Outcome | Wait | None = None) -> Call | Outcome:
         """The call as its policies let it go on, or what one of them says instead. `again` is its next round, where one
-        asks something."""
-        call, has_waited = self.call, False
+        asks something; `decision` what `begin` has returned, if that was called."""
+        decision = decision or self.begin(again)
+        if not isinstance(decision, Wait):
+            return decision
+        while isinstance(decision, Wait):
+            decision = self.begin(again, await decision.until())
+        return self._let(await self.recheck(decision)) if isinstance(decision, Call) else decision
+
+    def begin(self, again: Again, waited: Any = None) -> Call | Outcome | Wait:
+        """The same as far as nothing has to be waited for. The policy that it had to be waited for gets what it has
+        `waited` for."""
+        call = self._next
         depth = _depth(call.resumption, self._policies) if call.resumption else 0
-        for index, policy in enumerate(self._policies):
-            decision, ticket = policy.before(call, index < depth), None
-            while not isinstance(decision, Call):
-                if isinstance(decision, Passed):
-                    decision, ticket = decision
-                elif isinstance(decision, Wait):
+        for at in range(self._at, len(self._policies)):
+            policy, ticket = self._policies[at], None
+            decision = policy.before(call, at < depth, waited)
+            waited = None
+            if isinstance(decision, Passed):
+                decision, ticket = decision
+            if not isinstance(decision, Call):
+                if isinstance(decision, Wait):
+                    self._at, self._next, self._has_waited = at, call, True
                     if call.reached:
                         call.reached.waits_for = policy.name
-                    decision, has_waited = policy.before(call, index < depth, await decision.until()), True
                 elif isinstance(decision, Required):
                     _refuse_if_unanswerable(call, decision)
                     return NeedInput(decision.asks, Retry(policy.asker, call, decision, again, self._clock))
-                else:
-                    return decision
+                return decision
             call = decision
             if policy.after or policy.ended:
                 self._passed.append((policy, ticket))
-        if has_waited:
-            call = await self.recheck(call)
-        for reached in filter(None, (call.reached, self._came.reached)):  # a policy may have put its own there
-            reached.is_let, reached.recheck = True, self.recheck
+        return call if self._has_waited else self._let(call)
+
+    def _let(self, call: Call) -> Call:
+        """All policies have let it go on."""
+        for reached in (call.reached, self._came.reached):  # a policy may have put its own there
+            if reached:
+                reached.is_let, reached.recheck = True, self.recheck
         self.call = call
         return call
 

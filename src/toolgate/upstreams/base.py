@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
+from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Words
 from toolgate.core.model import Call, Client, Made, Outcome
 
@@ -68,6 +69,16 @@ async def rechecked(call: Call) -> Call:
     return await call.reached.recheck(call) if call.reached and call.reached.recheck else call
 
 
+class Begun(msgspec.Struct, eq=False):
+    """A round of a call that has been begun: `exchange` is what it waits for, once it `is_sent`. Either `outcome` is
+    awaited, which raises `Fault` and sends what is not sent; or `over` is told when the exchange has ended well."""
+
+    exchange: Exchange
+    is_sent: bool
+    outcome: Callable[[], Awaitable[Outcome]]
+    over: Callable[[BaseException | None], None]
+
+
 class Upstream(Protocol):
     """One configured thing that has tools. It starts by itself when it is first needed."""
 
@@ -104,6 +115,11 @@ class Upstream(Protocol):
     async def invoke(self, call: Call) -> Outcome:
         """One round of a call whose target is this server's own name for it; `call.reached` is told when any of it is
         sent. Raises `Fault`."""
+        ...
+
+    def begin(self, call: Call) -> Begun | None:
+        """The same as far as nothing has to be waited for; None where something has, and nothing is done. Raises
+        `Fault`."""
         ...
 
     async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:

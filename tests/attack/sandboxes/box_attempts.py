@@ -17,6 +17,7 @@ BOXES: dict[str, dict[str, Any]] = {
     "hostile": {**LIMITS},
     "ports": {**LIMITS, "net": [1]},
     "net": {**LIMITS, "net": True},
+    "sockets": {**LIMITS, "sockets": True},
 }
 
 # Limits that a configuration has no key for; and calls that say here that they have done what they have not.
@@ -61,6 +62,15 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         "its neighbour's command line": 'E(open(f"/proc/{W[\'neighbour\']}/cmdline").read())',
         "all processes": 'E(os.listdir("/proc"))',
         "its threads": 'E(os.listdir(f"/proc/{W[\'gateway\']}/task"))',
+    },
+    "sockets": {
+        "the operator's": 's = socket.socket(1, 1); s.connect(W["operator"])\n'
+        's.sendall(b"GET /admin/servers HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n"); d = s.recv(99); E(d) if d else print("closed")',
+        "the operator's, by a child that is gone": 's = socket.socket(1, 1)\nif not os.fork():\n    s.connect(W["operator"]); os._exit(0)\n'
+        'os.wait(); s.sendall(b"GET /admin/servers HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n"); d = s.recv(99); E(d) if d else print("closed")',
+        "tcp": 'socket.create_connection(("127.0.0.1", W["http"])); E("connected")',
+        "abstract ones of others": 'socket.socket(1, 1).connect(W["abstract"]); E("connected")',
+        "descriptors of others": 'a, b = socket.socketpair(1, 2); print(a)',
     },
     "shared": {
         "temporary files of others": 'E(os.listdir("/tmp")); E(open(W["temporary"]).read())',

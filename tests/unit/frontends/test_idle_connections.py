@@ -10,8 +10,7 @@ from uvicorn.server import ServerState
 from virtualtime import FakeClock
 
 from toolgate.frontends import server
-from toolgate.frontends.connections import Connections
-from toolgate.frontends.scheduling import Callers, Scheduler
+from toolgate.frontends.application import Application
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -43,11 +42,16 @@ async def _answers(scope: Any, _receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
+class Answering(Application):
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await _answers(scope, receive, send)
+
+
 def _opened() -> tuple[Any, Transport]:
     config = uvicorn.Config(_answers, lifespan="off", ws="none", log_config=None, timeout_keep_alive=server.KEEP_ALIVE)
     config.load()
     given: dict[str, Any] = {"config": config, "server_state": ServerState(), "app_state": {}}
-    connection, transport = server._Protocol(Scheduler(FakeClock()), Callers(), Connections(), **given), Transport()
+    connection, transport = server._Protocol(Answering(FakeClock(), 0), **given), Transport()
     connection.connection_made(transport)
     return connection, transport
 

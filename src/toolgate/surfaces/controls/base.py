@@ -63,6 +63,7 @@ class Control(msgspec.Struct, frozen=True):
     insists: bool = False  # whether it promises another try where a tool says nothing of itself
     check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
     output: Object | None = None  # its output schema
+    reads: Callable[[Raw], Given] | None = None  # its arguments, where the gateway has written them itself
     needs: Literal["", "codex", "javascript", "own", "python"] = (
         ""  # it is not listed where the gateway does not have that
     )
@@ -119,6 +120,8 @@ def _list_or_object(raw: Raw) -> Raw:
 
 def read(control: Control, call: Call) -> Given:
     """The arguments of a call of a control tool. Raises `Fault` INVALID_ARGS with all that is wrong with them."""
+    if control.reads:
+        return control.reads(call.arguments)
     given, wrong = _decoded(control, call)
     wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
     wrong += [f"`{name}` must be {said}" for name, value in given.items() if (said := _beyond(control, name, value))]

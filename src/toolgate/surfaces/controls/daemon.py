@@ -3,6 +3,7 @@ enabled."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,6 +82,7 @@ async def status(given: Given, context: ControlContext) -> Object:
         "mcp_servers": servers,
         "mcp_server_count": len(servers),
         "formatted_message": _table(_spoken(seconds), servers),
+        "tokens": await context.gateway.tokens(),
         **({"config_error": problem} if context.gateway.is_whole and (problem := gateway_info.problem()) else {}),
     }
 
@@ -166,12 +168,33 @@ async def get_tool_schema(given: Given, context: ControlContext) -> Object:
 
 def table_of_new(given: Given) -> Mapping[str, Any]:
     """The server that the arguments of `add_mcp_server` describe, as a native file has it."""
-    keys = {key: value for key, value in given.items() if key not in ("name", "transport")}
+    keys = {key: value for key, value in given.items() if key not in ("name", "transport", "dryRun")}
     decoded = {key: jsonrpc.value(value) if isinstance(value, Raw) else value for key, value in keys.items()}
     return table_of(given["transport"], **decoded)
 
 
+def planned(given: Given, asks: bool) -> Object:
+    """What a call of `add_mcp_server` would do that is to do nothing. `asks`: a person would be asked first."""
+    table = table_of_new(given)
+    said: dict[str, Any] = {
+        "success": True,
+        "dryRun": True,
+        "name": given["name"],
+        "transport": given["transport"],
+        "asks_first": asks,
+        **{key: table[key] for key in ("url", "command", "args") if key in table},
+        **{key: sorted(table[key]) for key in ("env", "headers") if key in table},
+    }
+    command = table.get("command")
+    if command and not shutil.which(command):
+        hint = f"install {command[:100]}, or give its whole path"
+        return {**said, "problems": [{"error": f"Command not found: {command[:200]}", "hint": hint}]}
+    return {**said, "problems": []}
+
+
 async def add_mcp_server(given: Given, context: ControlContext) -> Object:
+    if given.get("dryRun"):
+        return planned(given, asks=True)
     id = await context.gateway.add(given["name"], table_of_new(given), context)
     said = {"success": True, "name": given["name"], "transport": given["transport"]}
     if id not in context.gateway.servers:
@@ -263,6 +286,7 @@ CONTROLS = (
             "args": {"type": "array", "description": "Command arguments"},
             "env": {"type": "object", "description": "Environment variables"},
             "enabled": {"type": "boolean", "default": True, "description": "Whether it is enabled"},
+            "dryRun": {"type": "boolean", "default": False, "description": "Say what would be added, and add nothing"},
         },
         ("name", "transport"),
         work=add_mcp_server,

@@ -5,6 +5,7 @@ control tool. A script gets a server's own result, or a fault that it can catch.
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp, names, surrogates
@@ -27,6 +28,21 @@ def _say(said: object) -> Object:
     raise NotImplementedError("a call of a script forwards")
 
 
+class _Call(msgspec.Struct):
+    server: str
+    tool: str
+    arguments: Raw
+
+
+_call: jsonrpc.Decoder[_Call] = jsonrpc.Decoder(_Call)
+
+
+def _read(arguments: Raw) -> Given:
+    """Those of `call_of`."""
+    found = _call.decode(arguments)
+    return {"server": found.server, "tool": found.tool, "arguments": found.arguments}
+
+
 def from_scripts(name: str) -> Control:
     """How what runs scripts stands for the calls that they make."""
     parameters = {"server": {"type": "string"}, "tool": {"type": "string"}, "arguments": {"type": "object"}}
@@ -37,6 +53,7 @@ def from_scripts(name: str) -> Control:
         parameters,
         ("server", "tool"),
         forward=Forward("server", "tool", "arguments"),
+        reads=_read,
     )
 
 

@@ -20,7 +20,7 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Code, Fault, Reach, Words
 from toolgate.core.model import Call, Client, Done, Event, EventSink, Made, Outcome
 from toolgate.eras import tasks
-from toolgate.upstreams.base import About, Items, State, Status, rechecked
+from toolgate.upstreams.base import About, Begun, Items, State, Status, rechecked
 from toolgate.upstreams.component import answers
 from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
 from toolgate.upstreams.component.metadata import Tools
@@ -105,6 +105,9 @@ class ComponentUpstream:
         tools = await self._ask()
         self._unlisted = None
         return Items(tools.raw)
+
+    def begin(self, call: Call) -> Begun | None:
+        return None
 
     async def invoke(self, call: Call) -> Outcome:
         if call.method != mcp.CALL:

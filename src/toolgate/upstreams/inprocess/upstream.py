@@ -15,7 +15,7 @@ from toolgate.core.exchange import Exchange, run
 from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Call, Client, Done, Made, Outcome
 from toolgate.eras import tasks
-from toolgate.upstreams.base import About, Items, Status
+from toolgate.upstreams.base import About, Begun, Items, Status
 from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools, Result
 from toolgate.upstreams.stopping import stopped
 
@@ -52,6 +52,9 @@ class InProcessUpstream:
 
     async def list(self, kind: str, client: Client) -> Items:
         return Items(tuple(Raw(jsonrpc.encode(entry.shown)) for entry in self._tools.entries.get(kind, {}).values()))
+
+    def begin(self, call: Call) -> Begun | None:
+        return None
 
     async def invoke(self, call: Call) -> Outcome:
         if call.kind == "tasks":

@@ -58,6 +58,11 @@ class Link(Protocol):
         any more by then. Raises `Fault` with the reach `not_sent`."""
         ...
 
+    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+        """Send a request whose answer is awaited, if nothing has to be waited for; whether it is sent. Raises as
+        `send` does."""
+        ...
+
     def accepted(self) -> None:
         """The server has just answered `initialize` with a result: the session that it named, if any, is ours."""
         ...
@@ -103,6 +108,9 @@ class Link(Protocol):
 
 class PipeLink:
     """What links have in common that carry everything both ways on one connection."""
+
+    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+        return False
 
     def accepted(self) -> None:
         """The connection is the session."""

@@ -116,12 +116,15 @@ class HttpLink:
         if self._credential:
             await self._try(Attempt(data, headers, await self._credential.shown()), origin)
             return
-        reply = _Reply(self, origin)
-        if origin is None or not (wire := self._pool.take_now(self._receiver.whose(origin))):
-            await self._send(data, headers, origin, reply)
-        else:
-            self._streams[origin] = wire
-            self._write(wire, data, headers, reply)
+        await self._send(data, headers, origin, _Reply(self, origin))
+
+    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+        wire = None if self._credential else self._pool.take_now(self._receiver.whose(origin))
+        if not wire:
+            return False
+        self._streams[origin] = wire
+        self._write(wire, data, headers, _Reply(self, origin))
+        return True
 
     async def _try(self, attempt: Attempt, origin: int | None) -> None:
         headers = (*attempt.headers, *_authorization(attempt.shown))

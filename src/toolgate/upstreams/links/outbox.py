@@ -31,8 +31,18 @@ class Outbox(FairLimit):
     async def send(self, data: bytes, origin: int | None) -> None:
         """Return when it is in the pipe; `origin` is its id where it is a request. Raises what `write` raises, and
         `Fault` TIMEOUT, not sent."""
-        if not self.take_now():
+        if not self.send_now(data):
             await self._waited(origin)
+            self._put(data)
+
+    def send_now(self, data: bytes) -> bool:
+        """Put it into the pipe, if there is room; whether it is there. Raises what `write` raises."""
+        if not self.take_now():
+            return False
+        self._put(data)
+        return True
+
+    def _put(self, data: bytes) -> None:
         try:
             self._write(data)
         finally:

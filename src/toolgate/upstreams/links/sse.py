@@ -116,6 +116,9 @@ class SseLink(PipeLink):
     def _told(self) -> dict[str, str]:
         return dict(self._server.headers)
 
+    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+        return False
+
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         if self._is_over:
             raise fault(self._server, f"Server not started: {self._server.name} has ended", "not_sent", "SESSION_ERROR")

@@ -77,6 +77,12 @@ class StdioLink(PipeLink):
                 await self._child.ended()  # a second sending must find the next child, not this one
             raise
 
+    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+        try:
+            return self._outbox.send_now(data)
+        except Fault:
+            return False  # `send` waits for the child's end
+
     def describe(self) -> dict[str, object]:
         child = self._child
         return {"pid": child.pid, "started": child.started, "stderr": child.stderr.text()} if child else {}

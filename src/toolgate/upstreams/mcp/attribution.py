@@ -7,12 +7,23 @@ The rule this file keeps: a question never reaches a principal or a session othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from toolgate.core import mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Call, Client
+from toolgate.eras.calls import Headers
+
+
+class Unsent(NamedTuple):
+    """A message that waits. `was_sent`: something of its call had been before."""
+
+    id: int
+    data: bytes
+    headers: Headers
+    was_sent: bool
 
 
 class OpenRequest(msgspec.Struct):
@@ -23,6 +34,7 @@ class OpenRequest(msgspec.Struct):
     is_long: bool = False  # it goes on until somebody ends it
     seen: int | None = None  # the server's signs of life before it
     is_sent: bool = False
+    unsent: Unsent | None = None  # what is to be sent when its carrier takes it
 
     def forgotten(self) -> OpenRequest:
         """The same, with no more of its call than whose it is: it is over, and may have been large."""

@@ -32,7 +32,7 @@ from toolgate.upstreams.base import rechecked
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.concurrency import ConcurrencyLimit, busy
 from toolgate.upstreams.links.base import Link
-from toolgate.upstreams.mcp.attribution import OpenRequest
+from toolgate.upstreams.mcp.attribution import OpenRequest, Unsent
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.mcp.large_answers import LARGE, LargeAnswers
 from toolgate.upstreams.mcp.large_notes import (
@@ -154,39 +154,92 @@ class Requests:
 
     async def call(self, call: Call, whole: Exchange | None = None) -> Outcome:
         """One request for a call: for all of it, or as a part of something longer. Raises `Fault`."""
-        if call.resumption and call.resumption.asker != self.asker:
-            call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
-        reached = call.reached or Reached()
-        if call.asked_in:
-            self._check_relayed(call)
-            if call.is_notification:
-                reached.is_sent = True
-                self.remark(jsonrpc.notification(call.method, jsonrpc.encode(calls.write_params(call, {}))))
-                return Done(b"{}")
-        id, has_waited = next(self._ids), False
-        if (self._turns or self._concurrency) and call.method not in mcp.TASKS:
-            await self._turn(id, call)
-            has_waited = True
-        self.used = self.clock.now()
-        timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
-        request, was_sent = self._expect(id, call, timeout, whole=whole), reached.is_sent
+        request = self.begin_call(call, whole)
+        if not request:
+            if call.asked_in:
+                self._check_relayed(call)
+                if call.is_notification:
+                    (call.reached or Reached()).is_sent = True
+                    self.remark(jsonrpc.notification(call.method, jsonrpc.encode(calls.write_params(call, {}))))
+                    return Done(b"{}")
+            request = await self._begun_in_turn(call, whole)
+        if request.unsent:
+            await self.send(request)
+        return await request.exchange.next()
+
+    def begin_call(self, call: Call, whole: Exchange | None = None) -> OpenRequest | None:
+        """The request for a call, sent if its carrier takes it now, else to be sent by `send`. None where its turn has
+        to be waited for, and for what MCP does not define. Raises `Fault`."""
+        if call.asked_in or ((self._turns or self._concurrency) and call.method not in mcp.TASKS):
+            return None
+        id = next(self._ids)
+        request = self._expect_of(id, call, whole)
+        self._write(id, request)
+        return request
+
+    async def send(self, request: OpenRequest) -> None:
+        """One that is not sent yet. Raises `Fault`."""
+        assert self.link and request.unsent
+        unsent, request.unsent = request.unsent, None
         try:
-            if has_waited:
-                request.call = call = await rechecked(call)
-            params, headers = self.dialect.call(call, id)
-            if call.passed_on:
-                headers = [*headers, *passed_on(self.server, call)]
-            reached.is_sent = True
-            await self._send(id, call.method, params, headers)
+            await self.link.send(unsent.data, unsent.headers, unsent.id)
         except BaseException as error:
-            if isinstance(error, Fault) and error.reach == "not_sent":
-                reached.is_sent = was_sent
-            self._drop(id, request)
+            self._not_sent(unsent.id, request, unsent.was_sent, error)
             raise
         request.is_sent = True
         for told in self.on_sent:
             told()
-        return await request.exchange.next()
+
+    async def _begun_in_turn(self, call: Call, whole: Exchange | None) -> OpenRequest:
+        id, takes_turns = next(self._ids), bool(self._turns or self._concurrency) and call.method not in mcp.TASKS
+        if takes_turns:
+            await self._turn(id, call)
+        request = self._expect_of(id, call, whole)
+        if takes_turns:
+            try:
+                request.call = await rechecked(request.call or call)
+            except BaseException:
+                self._drop(id, request)
+                raise
+        self._write(id, request)
+        return request
+
+    def _expect_of(self, id: int, call: Call, whole: Exchange | None) -> OpenRequest:
+        if call.resumption and call.resumption.asker != self.asker:
+            call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
+        self.used = self.clock.now()
+        timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
+        return self._expect(id, call, timeout, whole=whole)
+
+    def _write(self, id: int, request: OpenRequest) -> None:
+        """Send it, or keep it as one that is not sent yet."""
+        call = request.call
+        assert call
+        reached = call.reached
+        was_sent = reached.is_sent if reached else False
+        try:
+            params, headers = self.dialect.call(call, id)
+            if call.passed_on:
+                headers = [*headers, *passed_on(self.server, call)]
+            if reached:
+                reached.is_sent = True
+            if self.fault or not self.link:
+                raise self._gone()
+            data = jsonrpc.request(id, call.method, jsonrpc.encode(params))
+            if not self.link.send_now(data, headers, id):
+                request.unsent = Unsent(id, data, headers, was_sent)
+                return
+        except BaseException as error:
+            self._not_sent(id, request, was_sent, error)
+            raise
+        request.is_sent = True
+        for told in self.on_sent:
+            told()
+
+    def _not_sent(self, id: int, request: OpenRequest, was_sent: bool, error: BaseException) -> None:
+        if request.call and request.call.reached and isinstance(error, Fault) and error.reach == "not_sent":
+            request.call.reached.is_sent = was_sent
+        self._drop(id, request)
 
     def _check_relayed(self, call: Call) -> None:
         """Raises `Fault` for a method that MCP does not define where the server speaks another era than its client; and
@@ -391,7 +444,7 @@ class Requests:
             self._misread(error, data, origin)
             return None
         try:
-            if message.is_response:
+            if not message.method:
                 self._answered(message, origin, frame)
             elif message.is_notification:
                 self._notified(message, origin, len(data))
@@ -512,7 +565,10 @@ class Requests:
         if id is None or not request:
             self._answered_late(id, message)
             return
-        self._over(id)
+        for told in self.on_over:
+            told(id, True)
+        if self._turns:
+            self._turns.over(id)
         try:
             if message.error:
                 raise self._error(id, request, jsonrpc.read_error(message.error))

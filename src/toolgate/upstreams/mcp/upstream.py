@@ -21,9 +21,10 @@ from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Made, Outcome
-from toolgate.upstreams.base import About, Items, State, Status, rechecked
+from toolgate.upstreams.base import About, Begun, Items, State, Status, rechecked
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps, MakeLink
+from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.era_choice import EraChoice
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.upstream_session import Connection, UpstreamDeps, UpstreamSession
@@ -139,7 +140,28 @@ class McpUpstream:
         return await self._use(client, read)
 
     async def invoke(self, call: Call) -> Outcome:
+        if begun := self.begin(call):
+            return await begun.outcome()
         return await self._use(call.client, partial(_round, call), call)
+
+    def begin(self, call: Call) -> Begun | None:
+        session = self._place(call.client)
+        connection = session.live
+        info = call.tool_info
+        is_more = call.task or call.about or call.log_level or (info and info.task_support == "required")
+        if not connection or session.breaker.failures or is_more:  # than a request and its answer
+            return None
+        session.leases += 1
+        try:
+            request = connection.requests.begin_call(call)
+        except BaseException as error:
+            _over(session, connection, call, error)
+            raise
+        if not request:
+            session.leases -= 1
+            return None
+        over = partial(_over, session, connection, call)
+        return Begun(request.exchange, request.is_sent, partial(_outcome, connection, request, over), over)
 
     async def _invoke_again(self, call: Call) -> Outcome:
         """With what its client has answered, which may have taken long."""
@@ -343,6 +365,30 @@ def _own(server: Server) -> Server:
 
 def _place_of(session: UpstreamSession) -> Place:
     return session.scope, session.beside
+
+
+async def _outcome(
+    connection: Connection, request: OpenRequest, over: Callable[[BaseException | None], None]
+) -> Outcome:
+    try:
+        if request.unsent:
+            await connection.requests.send(request)
+        outcome = await request.exchange.next()
+    except BaseException as error:
+        over(error)
+        raise
+    over(None)
+    return outcome
+
+
+def _over(session: UpstreamSession, connection: Connection, call: Call, error: BaseException | None) -> None:
+    """A round that was begun is over."""
+    if isinstance(error, Fault):
+        session.judge(connection, error, True, call.client.blamed_as)
+    elif error is None and session.breaker.failures:
+        session.breaker.answered()
+    session.leases -= 1
+    session.rest()
 
 
 def _round(call: Call, connection: Connection) -> Awaitable[Outcome]:

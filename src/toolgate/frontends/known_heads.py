@@ -1,0 +1,103 @@
+"""Heads of requests that were let in: the same bytes from the same address mean the same again, and are not parsed.
+
+The rules this file keeps: what a head means is what the server and the guards have made of these very bytes, and it is
+known no longer than they would make the same of them (`forget`); but for its length, which is read each time, a body
+has no part in it; and who sends many heads loses its own first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from toolgate.core.fairness import Shares
+
+Meaning = TypeVar("Meaning")
+
+MOST, MOST_BYTES = 4096, 4 * 1024 * 1024  # heads, and bytes of all of them
+LONGEST = 4096  # bytes of one
+LONGEST_BODY = 20_000  # bytes; of what is longer, guards look at more than the head
+CAME = "came"  # the key of a request that came whole, in the state of its ASGI scope
+END = b"\r\n\r\n"
+_length = re.compile(rb"\r\n(?i:content-length): ?([1-9][0-9]{0,4})\r\n")
+# By these a request is more than one message and its answer, or its body is framed in another way.
+_OF_THE_CONNECTION = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade", b"trailer", b"te"})
+
+
+Head: TypeAlias = tuple[str, bytes, bytes]
+"""Who sent it, and what stands before and behind the length of its body."""
+
+
+class Parted(msgspec.Struct, frozen=True):
+    """A request that came whole in one piece, and when: what was found out of it since then may hold no longer."""
+
+    head: Head
+    body: bytes
+    generation: int
+
+
+def is_plain(version: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request with these headers is one message, after which its connection stays."""
+    said = [(name, value.lower()) for name, value in headers if name in _OF_THE_CONNECTION]
+    return version == "1.1" and said in ([], [(b"connection", b"keep-alive")])
+
+
+class KnownHeads(Generic[Meaning]):
+    """What heads mean. What was found before a wait may hold no more behind it: then it is to be found anew."""
+
+    def __init__(self, body_limit: int = LONGEST_BODY) -> None:
+        self._longest_body = min(LONGEST_BODY, body_limit)
+        self._generation = 0  # of what is known: each time that all of it is forgotten, another one begins
+        self._known: dict[Head, Meaning] = {}
+        self._whose: dict[Head, str] = {}
+        self._shares: Shares[Head] = Shares()
+        self._size = 0  # bytes
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def parted(self, address: str, data: bytes) -> Parted | None:
+        """None where these bytes are not one whole request, or one that is not to be known again."""
+        end = data.find(END, 0, LONGEST) + len(END)
+        found = _length.search(data, 0, end)
+        if not found or len(data) - end != int(found[1]) or len(data) - end > self._longest_body:
+            return None
+        start, stop = found.span(1)
+        return Parted((address, data[:start], data[stop:end]), data[end:], self._generation)
+
+    def find(self, request: Parted) -> Meaning | None:
+        return self._known.get(request.head)
+
+    def learn(self, request: Parted, meaning: Meaning, whose: str) -> None:
+        """What was found out of a request since it came. `whose` it is: see `Principal.counted_as`."""
+        head = request.head
+        if request.generation != self._generation:
+            return
+        if head in self._known:
+            self._drop(head)
+        self._size += _size(head)
+        while self._known and (len(self._known) >= MOST or self._size > MOST_BYTES):
+            self._drop(next(self._shares.greatest()))
+        self._known[head] = meaning
+        self._whose[head] = whose
+        self._shares.put(whose, head, head)
+
+    def forget(self) -> None:
+        """Whoever was let in before might not be now, or be somebody else."""
+        self._generation += 1
+        self._known.clear()
+        self._whose.clear()
+        self._shares = Shares()
+        self._size = 0
+
+    def _drop(self, head: Head) -> None:
+        del self._known[head]
+        self._shares.remove(self._whose.pop(head), head)
+        self._size -= _size(head)
+
+
+def _size(head: Head) -> int:
+    return len(head[1]) + len(head[2])
