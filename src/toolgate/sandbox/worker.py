@@ -128,6 +128,7 @@ class Engine(msgspec.Struct, frozen=True):
     start: Callable[[Worker], Awaitable[None]]
     problem: Callable[[], str] = lambda: ""  # why it cannot run here, with how to change that
     layers: Callable[[], str] = lambda: ""  # what it is, and what keeps it in, in words
+    lacks: Callable[[], str] = lambda: ""  # what it runs without, that would keep it in elsewhere
     close: Callable[[], Awaitable[None]] = _no_more  # ends what all its processes share
     runs_own: bool = True  # the gateway's own programs, which need all of the language
 
