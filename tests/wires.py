@@ -147,8 +147,8 @@ _TOLD = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "
 HELLO = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _TOLD}
 
 
-def hello() -> bytes:
-    return post(HELLO)
+def hello(*lines: str) -> bytes:
+    return post(HELLO, *lines)
 
 
 def modern(id: Any, method: str, params: Mapping[str, Any] | None = None, *lines: str) -> bytes:

@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import mcp.types
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from inmemory import LATEST, MODERN, Refusal, Scripted, Visitor, gateway, tools
 from msgspec import Raw
+from pydantic import AnyUrl, TypeAdapter, UrlConstraints
 from virtualtime import FakeClock
 
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, names
 from toolgate.eras import listed
 from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.base import About
@@ -34,6 +37,25 @@ GOOD = {
     "resources": '{"uri":"x:good","name":"good"%s}',
     "resourceTemplates": '{"uriTemplate":"x:{good}","name":"good"%s}',
 }
+NO_URIS = [
+    *("", "a", "a/b", "//a/b", "a b:c", "a_b:c", "x://a b/", "x://[::1", "x://[::1]x/", "x://h:99999/", "x://h:a/"),
+    *("x://:80/", "x://u@/", "x://a<b/", "x://a|b/", "x://a^b", "x:\t//[", "ui://a b/", "ui://a:99999/"),
+]
+URIS = [
+    *(
+        "x:",
+        "x://",
+        "x:a b",
+        "x:///a",
+        "x://h:/",
+        "x://[::1]:80/a",
+        "x://u:p@h/",
+        "x://a%zz/",
+        "file:///C:/a b",
+        "urn:x",
+    ),
+    *("ui://a/b", "data:,", "x:#[", "x://h?[", "https://é.example/", "x:\u2028"),
+]
 CUT, DIGITS = r'"a\ud83d"', "9" * 5_000
 EVERYWHERE = [
     f',"title":{CUT}',
@@ -74,6 +96,7 @@ BAD = {
         '{"uri":"x:a","name":null}',
         '{"uri":["x:a"],"name":"a"}',
         f'{{"uri":"x:a","name":"a","size":{DIGITS}}}',
+        *(json.dumps({"uri": uri, "name": "a"}) for uri in NO_URIS),
     ],
     "resourceTemplates": [
         *(GOOD["resourceTemplates"] % more for more in EVERYWHERE),
@@ -164,6 +187,48 @@ async def test_what_an_item_can_do_without_costs_nobody_the_item(method: str, mo
     kind, _ = LISTS[method]
     async with gateway(scripts=two(method, GOOD[kind] % more)) as app:
         assert len(read(await asked(app, method, revision), kind)) == 2
+
+
+MOMENTS = ["2025-01-12T15:00:58Z", "2024-02-29T00:00:00.123456789+02:00", "2025-01-12T23:59:59-14:00"]
+NO_MOMENTS = [
+    *("2025-01-12", "2025-01-12T15:00:58", "2025-02-29T15:00:58Z", "2025-01-12t15:00:58z", "2025-01-12T24:00:00Z"),
+    *("2025-01-12 15:00:58Z", "2025-01-12T15:00Z", "2025-01-12T15:00:58+0200", "yesterday", "", 5, None, {}, ["x"]),
+]
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
+@pytest.mark.parametrize("method", ["resources/list", "resources/templates/list"])
+@pytest.mark.parametrize("moment", [*MOMENTS, *NO_MOMENTS], ids=str)
+async def test_a_time_of_a_change_that_some_client_cannot_read_is_not_shown(
+    moment: Any, method: str, revision: str
+) -> None:
+    """The official TypeScript client takes no other form."""
+    kind, _ = LISTS[method]
+    annotations = {"audience": ["user"], "lastModified": moment}
+    async with gateway(scripts=two(method, GOOD[kind] % f',"annotations":{json.dumps(annotations)}')) as app:
+        body = await asked(app, method, revision)
+        found, _ = read(body, kind)
+        shown = json.loads(body)["result"][kind][0]["annotations"]
+        assert shown == (annotations if moment in MOMENTS else {"audience": ["user"]})
+        assert found.annotations.audience == ["user"]
+
+
+_any_url: TypeAdapter[Any] = TypeAdapter(Annotated[AnyUrl, UrlConstraints(host_required=False)])
+
+
+@pytest.mark.parametrize("uri", [*URIS, *NO_URIS])
+def test_a_uri_is_one_for_readers_of_urls(uri: str) -> None:
+    """The official Python client of generation 1 reads them by pydantic."""
+    assert listed.is_uri(uri) is (uri in URIS)
+    if uri in URIS:
+        _any_url.validate_python(names.join_uri("docs", uri))
+
+
+@given(st.text(st.sampled_from("ax1:/?#[]@%<| \\\t\n\0é.+-_"), max_size=12) | st.text(max_size=12))
+def test_no_uri_that_they_refuse_is_kept(rest: str) -> None:
+    for uri in (rest, f"x:{rest}", f"x://{rest}", f"ui://{rest}", f"x://[{rest}", f"x://h:{rest}"):
+        if listed.is_uri(uri):
+            _any_url.validate_python(names.join_uri("docs", uri))
 
 
 @pytest.mark.parametrize("schema", ["", ',"inputSchema":null', ',"inputSchema":{}'])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from attack.sandboxes import box_attempts, trying
 from attack.test_python_that_escapes import first_of_each
-from processes.ground import alive, child, gateway, real, settings, until
+from processes.ground import alive, child, failure, gateway, real, settings, until
 
 from toolgate.upstreams.process import confinement
 
@@ -69,3 +69,45 @@ async def test_what_a_server_in_a_box_has_started_ends_with_it() -> None:
         folder = await served.client().call("one__do", code=SURVIVES)
         left = int(Path(folder.strip(), "pid").read_text())
         await until(lambda: not alive(left))
+
+
+LEADS = (
+    "import os, shutil; shutil.rmtree({0!r}, ignore_errors=True); os.symlink({1!r}, {0!r}); print(os.readlink({0!r}))"
+)
+
+
+@pytest.mark.parametrize("box", ["write", "read", "cwd", "program"])
+def test_a_server_leads_its_next_start_nowhere_by_a_link_in_a_folder_that_it_may_write(
+    box: str, tmp_path: Path
+) -> None:
+    given, secret = tmp_path / "given", tmp_path / "secret" / "bin"
+    inner = given / "inner"
+    inner.mkdir(parents=True)
+    secret.mkdir(parents=True)
+    (secret / "file").write_text("canary")
+    entry = child("doing", box={"write": [str(given)]}, lifecycle="ephemeral")
+    if box == "cwd":
+        entry["cwd"] = str(inner)
+    elif box == "program":
+        entry["args"] = [*entry["args"][:1], "-B", *entry["args"][1:]]
+        (inner / "python").symlink_to(entry["command"])
+        (secret / "python").symlink_to(entry["command"])
+        entry["command"] = str(inner / "python")
+    else:
+        entry["box"] = {**entry["box"], box: [*entry["box"].get(box, []), str(inner)]}
+
+    @real
+    async def look() -> None:
+        async with gateway(settings(one=entry)) as served:
+            client = served.client()
+            if box == "program":  # which is another one's to begin with: it leads out already
+                assert (
+                    "leads out of a folder that it may write"
+                    in (await failure(client.call("one__do", code=""))).message
+                )
+                return
+            assert str(secret) in await client.call("one__do", code=LEADS.format(str(inner), str(secret)))
+            error = await failure(client.call("one__do", code=f"print(open({str(secret / 'file')!r}).read())"))
+            assert "leads out of a folder that it may write" in error.message
+
+    look()

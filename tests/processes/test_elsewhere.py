@@ -36,7 +36,7 @@ print(told)
 """
 
 RUNS = """
-import asyncio, json, os
+import asyncio, json, logging, logging.handlers, os
 from toolgate.config import Config
 from toolgate.config.sandbox import Sandbox as Settings
 from toolgate.core.clock import SystemClock
@@ -49,6 +49,8 @@ async def echo(server, tool, arguments, raw, rests):
     return arguments
 
 async def main():
+    warnings = logging.handlers.BufferingHandler(1000)
+    logging.getLogger("toolgate").addHandler(warnings)
     clock, config = SystemClock(), Config(sandbox=Settings(warm=0))
     supervisor = Supervisor(clock, os.environ)
     sandbox = Sandbox(config, supervisor, clock, IntakeQueue())
@@ -59,6 +61,7 @@ async def main():
         told[language] = [json.loads(ran.value), ran.engine.split()[0]]
     await sandbox.close()
     await supervisor.close()
+    told["warnings"] = [each.getMessage() for each in warnings.buffer]
     print(json.dumps(told))
 
 asyncio.run(main())
@@ -93,5 +96,6 @@ async def test_the_guard_knows_which_of_its_children_have_ended(tmp_path: Path) 
 async def test_code_of_both_languages_runs_and_python_by_the_engine_that_needs_no_kernel(tmp_path: Path) -> None:
     told: dict[str, Any] = json.loads(await elsewhere(tmp_path, RUNS))
     assert told["python"] == [42, "monty"] and told["javascript"] == [42, "deno"]
+    assert len(told["warnings"]) == 2 and all("is not confined whole" in each for each in told["warnings"])
     assert told["offered"] == ["javascript", "python"]
     assert told["described"]["python"].startswith("monty ") and told["described"]["javascript"].endswith(", none")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes.ground import Client, Served, child, failure, gateway, real, settings, until
+from processes.ground import CHILDREN, Client, Served, child, failure, gateway, real, settings, until
 
 from toolgate import config as configs
 from toolgate.core.clock import SystemClock
@@ -191,3 +191,11 @@ def test_a_server_in_a_box_is_not_the_operator_though_it_has_sockets(box: Any, i
         assert ("200 OK" in said) == is_let_in, said
 
     ask()
+
+
+@real
+async def test_a_script_that_is_named_from_the_gateways_folder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CHILDREN)
+    entry = {"command": sys.executable, "args": ["-S", "doing.py"], "box": "strict"}
+    async with gateway(settings(one=entry)) as served:
+        assert await does(served.client(), "import os; print(os.getcwd())") == f"{own(served)}\n"

@@ -33,7 +33,8 @@ def shaped(draw: st.DrawFn, revision: str, required: dict[str, Any], optional: d
 
 def annotations(revision: str) -> Any:
     known = {"audience": ("", st.lists(roles, max_size=2)), "priority": ("", st.floats(0, 1))}
-    return shaped(revision, {}, {**known, "lastModified": ("2025-06-18", text)})
+    moments = st.datetimes().map(lambda moment: f"{moment.isoformat()}Z")  # what all clients can read of ISO 8601
+    return shaped(revision, {}, {**known, "lastModified": ("2025-06-18", moments)})
 
 
 def named(revision: str, required: dict[str, Any], **more: tuple[str, Any]) -> Any:

@@ -14,6 +14,7 @@ May import `upstreams` and the rooms below it.
     pins         what tools were when they were first seen or approved, and which have changed
     prints       what of a tool is pinned
     poisoning    words in a description that are meant for the model: a table of patterns
+    loaded       what clients have loaded of tools: the last list, and what they were told
     served       what was served last, so that the audit notes edits of the configuration
 
 A list holds as long as its server says (`ttlMs`), else as long as `catalog.ttl`. A merged list holds as long as the

@@ -18,6 +18,7 @@ from toolgate.core import jsonrpc, mcp, surrogates
 from toolgate.core.clock import Clock
 from toolgate.core.fault import RPC_CODES, Code, Fault, Words
 from toolgate.eras import listed
+from toolgate.eras.output_schemas import OutputSchemas
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About
 from toolgate.upstreams.known_eras import space_of
@@ -132,6 +133,9 @@ class CatalogCache:
         until = None if found.ttl is None else fetched + found.ttl
         items = {name: Raw(item) for name, item in found.items.items()}
         readable = {name: item for name, item in items.items() if not listed.why_unreadable(kind, item)}
+        if kind == "tools":
+            schemas = OutputSchemas()
+            readable = {name: schemas.of(item)[0] for name, item in readable.items()}
         return ServerList(readable, fetched, until, found.is_public)
 
 

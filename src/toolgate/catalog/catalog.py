@@ -34,6 +34,7 @@ from toolgate.auth.access import Rules
 from toolgate.catalog import overlays
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache, Place
+from toolgate.catalog.loaded import LoadedTools
 from toolgate.catalog.overlays import Overlays
 from toolgate.catalog.permitted import is_judged, permitted
 from toolgate.catalog.pins import Pins, ReadTools
@@ -110,6 +111,7 @@ class Catalog:
         self._tell = tell
         self._cache = CatalogCache(store, clock, prints)
         self._refresh = Refresh(clock)
+        self.loaded = LoadedTools()
         self._loaded: set[str] = set()  # servers whose records have been read
         self._slots: dict[Place, Slot] = {}
         self._abouts: dict[str, About] = {}  # by server; of shared connections

@@ -42,8 +42,17 @@ def _lines(about: Any) -> list[str]:
     if problem := about.get("problem"):
         lines.append(f"problem: {visible(problem)}")
     lines += [f"code in {language}: {visible(says)}" for language, says in about.get("code", {}).items()]
+    lines += _of_tokens(about.get("tokens", {}))
     rows = [_row(server, about["started"] + about["uptime"]) for server in about["servers"]]
     return [*lines, *aligned((("server", "state", "pid", "up", "tools", "calls"), *rows)), *_below(about["servers"])]
+
+
+def _of_tokens(told: Any) -> list[str]:
+    if not told.get("clients"):
+        return []
+    loaded, would, saved = told["loaded"], told["would_have_loaded"], told["saved_percent"]
+    said = f"tokens of tools: {loaded:,} loaded by {told['clients']} clients, {would:,} if each loaded all"
+    return [f"{said} ({saved} % saved; {told['tokenizer']})"]
 
 
 def _row(server: Any, now: float) -> tuple[str, ...]:

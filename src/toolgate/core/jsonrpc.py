@@ -401,7 +401,18 @@ def error(id: Raw | bytes, code: int, message: str, data: Mapping[str, Any] | Ra
 
 
 def one_line(message: bytes) -> bytes:
-    """The message without line breaks. Outside strings they are white space; inside strings JSON forbids them."""
+    """The message without what anybody reads as a line break. Those of ASCII are white space outside strings; inside
+    strings JSON forbids them. Those of Unicode stand in strings only, where they become escapes: readers that end a
+    line at them (Python's `splitlines`, Node's `readline`) would take what follows for another message."""
     if b"\n" in message or b"\r" in message:
-        return message.replace(b"\n", b" ").replace(b"\r", b" ")
+        message = message.replace(b"\n", b" ").replace(b"\r", b" ")
+    return message if message.isascii() else _without_separators(message)
+
+
+def _without_separators(message: bytes) -> bytes:
+    for written, escape in _SEPARATORS:
+        message = message.replace(written, escape)
     return message
+
+
+_SEPARATORS = tuple((each.encode(), b"\\u%04x" % ord(each)) for each in "\x85\u2028\u2029")

@@ -14,6 +14,8 @@ Both
     tasks             what can be told of a task, and the places where its id stands
     revisions         lists, results and notifications, as their reader's revision allows them
     listed            which items of lists every client can read
+    output_schemas    which schemas of results every client can compile
+    js_patterns       which patterns JavaScript can
     repair            small writers that make a value fit its reader; the tables are made of them
 
 `header_arguments` reads `x-mcp-header` out of a tool's schema. The gateway knows those arguments from the tool's

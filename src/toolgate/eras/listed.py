@@ -77,11 +77,12 @@ _AUTHORITY = re.compile(
     re.DOTALL,
 )
 _PORTS = 65_536
+_PASSED_OVER = dict.fromkeys(map(ord, "\t\n\r"))  # by these readers, wherever they stand
 
 
 def is_uri(text: str) -> bool:
     """Whether readers of URLs (WHATWG's rules, by which pydantic goes, too) can read it behind the name of a server."""
-    found = _URI.match(text)
+    found = _URI.match(text.translate(_PASSED_OVER))
     if not found or not found["authority"]:
         return bool(found)
     authority = _AUTHORITY.fullmatch(found["authority"])

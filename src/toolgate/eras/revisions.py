@@ -8,6 +8,8 @@ The schemas of the handshake revisions only ever grew by members, so one shape o
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -90,10 +92,26 @@ _icon = _having(
     ),
 )
 _about = {"title": TEXT, "description": TEXT, "icons": each_of(optional(_icon)), "_meta": ANY_OBJECT}
+_written = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?"
+    r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+)
+
+
+def _moment(raw: Raw) -> Raw:
+    """A date and a time with its zone, as RFC 3339 has it: some clients take no other form of ISO 8601."""
+    found = _written.fullmatch(jsonrpc.read(raw, type=str))
+    try:
+        datetime.date.fromisoformat(found[1] if found else "")
+        return raw
+    except ValueError:
+        raise msgspec.ValidationError("Expected a date, a time and an offset") from None
+
+
 _audience = options(
     audience=of_type(list[Literal["user", "assistant"]]),
     priority=of_type(Annotated[float, msgspec.Meta(ge=0, le=1)]),
-    lastModified=TEXT,
+    lastModified=_moment,
 )
 _hints = options(title=TEXT, readOnlyHint=FLAG, destructiveHint=FLAG, idempotentHint=FLAG, openWorldHint=FLAG)
 

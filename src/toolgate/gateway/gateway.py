@@ -289,6 +289,10 @@ class Gateway:
         self._audience.adopt(before, snapshot, use_access)
         self.subscriptions.renew(before, snapshot)
 
+    async def tokens(self) -> Mapping[str, Any]:
+        """What the models of all clients have loaded of tools: see `token_meter`."""
+        return await self._views.tokens()
+
     def given_up(self) -> Fault | None:
         """What is told to a client whose call was cancelled because the gateway ends; None if that was not why."""
         return shutting_down("sent_unknown") if self.phase == "ending" else None

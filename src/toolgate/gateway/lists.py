@@ -81,9 +81,12 @@ class Lists:
         pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
         is_whole = not failures and not pending and len(server_lists) == len(shown)
         now = self._clock.now()
+        items = tuple(route.surface.list(kind, view))
+        if kind == "tools":
+            snapshot.catalog.loaded.listed(client, items)
         return Listing(
             kind,
-            tuple(route.surface.list(kind, view)),
+            items,
             (*failures, *((server, self._redactor.text(why)) for server, why in route.surface.faults(kind, view))),
             pending,
             ttl=max(0.0, min((server_list.until or 0.0 for server_list in server_lists), default=now) - now)

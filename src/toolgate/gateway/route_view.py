@@ -22,7 +22,7 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Event, EventSink, Outcome
-from toolgate.gateway import changes, stored
+from toolgate.gateway import changes, stored, token_meter
 from toolgate.gateway.finder import Finder
 from toolgate.gateway.importing import Importing
 from toolgate.gateway.installing import Installing, Means, Wanted
@@ -36,7 +36,8 @@ from toolgate.policy.overflow import not_kept
 from toolgate.sandbox.run import Ran, SandboxError
 from toolgate.sandbox.stored import Script
 from toolgate.search import Document, Hit
-from toolgate.surfaces.controls import code, own
+from toolgate.surfaces import controls
+from toolgate.surfaces.controls import base, code, own
 from toolgate.surfaces.controls.context import ControlContext, GatewayInfo, Importable
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools, Object, Result, ToolContext
@@ -107,6 +108,15 @@ class RouteViews:
 
     def forget(self, client: Client) -> None:
         self._activated.pop(client.session, None)
+        self.current().catalog.loaded.forget(client)
+
+    async def tokens(self) -> Mapping[str, Any]:
+        """What the models of clients have loaded of tools, and what all tools at once would have been."""
+        snapshot = self.current()
+        every = snapshot.catalog.loaded.all()[: token_meter.MOST]
+        routes = [(loaded, snapshot.routes.get(loaded.client.path)) for loaded in every]
+        given = [self.of(route, loaded.client).given for loaded, route in routes if route]
+        return await token_meter.of_all(given, {id: server.name for id, server in snapshot.servers.items()})
 
     def close(self) -> None:
         self.finder.close()
@@ -119,7 +129,9 @@ class _OwnTools(InProcessTools, frozen=True, kw_only=True):
     route: Route
 
     async def answer(self, call: Call, exchange: Exchange) -> Result:
-        return await own.answer(ControlContext(call, exchange, self.views.of(self.route, call.client)))
+        view = self.views.of(self.route, call.client)
+        result = await own.answer(ControlContext(call, exchange, view))
+        return await view.metered(call, result) if isinstance(result, Mapping) else result
 
 
 class _Summaries(Mapping[str, ServerSummary]):
@@ -353,6 +365,34 @@ class RouteView:
         known, config = self.known(server, "tools"), self._snapshot.servers.get(server)
         raw = known.items.get(tool) if known else None
         return (config, hashlib.sha256(raw).digest()) if raw is not None and config else None
+
+    @property
+    def given(self) -> token_meter.Given:
+        """What its client's tokens are counted by."""
+        known = ((id, self._whole(id, "tools"), self.known(id, "tools")) for id in self.servers)
+        lists = {id: (whole, mine.items.keys()) for id, whole, mine in known if whole and mine}
+        only = next(iter(self._route.servers)) if self._route.is_strict else ""
+        return token_meter.Given(self._snapshot.catalog.loaded.find(self.client), lists, only)
+
+    async def tokens(self) -> Mapping[str, Any]:
+        return await token_meter.of(self.given, {id: server.name for id, server in self.configured.items()})
+
+    async def metered(self, call: Call, result: Object) -> Object:
+        """What a control tool says of tools is loaded, too; whoever asks for it is told with it how much that is."""
+        control = controls.find(call.target) if call.method == mcp.CALL else None
+        if not control or control.changes or control.runs_code:
+            return result
+        self._snapshot.catalog.loaded.told(self.client, self._about(call), token_meter.size_of(result))
+        if token_meter.KEY not in call.meta:
+            return result
+        return {**result, "_meta": {**result.get("_meta", {}), token_meter.KEY: await self.tokens()}}
+
+    def _about(self, call: Call) -> str:
+        """The server that a call of a control tool is about."""
+        given = base.readable(controls.CONTROLS[call.target], call)
+        named = (given.get(key) for key in ("server", "server_name", "server_id"))
+        ids = (names.slug(each) for each in named if isinstance(each, str))
+        return next((id for id in ids if id in self._seen), names.OWN)
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):

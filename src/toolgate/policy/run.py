@@ -72,8 +72,7 @@ class PolicyRun:
     def __init__(self, call: Call, policies: Sequence[Hooks], clock: Clock, anew: Anew = _as_it_was) -> None:
         self.call = self._came = self._next = call
         self._at, self._has_waited = 0, False  # the policy that `_next` is judged by next
-        self._anew = anew
-        self._policies = policies
+        self._anew, self._policies = anew, policies
         self._clock = clock
         self._passed: list[tuple[Hooks, Any]] = []  # those with something to do when the call comes back; its ticket
 
@@ -81,11 +80,11 @@ class PolicyRun:
         """The call as its policies let it go on, or what one of them says instead. `again` is its next round, where one
         asks something; `decision` what `begin` has returned, if that was called."""
         decision = decision or self.begin(again)
-        if not isinstance(decision, Wait):
-            return decision
         while isinstance(decision, Wait):
             decision = self.begin(again, await decision.until())
-        return self._let(await self.recheck(decision)) if isinstance(decision, Call) else decision
+        if self._has_waited and isinstance(decision, Call):
+            return self._let(await self.recheck(decision))
+        return decision
 
     def begin(self, again: Again, waited: Any = None) -> Call | Outcome | Wait:
         """The same as far as nothing has to be waited for. The policy that it had to be waited for gets what it has
@@ -163,8 +162,9 @@ class PolicyRun:
         for policy, ticket in reversed(self._passed):
             if policy.ended:
                 policy.ended(self.call, ending, ticket)
-        for reached in filter(None, () if isinstance(ending, NeedInput) else (self.call.reached, self._came.reached)):
-            reached.recheck = None  # else it and this would hold each other, and the request with them
+        for reached in () if isinstance(ending, NeedInput) else (self.call.reached, self._came.reached):
+            if reached:
+                reached.recheck = None  # else it and this would hold each other, and the request with them
 
 
 def _what(call: Call) -> tuple[str, str, bytes]:

@@ -83,14 +83,16 @@ def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> 
         confined = confinement.box_for_deno(_deno(), [str(WORKER)], RESERVED, limits.cpu)
         return dataclasses.replace(confined, lenient=is_lenient)
 
+    def lacks() -> str:
+        return "; ".join(confinement.missing(box()))
+
     def problem() -> str:
         try:
-            lacking = [] if is_lenient else confinement.missing(box())
+            lacking = lacks()
         except Fault as fault:
             return f"{fault.message} ({fault.hint})"
-        return (
-            f"code in JavaScript cannot be confined on this machine: it lacks {'; '.join(lacking)}" if lacking else ""
-        )
+        refused = lacking and not is_lenient
+        return f"code in JavaScript cannot be confined on this machine: it lacks {lacking}" if refused else ""
 
     async def start(worker: Worker) -> None:
         program, *arguments = command(limits)
@@ -111,7 +113,7 @@ def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> 
     def layers() -> str:
         return f"deno {version('deno')}, no permissions, {confinement.layers().words}"
 
-    return Engine("javascript", start, problem, layers)
+    return Engine("javascript", start, problem, layers, lacks)
 
 
 def _unheard() -> None:

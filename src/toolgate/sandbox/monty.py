@@ -20,6 +20,7 @@ from toolgate.sandbox.bridge import Broken
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.worker import Engine, Worker
 from toolgate.upstreams import diagnosis
+from toolgate.upstreams.process import confinement
 from toolgate.upstreams.process.supervisor import Child, Supervisor
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ def either(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> 
     if is_installed():
         return engine(supervisor, limits)
     why = f"{locked.problem()}, and another engine is not installed ({INSTALL})"
-    return Engine("python", locked.start, lambda: why, locked.layers, locked.close)
+    return Engine("python", locked.start, lambda: why, locked.layers, close=locked.close)
 
 
 def engine(supervisor: Supervisor, limits: Limits) -> Engine:
@@ -66,7 +67,13 @@ def engine(supervisor: Supervisor, limits: Limits) -> Engine:
         child.on_full, child.on_room = worker.full, worker.room
         worker.started(child.pid, child.write, javascript.killing(child), child.output)
 
-    return Engine("python", start, layers=lambda: f"monty {version('pydantic-monty')}", runs_own=False)
+    def lacks() -> str:
+        return "; ".join(confinement.missing(python.box_of_run(limits.address_space, limits.cpu)))
+
+    def layers() -> str:
+        return f"monty {version('pydantic-monty')}, not confined by the kernel"
+
+    return Engine("python", start, layers=layers, lacks=lacks, runs_own=False)
 
 
 def _unheard() -> None:

@@ -185,7 +185,7 @@ def engine(supervisor: Supervisor, limits: Limits) -> bridge_end.Engine:
         process.on_full, process.on_room = worker.full, worker.room
         worker.started(process.pid, process.write, process.end, process.output)
 
-    return bridge_end.Engine("python", start, own.problem, own.layers, own.close)
+    return bridge_end.Engine("python", start, own.problem, own.layers, close=own.close)
 
 
 class PythonEngine:

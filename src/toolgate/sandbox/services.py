@@ -5,6 +5,7 @@ runs nothing; there is no weaker engine behind it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -24,9 +25,15 @@ from toolgate.sandbox.slots import Slots, TakeTurn
 from toolgate.sandbox.worker import Engine
 from toolgate.upstreams.process.supervisor import Supervisor
 
+log = logging.getLogger(__name__)
+
 MakeEngine = Callable[[Supervisor, Limits, bool], Engine]
 """An engine, with whether it may run where the system cannot confine it."""
 
+_UNCONFINED = (
+    "code in %s is not confined whole: this machine lacks %s; "
+    'sandbox.require_os_confinement = "always" refuses such code'
+)
 OWN = "own"  # what a control tool needs that is a program of ours (`Control.needs`)
 
 ENGINES: Mapping[str, MakeEngine] = {"javascript": javascript.engine, "python": monty.either}
@@ -46,6 +53,7 @@ class Sandbox:
     ) -> None:
         self._supervisor = supervisor
         self._engines = engines
+        self._warned: set[str] = set()  # the languages of which it was said that something is lacking
         limits = limits_of(config)
         self._settings, self._slots = config.sandbox, Slots(limits, clock, held)
         self._pools = {
@@ -116,8 +124,16 @@ class Sandbox:
             raise Fault("SERVER_FAILED", why, reach="not_sent")
         if is_own and not self._pools[language].engine.runs_own:
             raise Fault("SERVER_FAILED", f"this needs a machine whose kernel can lock {language}", reach="not_sent")
+        self._warn(language)
         pool, strict = self._pools[language], self._settings.strict_globals
         return await pool.run(code, host, whose=whose, data=data, strict=strict, wall=wall, is_own=is_own)
+
+    def _warn(self, language: str) -> None:
+        """Once, of code that runs without all that should keep it in."""
+        lacking = self._pools[language].engine.lacks() if language not in self._warned else ""
+        self._warned.add(language)
+        if lacking:
+            log.warning(_UNCONFINED, language, lacking)
 
     async def close(self) -> None:
         for pool in self._pools.values():

@@ -74,8 +74,8 @@ def typescript(tool: Tool, budget: Budget | None = None) -> str:
     beyond the budget."""
     budget = budget or Budget()
     reading = _Reading(tool.input_schema, budget)
-    arguments = _ts_object(reading, reading.root, 0) if _properties(reading.root) else "{}"
-    optional = "" if _required(reading.root) else "?"
+    arguments = _ts_object(reading, reading.top, 0) if _properties(reading.top) else "{}"
+    optional = "" if _required(reading.top) else "?"
     result = _Reading(tool.result, budget)
     returns = _ts(result, result.root, 0) if tool.result else "unknown"
     if budget.is_over:
@@ -92,7 +92,7 @@ def python(tool: Tool, budget: Budget | None = None) -> str:
     writer = _Python(reading, _class_name(tool.name))
     parameters = writer.parameters()
     result = _Reading(tool.result, budget)
-    returning = _Python(result, _class_name(tool.name) + "Result")
+    returning = _Python(result, _class_name(tool.name) + "Result", writer.taken)
     returns = returning.type(result.root, returning.prefix, 0) if tool.result else "Any"
     if budget.is_over:
         return ""
@@ -113,8 +113,8 @@ def one_line(tool: Tool, budget: Budget | None = None) -> str:
     are `…`."""
     budget = budget or Budget()
     reading = _Reading(tool.input_schema, budget)
-    required = _required(reading.root)
-    given = _properties(reading.root)
+    required = _required(reading.top)
+    given = _properties(reading.top)
     said = {name: f"{_named(name, required)}: {_word(reading, schema, 0)}" for name, schema in given.items()}
     if budget.is_over:
         return f"{tool.name}(…)"
@@ -162,6 +162,7 @@ class _Reading:
         budget.left -= len(raw) // _READ_FOR_A_NODE
         self.root = _NOTHING if budget.is_over else _read(raw)
         self._spend(_breadth(self.root) // _A_NODE)
+        self.top = self.resolved(self.root, 0) or _NOTHING  # what the root is, where it refers to something
 
     def resolved(self, schema: Any, depth: int) -> Schema | None:
         """The schema that stands here; None where there is none, or no more is to be written."""
@@ -173,13 +174,25 @@ class _Reading:
             reference = found.get("$ref")
             if not isinstance(reference, str):
                 self._spend(_breadth(found) // _A_NODE)
-                return None if self._is_over else found
+                return None if self._is_over else self._whole(found, depth)
             self._spend(len(reference) // _A_NODE)
             target = None if self._is_over else self._at(reference)
             if target is None:
                 return None
             found = target
         return None
+
+    def _whole(self, schema: Schema, depth: int) -> Schema:
+        """With what it has from each part of `allOf`."""
+        parts = schema.get("allOf")
+        if not isinstance(parts, list):
+            return schema
+        found: dict[str, Any] = {}
+        for part in [*cast(list[Any], parts)[:_MOST_CHOICES], {**schema, "allOf": None}]:
+            own = self.resolved(part, depth + 1) or _NOTHING
+            both = {"properties": {**_properties(found), **_properties(own)}} if "properties" in found else {}
+            found |= {**own, **both, "required": sorted(_required(found) | _required(own))}
+        return found
 
     @property
     def _is_over(self) -> bool:
@@ -209,10 +222,13 @@ def _read(raw: bytes) -> Schema:
 
 def _breadth(schema: Schema) -> int:
     """How much there is to write of a schema itself, and to look through for that."""
-    inside = (cast(Any, schema.get(key)) for key in ("properties", "required", "enum", "anyOf", "oneOf"))
+    inside = (cast(Any, schema.get(key)) for key in _OF_MANY)
     found = [cast(Any, each) for each in inside if isinstance(each, dict | list)]
     found.append([schema.get("const")])
     return len(schema) + sum(len(each) + sum(len(text) for text in each if isinstance(text, str)) for each in found)
+
+
+_OF_MANY = ("properties", "required", "enum", "anyOf", "oneOf", "allOf", "prefixItems", "items")
 
 
 def _properties(schema: Schema) -> Schema:
@@ -231,7 +247,27 @@ def _parts(schema: Schema) -> list[Any]:
         if isinstance(found := schema.get(name), list) and found:
             return cast(list[Any], found)[:_MOST_CHOICES]
     kinds = schema.get("type")
-    return [{**schema, "type": kind} for kind in cast(list[Any], kinds)[:8]] if isinstance(kinds, list) else []
+    if isinstance(kinds, list):
+        return [{**schema, "type": kind} for kind in cast(list[Any], kinds)[:8]]
+    return [{**schema, "nullable": False}, _NULL] if schema.get("nullable") is True else []
+
+
+_NULL: Schema = {"type": "null"}
+
+
+def _places(schema: Schema) -> list[Any]:
+    """Of an array whose items differ by their places."""
+    for name in ("prefixItems", "items"):
+        if isinstance(found := schema.get(name), list) and found:
+            return cast(list[Any], found)[:_MOST_CHOICES]
+    return []
+
+
+def _others(schema: Schema) -> Any:
+    """What may stand behind those places; False where nothing may."""
+    most, places = schema.get("maxItems"), len(_places(schema))
+    name = "items" if "prefixItems" in schema else "additionalItems"
+    return False if isinstance(most, int) and most <= places else schema.get(name)
 
 
 def _choices(schema: Schema) -> list[Any] | None:
@@ -249,7 +285,7 @@ def _kind(schema: Schema) -> str:
     kind = schema.get("type")
     if isinstance(kind, str):
         return kind
-    return "object" if "properties" in schema else "array" if "items" in schema else ""
+    return "object" if "properties" in schema else "array" if "items" in schema or "prefixItems" in schema else ""
 
 
 def _comment(said: Any) -> str:
@@ -281,6 +317,11 @@ def _ts(reading: _Reading, schema: Any, depth: int) -> str:
     if parts := _parts(found):
         return " | ".join(_unique([_ts(reading, part, depth + 1) for part in parts]))
     kind = _kind(found)
+    if kind == "array" and (places := _places(found)):
+        items = [_ts(reading, place, depth + 1) for place in places]
+        others = _others(found)
+        items += [] if others is False else [f"...Array<{_ts(reading, others, depth + 1)}>"]
+        return f"[{', '.join(items)}]"
     if kind == "array":
         item = _ts(reading, found.get("items"), depth + 1)
         return f"{item}[]" if re.fullmatch(r"\w+", item) else f"Array<{item}>"
@@ -319,16 +360,16 @@ def _class_name(name: str) -> str:
 class _Python:
     """Writes types; objects become classes of their own, innermost first."""
 
-    def __init__(self, reading: _Reading, prefix: str) -> None:
+    def __init__(self, reading: _Reading, prefix: str, taken: set[str] | None = None) -> None:
         self.prefix = f"_{prefix}" if prefix[0].isdigit() else prefix
         self.classes: list[str] = []
         self.comments: list[str] = []
-        self._taken: set[str] = set()
+        self.taken: set[str] = set() if taken is None else taken  # names of classes
         self._reading = reading
 
     def parameters(self) -> list[str]:
-        root = self._reading.root
-        properties, required = _properties(root), _required(root)
+        top = self._reading.top
+        properties, required = _properties(top), _required(top)
         named: dict[str, str] = {}
         for name in sorted(properties, key=lambda name: name not in required):
             written = self._free(python_name(name), named)
@@ -359,6 +400,11 @@ class _Python:
             types = _unique([self.type(part, f"{name}{at}", depth + 1) for at, part in enumerate(parts)])
             return "Any" if "Any" in types else " | ".join(types)
         kind = _kind(found)
+        if kind == "array" and (places := _places(found)):
+            types = [self.type(each, f"{name}{at}", depth + 1) for at, each in enumerate(places)]
+            others = _others(found)
+            types += [] if others is False else [f"*tuple[{self.type(others, name + 'Item', depth + 1)}, ...]"]
+            return f"tuple[{', '.join(types)}]"
         if kind == "array":
             return f"list[{self.type(found.get('items'), name + 'Item', depth + 1)}]"
         return self._object(found, name, depth) if kind == "object" else _PYTHON.get(kind, "Any")
@@ -367,8 +413,8 @@ class _Python:
         properties, required = _properties(schema), _required(schema)
         if not properties:
             return f"dict[str, {self.type(schema.get('additionalProperties'), name + 'Value', depth + 1)}]"
-        name = self._free(name, self._taken)
-        self._taken.add(name)
+        name = self._free(name, self.taken)
+        self.taken.add(name)
         members: list[str] = []
         for key, about in properties.items():
             type = self.type(about, name + _class_name(key), depth + 1)

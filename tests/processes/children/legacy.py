@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 Json = dict[str, Any]
@@ -44,9 +44,10 @@ def serve(
     on_cancelled: Callable[[Any], None] | None = None,
     threads: bool = True,
     listed: Callable[[], list[Json]] | None = None,
+    lines: Iterable[str | bytes] | None = None,
 ) -> None:
     """Until stdin ends. `on_discover` answers `server/discover`; without it the method is unknown. `listed` are the
-    tools as they are listed, where that is not all."""
+    tools as they are listed, where that is not all; `lines` are those of stdin, as the child reads them."""
     tools = {"seen": lambda _: json.dumps(seen), **tools}
 
     def call(message: Json) -> None:
@@ -54,7 +55,7 @@ def serve(
         said = tools[params["name"]](params.get("arguments") or {})
         answer(message["id"], text(said) if isinstance(said, str) else said)
 
-    for line in sys.stdin.buffer:
+    for line in lines or sys.stdin.buffer:
         message = json.loads(line)
         method, id = message.get("method"), message.get("id")
         seen.append({"method": method, "id": id, "params": message.get("params")})

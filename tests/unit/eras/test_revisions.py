@@ -35,6 +35,8 @@ def tool(**members: Any) -> Any:
     return {"name": "t", "inputSchema": OBJECT, **members}
 
 
+NOW = "2026-11-27T07:30:00+01:00"
+
 # Items of lists.
 
 
@@ -45,7 +47,7 @@ def tool(**members: Any) -> Any:
     [
         ("tools", tool(title="T", icons=[{"src": "x:y", "theme": "dark"}], outputSchema=OBJECT, vendor={"a": None})),
         ("tools", tool(annotations={"readOnlyHint": True}, execution={"taskSupport": "optional"}, _meta={"a": 1})),
-        ("resources", {"name": "r", "uri": "x:y", "size": 5, "annotations": {"priority": 1, "lastModified": "now"}}),
+        ("resources", {"name": "r", "uri": "x:y", "size": 5, "annotations": {"priority": 1, "lastModified": NOW}}),
         ("resourceTemplates", {"name": "r", "uriTemplate": "x:{y}", "icons": []}),
         ("prompts", {"name": "p", "arguments": [{"name": "a", "title": "A", "required": True}]}),
     ],

@@ -133,6 +133,7 @@ class Admin:
             "host": config.http.host,
             "port": gateway_info.port(),
             "code": gateway_info.code() or None,
+            "tokens": await self._gateway.tokens(),
         }
         servers = [self._brief(server) for server in config.servers]
         return 200, {**{key: value for key, value in shown.items() if value not in ("", None)}, "servers": servers}

@@ -164,6 +164,10 @@ class GatewayView(Protocol):
         is, and done by `does` where that is given. Raises `Fault`."""
         ...
 
+    async def tokens(self) -> Mapping[str, Any]:
+        """How many tokens the client's model has loaded of tools, and what all tools at once would have been."""
+        ...
+
     @property
     def providers(self) -> Providers:
         """The models that may be asked, for this client by its principal."""

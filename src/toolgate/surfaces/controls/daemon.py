@@ -82,6 +82,7 @@ async def status(given: Given, context: ControlContext) -> Object:
         "mcp_servers": servers,
         "mcp_server_count": len(servers),
         "formatted_message": _table(_spoken(seconds), servers),
+        "tokens": await context.gateway.tokens(),
         **({"config_error": problem} if context.gateway.is_whole and (problem := gateway_info.problem()) else {}),
     }
 

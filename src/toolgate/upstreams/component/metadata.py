@@ -16,6 +16,7 @@ from msgspec import Raw
 from toolgate.core import counting, jsonrpc, surrogates
 from toolgate.core.redaction import excerpt
 from toolgate.eras import listed
+from toolgate.eras.output_schemas import OutputSchemas
 
 _NOT_IN_PATHS = (".", "..")  # who reads such a URL means another one by it
 MOST_VALUES = 200_000  # a thousand large tools; some hundredths of a second
@@ -63,6 +64,7 @@ def read(body: bytes) -> Tools:
 def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
     good: dict[str, Raw] = {}
     faults: list[str] = []
+    schemas = OutputSchemas()
     for item in items:
         if len(faults) == MOST_FAULTS:
             faults.append("the items after it are ignored")
@@ -82,7 +84,9 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
         elif name in good:
             faults.append(f"a second tool with the name {shown(name.encode())}")
         else:
-            good[name] = item
+            good[name], why = schemas.of(item)
+            if why:
+                faults.append(f"the output schema of {shown(name.encode())} is ignored: {why}")
     return Tools(tuple(good.values()), {name: _path(name, is_array) for name in good}, tuple(faults))
 
 

@@ -50,6 +50,7 @@ FALL_BACK_PATIENCE = 10.0  # seconds in which an older server says where message
 LONGEST_BODY = LONGEST_MESSAGE
 LONGEST_UNAWAITED = 1024 * 1024  # bytes of an event or a body that no answer is waited for in: a note has no more
 _LINE = b"\r\n"
+_JSON = b"application/json"
 _NO_SUCH_ENDPOINT = frozenset({400, 404, 405})  # what servers of the transport of 2024-11-05 say to a POST
 MOST_TRIES = 2  # times that a message is sent again with other credentials: for a token, and for one that allows more
 
@@ -429,10 +430,11 @@ class _Reply:
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
-        self._location = headers.get(b"location", b"")
-        if status < 300 and self.origin is not None:
+        if status >= 300:
+            self._location = headers.get(b"location", b"")
+        elif self.origin is not None:
             self._link.answered_in(headers.get(b"mcp-session-id"))
-        if is_stream(status, headers):
+        if headers.get(b"content-type") != _JSON and is_stream(status, headers):
             self._events = sse.Reader(self._longest)
             self._cursor = Cursor()
 
@@ -492,7 +494,9 @@ class _Reply:
         elif self._cursor:
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
         else:
-            if body:
+            if body and self.origin is not None:
+                self._link.received(body, self.origin)
+            elif body:
                 self._received(body)
             if self.origin is not None and self._link.awaits(self.origin):
                 self._link.broke(

@@ -194,11 +194,15 @@ class Wire(asyncio.Protocol, Tenant):
 
     def _take_known(self, head: KnownHead, body: bytes) -> None:
         """A whole answer, of which the parser is told nothing."""
-        self._headers, self.keep = head.headers, head.keep
+        self._headers, self.keep, self._beside = head.headers, head.keep, 0
         assert self._reply
-        self._reply.head(200, head.headers)
-        self.on_body(body)
-        self._whole(may_stay=True)
+        try:
+            self._reply.head(200, head.headers)
+            self._reply.body(body)
+        except sse.TooLong:
+            self.abort()
+        else:
+            self._whole(may_stay=True)
 
     def _remember(self, head: bytes, length: int) -> None:
         """The answer with this head came whole, and the connection stays. Where the length says how long a body is,

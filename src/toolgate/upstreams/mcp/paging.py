@@ -8,6 +8,7 @@ server/utilities/caching.
 from __future__ import annotations
 
 import logging
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, header_arguments, listed
+from toolgate.eras.output_schemas import OutputSchemas
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.bounds import Bounds, InSteps, too_long
 from toolgate.upstreams.mcp.requests import Requests
@@ -73,11 +75,10 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
     for why, less in kept.left_out.items():
         if less and requests.complaints.takes(server):
             log.warning("%s: ignored %d of its items: %s in one", requests.server.name, less, why)
-    for why, tool in kept.useless:
+    for what, why, tool in kept.useless:
         if requests.complaints.takes(server):
-            told = (requests.server.name, why, excerpt(bytes(tool), server=server))
-            log.warning("%s: ignored a tool: %s: %r", *told)
-    return msgspec.structs.replace(found, raw=kept.items) if len(kept.items) < len(found.raw) else found
+            log.warning("%s: ignored %s: %s: %r", requests.server.name, what, why, excerpt(bytes(tool), server=server))
+    return found if kept.is_all else msgspec.structs.replace(found, raw=kept.items)
 
 
 def _page_of(server: str, raw: Raw, kind: str, most: int) -> Page:
@@ -127,19 +128,23 @@ _NAME = f"more than {calls.LONGEST_NAME:,} characters of a name or URI"
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """Also how many are left out for what, and tools that cannot be called, each with why."""
+    """Also how many are left out for what, and tools that cannot be called, or of which a part cannot be used: what is
+    ignored, why, and the tool. `is_all`: nothing is left out."""
 
     items: tuple[Raw, ...]
     left_out: Counter[str]
-    useless: list[tuple[str, Raw]]
+    useless: list[tuple[str, str, Raw]]
+    is_all: bool
 
 
 def _kept(items: Sequence[Raw], kind: str, has_headers: bool) -> InSteps[_Kept]:
     """Without items that have so many values or levels, or so long a name, that whoever reads them holds up everybody
-    else or fails; without those that some client cannot read, and the whole list with them (`eras.listed`); and without
-    tools whose annotations break the rules (streamable-http, "Schema Extension")."""
+    else or fails; without those that some client cannot read, and the whole list with them (`eras.listed`), and output
+    schemas that are so (`eras.output_schemas`); and without tools whose annotations break the rules (streamable-http,
+    "Schema Extension")."""
     kept: list[Raw] = []
-    useless: list[tuple[str, Raw]] = []
+    useless: list[tuple[str, str, Raw]] = []
+    schemas = OutputSchemas()
     left_out = Counter[str]()
     for item in items:
         if counting.has_more_values(bytes(item), MOST_VALUES):
@@ -151,11 +156,14 @@ def _kept(items: Sequence[Raw], kind: str, has_headers: bool) -> InSteps[_Kept]:
         elif unreadable := listed.why_unreadable(kind, item):
             left_out[unreadable] += 1
         elif has_headers and (why := _why_useless(item)):
-            useless.append((why, item))
+            useless.append(("a tool", why, item))
         else:
-            kept.append(item)
+            usable, why = schemas.of(item) if kind == "tools" else (item, "")
+            useless += [("the output schema of a tool", why, item)] if why else []
+            kept.append(usable)
         yield
-    return _Kept(tuple(kept), left_out, useless)
+    is_all = len(kept) == len(items) and all(map(operator.is_, kept, items))
+    return _Kept(tuple(kept), left_out, useless, is_all)
 
 
 def _has_long_name(item: Raw) -> bool:

@@ -4,6 +4,7 @@ supervisor   starts, watches and ends them; each has an owner task
 guard        the process that outlives the gateway for as long as it takes to end what is left of them
 boxes        the boxes of servers, from what the configuration says to what is put on
 programs     which files a program needs to be there
+grants       which places of its rules a server could have led elsewhere
 packages     `npx` and `uvx` in two steps: fetched outside the box, started inside
 confinement  what a program may do, as data: a `Box`; what this machine has to put one on with
 seccomp      which system calls a box's profile allows, as filters for the kernel

@@ -18,7 +18,7 @@ from toolgate.config.boxes import Confines
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
-from toolgate.upstreams.process import confinement, packages, programs
+from toolgate.upstreams.process import confinement, grants, packages, programs
 from toolgate.upstreams.process.confinement import Box
 from toolgate.upstreams.process.programs import Programs
 from toolgate.upstreams.process.supervisor import Launch, Supervisor
@@ -54,13 +54,15 @@ class Boxes:
         confines = server.confines
         if not confines:
             return None
-        command, args, folders = server.command, server.args, ()
+        command, args, folders, interpreter = server.command, server.args, (), ""
         if split := packages.split_of(server.name, command, args):
             found = await self._packages.installed(server.name, command, split, server.env)
-            command, args, folders = found.program, found.args, found.folders
+            command, args, folders, interpreter = found.program, found.args, found.folders, found.interpreter
         own = self._own_folder(server, holder)
         home = str(own) if not confines.reads_all else None
-        cwd = server.cwd or home
+        cwd = os.path.abspath(server.cwd) if server.cwd else home
+        if home and not server.cwd:
+            command, args = programs.from_here(command, args)
         env = {
             **{name: value.format(own=own, home=self._home) for name, value in confines.env.items()},
             **({"HOME": home} if home else {}),
@@ -68,6 +70,7 @@ class Boxes:
             **server.env,
         }
         parts = [] if confines.reads_all else [*folders, *self._parts(server, command, args, cwd, env)]
+        parts += self._parts(server, interpreter, (), cwd, env) if parts and interpreter else []
         box = self._box(server, confines, parts, own)
         if self._is_lenient and (lacking := confinement.missing(box)):
             log.warning("%s runs in a box that is not whole: this machine lacks %s", server.name, "; ".join(lacking))
@@ -93,8 +96,8 @@ class Boxes:
             command = os.path.abspath(os.path.join(cwd or "", command))
         program = shutil.which(command, path=path)
         found = Programs(self._home, str(self._state), path).parts(program, args, cwd) if program else []
-        is_own = server.cwd and not programs.is_wide(server.cwd, self._home, str(self._state))
-        return [*found, *([server.cwd] if server.cwd and is_own else [])]
+        is_own = cwd and server.cwd and not programs.is_wide(cwd, self._home, str(self._state))
+        return [*found, *([cwd] if cwd and is_own else [])]
 
     @property
     def _home(self) -> str:
@@ -102,16 +105,25 @@ class Boxes:
 
     def _box(self, server: Server, confines: Confines, parts: Sequence[str], own: Path) -> Box:
         everything = ("/",)
-        run = [self._place(server, each) for each in confines.run]
+        write = [str(own), *(self._place(server, each) for each in confines.write)]
+        run = [*(self._place(server, each) for each in confines.run), *parts]
         run += programs.BROWSERS if confines.is_browser else ()
         read = [self._place(server, each) for each in confines.read]
-        write = [self._place(server, each) for each in confines.write]
+        try:
+            write = grants.writable(write)
+            folders = [os.path.realpath(each) for each in write]
+            read = grants.own_rule(read, folders)
+            run = grants.own_rule(run, folders, covered=programs.SYSTEM)
+        except grants.LedAstray as error:
+            message = f"{server.name} was not started: {error} leads out of a folder that it may write"
+            hint = "look who has put that link there, or name what it leads to"
+            raise Fault("SERVER_FAILED", message, reach="not_sent", hint=hint) from None
         ports = () if isinstance(confines.net, bool) else confines.net
         reach = (*INHERITED, *OF_THE_NETWORK, *(() if not confines.reads_all else ("HOME",)))
         return Box(
             read=everything if confines.reads_all else (*programs.TOLD, *read),
-            write=everything if confines.writes_all else (str(own), *write),
-            execute=everything if confines.reads_all else (*programs.SYSTEM, *run, *parts),
+            write=everything if confines.writes_all else write,
+            execute=everything if confines.reads_all else (*programs.SYSTEM, *run),
             network="all" if confines.net is True else "tcp" if ports else "none",
             ports=ports,
             unix=confines.sockets,

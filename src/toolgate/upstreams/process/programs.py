@@ -65,6 +65,21 @@ def holds(folder: str, path: str) -> bool:
     return os.path.commonpath((folder, path)) == folder
 
 
+def from_here(command: str, args: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """A command and its script that are named from our own folder, by their whole paths: it starts in another one."""
+    at = _script(command, args, "")
+    command = os.path.abspath(command) if os.path.dirname(command) else command
+    return command, tuple(os.path.abspath(each) if index == at else each for index, each in enumerate(args))
+
+
+def _script(program: str, args: Sequence[str], folder: str) -> int | None:
+    """Which argument is the file that an interpreter is to run."""
+    if not _is_interpreter(program):
+        return None
+    named = (at for at, each in enumerate(args) if not each.startswith("-"))
+    return next((at for at in named if os.path.isfile(os.path.join(folder, args[at]))), None)
+
+
 class Programs:
     """Looks for what a program consists of; `home` and `private` lie in nothing that it finds."""
 
@@ -77,26 +92,27 @@ class Programs:
         """Files and folders of a program that stands at `program`: its own, those of what interprets it, and those of
         the script that it is to run."""
         found = list(self._of_program(program, _DEEPEST))
-        if os.path.basename(program).rstrip("0123456789.") in INTERPRETERS:
-            named = (os.path.join(cwd or "", each) for each in args if not each.startswith("-"))
-            script = next((each for each in named if os.path.isabs(each) and os.path.isfile(each)), "")
-            found += self._both(script, self._of_script) if script else ()
+        at = _script(program, args, cwd or "")
+        if at is not None:
+            script = os.path.abspath(os.path.join(cwd or "", args[at]))
+            found += [*self._of_script(script), *self._of_script(os.path.realpath(script))]
         return list(dict.fromkeys(found))
 
     def _of_program(self, program: str, left: int) -> Iterator[str]:
-        yield from self._both(program, self._of_binary)
+        yield from self._of_binary(program)
+        real = os.path.realpath(program)
+        if real != program:  # the folder around it is its own if it is a whole language's
+            yield from self._of_binary(real) if _is_interpreter(real) or _above_modules(real) else [real]
         interpreter = _interpreter_of(program)
-        if left and interpreter and (there := self._found(interpreter)):
+        there = self._found(interpreter) if left and interpreter else None
+        if there and (_is_interpreter(there) or shutil.which(os.path.basename(there), path=self._path) == there):
             yield from self._of_program(there, left - 1)
+        elif there:  # whoever wrote the program has named it
+            yield from (there, os.path.realpath(there))
 
     def _found(self, words: Sequence[str]) -> str | None:
         name = words[1] if os.path.basename(words[0]) == "env" and len(words) > 1 else words[0]
         return shutil.which(name, path=self._path)
-
-    def _both(self, path: str, of: object) -> Iterator[str]:
-        """Where it is named, and where it lies."""
-        for each in dict.fromkeys((path, os.path.realpath(path))):
-            yield from of(each)  # type: ignore[operator]
 
     def _of_binary(self, path: str) -> Iterable[str]:
         folder = os.path.dirname(path)
@@ -119,6 +135,10 @@ class Programs:
 
     def _is_wide(self, folder: str) -> bool:
         return is_wide(folder, self._home, self._private)
+
+
+def _is_interpreter(program: str) -> bool:
+    return os.path.basename(program).rstrip("0123456789.") in INTERPRETERS
 
 
 def _above_modules(path: str) -> str | None:

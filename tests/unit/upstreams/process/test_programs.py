@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolgate.upstreams.process.programs import Programs, holds, is_wide
+from toolgate.upstreams.process.programs import Programs, from_here, holds, is_wide
 
 
 @pytest.fixture
@@ -81,3 +81,20 @@ def test_a_folder_that_holds_more_than_one_program_is_wide(home: Path, folder: s
 def test_a_folder_with_a_longer_name_is_another_one() -> None:
     assert holds("/a/b", "/a/b/c") and holds("/a/b", "/a/b")
     assert not holds("/a/b", "/a/bc")
+
+
+def test_what_is_named_from_our_folder_is_named_by_its_whole_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file(home / "app/src/main.js")
+    monkeypatch.chdir(home)
+    assert from_here("node", ["--x", "app/src/main.js", "app"]) == ("node", ("--x", f"{home}/app/src/main.js", "app"))
+    assert from_here("./app/own", ["app"]) == (f"{home}/app/own", ("app",))
+    assert from_here("own", ["app/src/main.js"]) == ("own", ("app/src/main.js",))
+
+
+def test_what_a_program_names_itself_is_that_file_and_no_folder(home: Path) -> None:
+    (home / "private/bin").mkdir(parents=True)
+    file(home / "private/bin/tool")
+    file(home / "private/key")
+    assert parts(home, file(home / "venv/bin/own", f"#!{home}/private/bin/tool\n")) == {"venv", "private/bin/tool"}
+    (home / "venv/bin/link").symlink_to(home / "private/bin/tool")
+    assert parts(home, str(home / "venv/bin/link")) == {"venv", "private/bin/tool"}
