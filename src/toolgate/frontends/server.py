@@ -143,7 +143,12 @@ class _KnownCycle(_Cycle, Slot):
 
     @cached_property
     def scope(self) -> Any:  # type: ignore[override]
-        return {**self._known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
+        scope = {**self._known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
+        if self.came.varying:
+            varying = [(name.encode(), value.encode()) for name, value in self.came.varying]
+            names = [name for name, _ in varying]
+            scope["headers"] = [*(each for each in scope["headers"] if each[0] not in names), *varying]
+        return scope
 
     @cached_property
     def message_event(self) -> asyncio.Event:  # type: ignore[override]
@@ -288,7 +293,7 @@ class _Protocol(HttpToolsProtocol):
 
     def _begin(self, cycle: _KnownCycle) -> None:
         if not self._application.begin(cycle):
-            self.start(cycle, cast(Any, self.app))
+            self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
 
     def start(self, cycle: RequestResponseCycle, app: Any) -> asyncio.Task[None]:
         """Answer a request in a task."""
