@@ -18,13 +18,14 @@ from wires import HELLO, Wire, hello, legacy, modern, post
 from toolgate.app import App
 from toolgate.auth import keys
 from toolgate.auth.access import THE_OPERATOR
-from toolgate.config import Config
+from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient
 from toolgate.frontends import known_heads, server
 from toolgate.frontends.known_heads import KnownHeads, is_plain
 from toolgate.state import changes
 from toolgate.state.memory import MemoryStore
 from toolgate.state.settings import Settings
+from toolgate.upstreams.links.memory import MemoryLink
 
 ADA, BOB = "key-of-ada-that-is-long", "key-of-bob-that-is-long"
 
@@ -273,6 +274,47 @@ async def test_what_an_embedding_program_decides_is_decided_each_time(known: lis
         for number in (1, 2, 3):
             assert (await wire.ask(call(number))).status == 200
         assert len(asked) == 3 and not known
+
+
+# What is another one each time.
+
+
+async def test_a_head_is_known_whatever_its_trace_is_which_its_server_gets(
+    known: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[dict[bytes, bytes]] = []
+    send = MemoryLink.send_now
+
+    def seen(self: Any, data: bytes, headers: Any, origin: int) -> bool:
+        sent.append(dict(headers))
+        return send(self, data, headers, origin)
+
+    monkeypatch.setattr(MemoryLink, "send_now", seen)
+    there_too = Server(id="there", name="there", type="stdio", command="memory", forward_headers=("traceparent",))
+    script = there()
+    async with gateway(there_too, scripts={"there": script}) as app:
+        wire = Wire(app)
+        for number in range(6):
+            answer = await wire.ask(
+                call(number, f"Traceparent: 00-{number:032x}-{number:016x}-01", f"X-Request-Id: {number}")
+            )
+            assert (answer.status, answer.last["id"]) == (200, number)
+        assert len(known) == 5 and len(app.http.known_heads) == 1
+        calls = [headers for headers in sent if b"traceparent" in headers]
+        assert [headers[b"traceparent"] for headers in calls] == [b"00-%032x-%016x-01" % (n, n) for n in range(6)]
+
+
+@pytest.mark.parametrize("value", ["a b", "a\tb", "é", "", "x" * 200, "a,b"])
+async def test_a_trace_that_is_none_is_a_part_of_the_head(value: str) -> None:
+    heads: KnownHeads[int] = KnownHeads()
+    one, other = (heads.parted("192.0.2.1", call(1, f"Traceparent: {each}")) for each in (value, "00-1-1-01"))
+    assert one and other and one.head != other.head and not one.varying
+
+
+async def test_two_traces_in_one_head_are_a_part_of_it() -> None:
+    heads: KnownHeads[int] = KnownHeads()
+    one, other = (heads.parted("192.0.2.1", call(1, "traceparent: a", f"Traceparent: {each}")) for each in "bc")
+    assert one and other and one.head != other.head and not one.varying
 
 
 # Torn, in order, and away.

@@ -216,7 +216,11 @@ class Guards:
         """What the head of a request means, where it is known and the time is not over of what was shown in it."""
         known = self._known_heads.find(came)
         expires = known and known.principal.expires
-        return None if expires is not None and self._clock.wall() >= expires else known
+        if not known or (expires is not None and self._clock.wall() >= expires):
+            return None
+        if came.varying:
+            return msgspec.structs.replace(known, headers={**known.headers, **dict(came.varying)})
+        return known
 
     def remember(self, request: Request, came: Parted, body: bytes) -> None:
         """What the head of a request means, which was let in and read. What somebody else decides, who embeds the

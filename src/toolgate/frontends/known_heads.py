@@ -23,20 +23,31 @@ LONGEST_BODY = 20_000  # bytes; of what is longer, guards look at more than the 
 CAME = "came"  # the key of a request that came whole, in the state of its ASGI scope
 END = b"\r\n\r\n"
 _length = re.compile(rb"\r\n(?i:content-length): ?([1-9][0-9]{0,4})\r\n")
+# Nothing but a server that is to get them goes by these, and nothing in such a value can be the end of it.
+_varying = re.compile(rb"(\r\n(?i:traceparent|x-request-id): ?)([0-9A-Za-z-]{1,128})(?=\r\n)")
 # By these a request is more than one message and its answer, or its body is framed in another way.
 _OF_THE_CONNECTION = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade", b"trailer", b"te"})
 
 
 Head: TypeAlias = tuple[str, bytes, bytes]
-"""Who sent it, and what stands before and behind the length of its body."""
+"""Who sent it, and what stands before and behind the length of its body, without what is another one each time."""
 
 
 class Parted(msgspec.Struct, frozen=True):
-    """A request that came whole in one piece, and when: what was found out of it since then may hold no longer."""
+    """A request that came whole in one piece, and when: what was found out of it since then may hold no longer.
+    `varying` are those of its headers that are other ones each time."""
 
     head: Head
     body: bytes
     generation: int
+    varying: tuple[tuple[str, str], ...] = ()
+
+
+def _without_what_varies(head: bytes) -> tuple[bytes, tuple[tuple[str, str], ...]]:
+    found = [(name.strip(b"\r\n: ").decode().lower(), value.decode()) for name, value in _varying.findall(head)]
+    if len(dict(found)) < len(found):
+        return head, ()
+    return _varying.sub(rb"\1\0", head), tuple(found)  # no head that a parser takes has a zero in it
 
 
 def is_plain(version: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -62,11 +73,14 @@ class KnownHeads(Generic[Meaning]):
     def parted(self, address: str, data: bytes) -> Parted | None:
         """None where these bytes are not one whole request, or one that is not to be known again."""
         end = data.find(END, 0, LONGEST) + len(END)
-        found = _length.search(data, 0, end)
+        head, varying = data[:end], ()
+        if head.find(b"raceparent") > 0 or head.find(b"equest-") > 0:
+            head, varying = _without_what_varies(head)
+        found = _length.search(head)
         if not found or len(data) - end != int(found[1]) or len(data) - end > self._longest_body:
             return None
         start, stop = found.span(1)
-        return Parted((address, data[:start], data[stop:end]), data[end:], self._generation)
+        return Parted((address, head[:start], head[stop:]), data[end:], self._generation, varying)
 
     def find(self, request: Parted) -> Meaning | None:
         return self._known.get(request.head)

@@ -143,7 +143,12 @@ class _KnownCycle(_Cycle, Slot):
 
     @cached_property
     def scope(self) -> Any:  # type: ignore[override]
-        return {**self._known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
+        scope = {**self._known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
+        if self.came.varying:
+            varying = [(name.encode(), value.encode()) for name, value in self.came.varying]
+            names = [name for name, _ in varying]
+            scope["headers"] = [*(each for each in scope["headers"] if each[0] not in names), *varying]
+        return scope
 
     @cached_property
     def message_event(self) -> asyncio.Event:  # type: ignore[override]

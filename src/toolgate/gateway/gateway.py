@@ -298,7 +298,7 @@ class Gateway:
         return shutting_down("sent_unknown") if self.phase == "ending" else None
 
     async def close(self) -> None:
-        self._views.close()
+        await self._views.close()
         await self.subscriptions.close()
 
 
