@@ -46,13 +46,13 @@ class Runners:
         own = {"name": "@scope/pack", "bin": {"pack": "pack"}}
         (self.npm / "node_modules" / "@scope" / "pack" / "package.json").write_text(json.dumps(own))
         (self.npm / "package.json").write_text(json.dumps({"dependencies": {"@scope/pack": "1"}}))
+        (self.environment / "pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n")
         (self.npm / "node_modules" / ".bin").mkdir()
         (self.npm / "node_modules" / ".bin" / "pack").symlink_to("../@scope/pack/pack")
 
     def runner(self, name: str, fails: bool = False) -> str:
-        says = (
-            f"/usr/bin:{self.npm}/node_modules/.bin:/bin" if name == "npx" else f"{self.environment}\n{sys.base_prefix}"
-        )
+        folder = f"{self.npm}/node_modules/.bin" if name == "npx" else f"{self.environment}/bin"
+        says = f"{folder}:/usr/bin:/bin"
         file = self.folder / name
         file.write_text(RUNNER.format(python=sys.executable, record=str(self.record), fails=fails, says=says))
         file.chmod(0o755)
@@ -82,8 +82,9 @@ async def test_npx_fetches_without_scripts_in_an_empty_folder_and_the_program_st
         assert "PermissionError" in await client.call("one__do", code=f"print(open({str(runners.record)!r}).read())")
         assert "PermissionError" in await client.call("one__do", code=f"open({str(runners.npm)!r} + '/x', 'w')")
     asked = runners.asked
-    assert asked["args"][:-1] == ["-y", "--yes", "--ignore-scripts", "--package", "@scope/pack@1", "--call"]
-    assert asked["files"] == []
+    options = ["-y", "--yes", "--ignore-scripts", "--script-shell=/bin/sh", "--package", "@scope/pack@1", "--call"]
+    assert asked["args"][:-1] == options
+    assert asked["files"] == ["package.json"]  # so that npm looks in no folder above
     assert "TOKEN" not in asked["env"]
     assert asked["env"]["npm_config_registry"] == SECRETS["npm_config_registry"]
 
@@ -95,7 +96,23 @@ async def test_uvx_fetches_without_building_and_the_program_starts_in_its_box(tm
     async with gateway(settings(one=entry)) as served:
         told = await served.client().call("one__do", code="import sys; print(sys.argv[1:])")
         assert told == "['--own']\n"
-    assert runners.asked["args"][:-1] == ["--with", "mcp<2", "--no-build", "--from", "pack==1", "python", "-c"]
+    assert runners.asked["args"][:-1] == ["--with", "mcp<2", "--no-build", "--from", "pack==1", "/bin/sh", "-c"]
+    assert runners.asked["env"]["UV_COMPILE_BYTECODE"] == "0"
+
+
+@pytest.mark.parametrize("bin", ["../../../own/bin/pack", "/bin/sh", ""])
+def test_a_package_names_no_program_outside_of_itself(bin: str, tmp_path: Path) -> None:
+    @real
+    async def look() -> None:
+        runners = Runners(tmp_path)
+        package = runners.npm / "node_modules" / "@scope" / "pack" / "package.json"
+        package.write_text(json.dumps({"name": "@scope/pack", "bin": {bin: "pack"}}))
+        entry = {"command": runners.runner("npx"), "args": ["@scope/pack"], "box": "strict"}
+        async with gateway(settings(one=entry)) as served:
+            error = await failure(served.client().call("one__do", code=""))
+            assert "names no program of its own" in str(error.message)
+
+    look()
 
 
 @real

@@ -293,7 +293,7 @@ class _Protocol(HttpToolsProtocol):
 
     def _begin(self, cycle: _KnownCycle) -> None:
         if not self._application.begin(cycle):
-            self.start(cycle, cast(Any, self.app))
+            self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
 
     def start(self, cycle: RequestResponseCycle, app: Any) -> asyncio.Task[None]:
         """Answer a request in a task."""

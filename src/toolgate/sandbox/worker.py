@@ -37,6 +37,7 @@ class Worker:
         self.ended = asyncio.Event()  # it is reaped
         self._bridge = Bridge(limits)
         self._intake = Intake(self._take, None, PIECE, turns, lambda: self.whose)
+        self._later: list[bytes] | None = None  # what is said in a round of the event loop, behind the first of it
         self._write: Callable[[bytes], None] = _nowhere
         self._kill: Callable[[], None] = nobody
 
@@ -89,6 +90,24 @@ class Worker:
     # What it is told.
 
     def write(self, data: bytes) -> None:
+        """At once; but what is small and follows in the same round of the event loop goes together, since each piece
+        wakes the process."""
+        if self._later is None:
+            self._later = []
+            asyncio.get_running_loop().call_soon(self._write_rest)
+        elif len(data) <= PIECE:
+            self._later.append(data)
+            return
+        else:
+            self._write_rest()
+        self._send(data)
+
+    def _write_rest(self) -> None:
+        rest, self._later = self._later, None
+        if rest:
+            self._send(b"".join(rest))
+
+    def _send(self, data: bytes) -> None:
         if self.is_full:
             self.unread += len(data)
         try:

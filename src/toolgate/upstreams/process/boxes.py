@@ -54,10 +54,10 @@ class Boxes:
         confines = server.confines
         if not confines:
             return None
-        command, args, folders = server.command, server.args, ()
+        command, args, folders, interpreter = server.command, server.args, (), ""
         if split := packages.split_of(server.name, command, args):
             found = await self._packages.installed(server.name, command, split, server.env)
-            command, args, folders = found.program, found.args, found.folders
+            command, args, folders, interpreter = found.program, found.args, found.folders, found.interpreter
         own = self._own_folder(server, holder)
         home = str(own) if not confines.reads_all else None
         cwd = os.path.abspath(server.cwd) if server.cwd else home
@@ -70,6 +70,7 @@ class Boxes:
             **server.env,
         }
         parts = [] if confines.reads_all else [*folders, *self._parts(server, command, args, cwd, env)]
+        parts += self._parts(server, interpreter, (), cwd, env) if parts and interpreter else []
         box = self._box(server, confines, parts, own)
         if self._is_lenient and (lacking := confinement.missing(box)):
             log.warning("%s runs in a box that is not whole: this machine lacks %s", server.name, "; ".join(lacking))

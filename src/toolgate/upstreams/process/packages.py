@@ -1,7 +1,8 @@
 """`npx` and `uvx` in two steps: the package is fetched outside the box, then its program starts inside.
 
-The rules this file keeps: outside the box nothing of the package runs, so npm runs no scripts of packages and uv builds
-none; and the runner starts in an empty folder, so that no file of a server says how packages are fetched.
+The rules this file keeps: outside the box nothing of the package runs, neither its scripts nor its programs, by
+whatever name, nor what its Python would load when it starts; and the runner starts in an empty folder, so that no file
+of a server says how packages are fetched.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -19,22 +21,26 @@ from toolgate.config.profiles import RUNNERS, Split, bare
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
+from toolgate.upstreams.process.programs import holds
 from toolgate.upstreams.process.supervisor import INHERITED, Supervisor, is_of_a_tool
 
 LONGEST_FETCH = 300.0  # seconds
 LONGEST_OUTPUT = 256 * 1024  # bytes
 
+# A whole path and a word of the shell's own: a package may bring programs of any name, which come first in PATH.
+_SHELL = "/bin/sh"
 _SAYS_WHERE = 'printf "%s\\n" "$PATH"'
-_SAYS_PREFIXES = "import sys; print(sys.prefix); print(sys.base_prefix)"
+_WITHOUT_ITS_CODE = {"UV_NO_BUILD": "1", "UV_COMPILE_BYTECODE": "0", "npm_config_ignore_scripts": "true"}
 _OTHERS = ("bunx", "pipx", "pnpx", "pnpm", "yarn", "docker", "podman")
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """A program that was fetched, and the folders that it consists of."""
+    """A program that was fetched, the folders that it consists of, and what interprets it if it does not say so."""
 
     program: str
     args: tuple[str, ...]
     folders: tuple[str, ...]
+    interpreter: str = ""
 
 
 def split_of(name: str, command: str, args: tuple[str, ...]) -> Split | None:
@@ -71,24 +77,40 @@ class Packages:
         return await self._of_uv(name, command, split, of_runner)
 
     async def _of_npm(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
-        options = [*split.options, "--yes", "--ignore-scripts", "--package", split.package, "--call", _SAYS_WHERE]
+        shell = f"--script-shell={_SHELL}"
+        options = [
+            *split.options,
+            "--yes",
+            "--ignore-scripts",
+            shell,
+            "--package",
+            split.package,
+            "--call",
+            _SAYS_WHERE,
+        ]
         said = await self._run(name, command, options, env)
         bins = [each for each in said.strip().split(":") if "/_npx/" in each and each.endswith("/node_modules/.bin")]
         if not bins:
             raise _failed(name, command, "it does not say where it has put the package")
         folder = os.path.dirname(os.path.dirname(bins[0]))
         program = split.program or await asyncio.to_thread(_only_program, folder, split.package)
-        return Installed(os.path.join(bins[0], program), split.args, (folder,))
+        path = os.path.join(bins[0], program)
+        if (
+            not program
+            or os.path.basename(program) != program
+            or not holds(os.path.realpath(folder), os.path.realpath(path))
+        ):
+            raise _failed(name, command, "it names no program of its own")
+        return Installed(path, split.args, (folder,))
 
     async def _of_uv(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
-        options = [*split.options, "--no-build", "--from", split.package, "python", "-c", _SAYS_PREFIXES]
-        said = await self._run(name, command, options, env)
-        prefixes = [line for line in said.splitlines() if os.path.isabs(line)]
-        if len(prefixes) < 2:
+        options = [*split.options, "--no-build", "--from", split.package, _SHELL, "-c", _SAYS_WHERE]
+        prefix, name_of_bin = os.path.split((await self._run(name, command, options, env)).partition(":")[0])
+        if name_of_bin != "bin" or not os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
             raise _failed(name, command, "it does not say where it has put the package")
-        program = os.path.join(prefixes[0], "bin", split.program or bare(split.package))
-        folders = dict.fromkeys(os.path.realpath(each) for each in prefixes[:2])
-        return Installed(program, split.args, (prefixes[0], *folders))
+        program = os.path.join(prefix, "bin", split.program or bare(split.package))
+        folders = tuple(dict.fromkeys((prefix, os.path.realpath(prefix))))
+        return Installed(program, split.args, folders, os.path.join(prefix, "bin", "python"))
 
     async def _run(self, name: str, command: str, args: list[str], env: Mapping[str, str]) -> str:
         output, ended = bytearray(), asyncio.get_running_loop().create_future()
@@ -101,8 +123,9 @@ class Packages:
                 ended.set_result(reason)
 
         with tempfile.TemporaryDirectory(prefix="toolgate-") as folder:
+            Path(folder, "package.json").write_text("{}")  # else npm goes by what stands in a folder above
             child = await self._supervisor.start(
-                *(name, command, args, env, folder, wrote, end, lambda: None), talks=False
+                *(name, command, args, {**env, **_WITHOUT_ITS_CODE}, folder, wrote, end, lambda: None), talks=False
             )
             try:
                 child.close_input()

@@ -74,7 +74,7 @@ def from_here(command: str, args: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 def _script(program: str, args: Sequence[str], folder: str) -> int | None:
     """Which argument is the file that an interpreter is to run."""
-    if os.path.basename(program).rstrip("0123456789.") not in INTERPRETERS:
+    if not _is_interpreter(program):
         return None
     named = (at for at, each in enumerate(args) if not each.startswith("-"))
     return next((at for at in named if os.path.isfile(os.path.join(folder, args[at]))), None)
@@ -94,23 +94,25 @@ class Programs:
         found = list(self._of_program(program, _DEEPEST))
         at = _script(program, args, cwd or "")
         if at is not None:
-            found += self._both(os.path.abspath(os.path.join(cwd or "", args[at])), self._of_script)
+            script = os.path.abspath(os.path.join(cwd or "", args[at]))
+            found += [*self._of_script(script), *self._of_script(os.path.realpath(script))]
         return list(dict.fromkeys(found))
 
     def _of_program(self, program: str, left: int) -> Iterator[str]:
-        yield from self._both(program, self._of_binary)
+        yield from self._of_binary(program)
+        real = os.path.realpath(program)
+        if real != program:  # the folder around it is its own if it is a whole language's
+            yield from self._of_binary(real) if _is_interpreter(real) or _above_modules(real) else [real]
         interpreter = _interpreter_of(program)
-        if left and interpreter and (there := self._found(interpreter)):
+        there = self._found(interpreter) if left and interpreter else None
+        if there and (_is_interpreter(there) or shutil.which(os.path.basename(there), path=self._path) == there):
             yield from self._of_program(there, left - 1)
+        elif there:  # whoever wrote the program has named it
+            yield from (there, os.path.realpath(there))
 
     def _found(self, words: Sequence[str]) -> str | None:
         name = words[1] if os.path.basename(words[0]) == "env" and len(words) > 1 else words[0]
         return shutil.which(name, path=self._path)
-
-    def _both(self, path: str, of: object) -> Iterator[str]:
-        """Where it is named, and where it lies."""
-        for each in dict.fromkeys((path, os.path.realpath(path))):
-            yield from of(each)  # type: ignore[operator]
 
     def _of_binary(self, path: str) -> Iterable[str]:
         folder = os.path.dirname(path)
@@ -133,6 +135,10 @@ class Programs:
 
     def _is_wide(self, folder: str) -> bool:
         return is_wide(folder, self._home, self._private)
+
+
+def _is_interpreter(program: str) -> bool:
+    return os.path.basename(program).rstrip("0123456789.") in INTERPRETERS
 
 
 def _above_modules(path: str) -> str | None:
