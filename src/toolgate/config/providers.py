@@ -23,7 +23,7 @@ from toolgate.core.addresses import LOOPBACK, counted
 URLS: Mapping[str, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 """By type, where requests go if the configuration does not say so."""
 
-USES = ("datasets", "context", "summaries", "execution", "recommendations")
+USES = ("datasets", "context", "summaries", "execution", "recommendations", "embeddings")
 """What a model may be asked for. `execution` takes an API that runs code."""
 
 _written_url = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://|\$\{")  # a variable may hold it all
@@ -75,7 +75,7 @@ class Provider(msgspec.Struct, frozen=True):
         Key(
             many(choice(*USES)),
             'what it is asked for ([providers.md](providers.md)): `"datasets"`, `"context"`, `"summaries"`, '
-            '`"execution"`, `"recommendations"`',
+            '`"execution"`, `"recommendations"`, `"embeddings"`',
         ),
         allowing.TOLD,
     ] = ("datasets", "context")
@@ -155,6 +155,9 @@ def _read(value: object) -> dict[str, Provider]:
         if "execution" in provider.uses and provider.type != "anthropic":
             fix = 'remove it, or use a provider with `type = "anthropic"`'
             raise Wrong(Finding('"execution" needs an API that runs code', fix, (name, "uses")))
+        if "embeddings" in provider.uses and provider.type != "openai":
+            fix = 'remove it, or use a provider with `type = "openai"`'
+            raise Wrong(Finding('"embeddings" needs an API that makes them', fix, (name, "uses")))
         for use in provider.uses:
             if (owner := owners.setdefault(use, name)) != name:
                 fix = f"set `uses` in both: `{owner}` has it already"

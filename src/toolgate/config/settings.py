@@ -124,7 +124,8 @@ class VirtualSearch(msgspec.Struct, frozen=True):
         Literal["bm25", "regex", "semantic"],
         Key(
             choice("bm25", "regex", "semantic"),
-            '`"bm25"` or `"regex"`; in this version searches with `"semantic"` fail',
+            'how `search_tools` searches: `"bm25"`, `"regex"`, or `"semantic"`, which needs a provider for '
+            '`"embeddings"`, and which all searches for tools use then',
         ),
     ] = "bm25"
 

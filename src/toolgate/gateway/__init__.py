@@ -10,6 +10,7 @@ May import `policy`, `surfaces` and the rooms below them.
     makers         a call for a task or a kept result, and for what made that
     plan           what was resolved once, kept for the next call of that name
     recheck        what a call is by now that has waited
+    embedding      what tools mean, as vectors of a model that is configured for it
     token_meter    how many tokens clients have loaded of tools, against all tools at once
     lists          what a client is told of what there is: lists, instructions, its tasks
     send           when a call is sent to its server a second time

@@ -15,7 +15,8 @@ from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import items, mcp
 from toolgate.core.concurrency import FairLimit, Unfinished
 from toolgate.core.fault import Fault
-from toolgate.search import Document, Hit, Index, Unsearchable
+from toolgate.gateway.embedding import Embeddings
+from toolgate.search import Document, Hit, Index, Unsearchable, semantic
 from toolgate.search.documents import Vector
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
@@ -30,7 +31,8 @@ ServerLists = tuple[ServerList | None, ...]  # of one server, in the order of `m
 class Finder:
     """An index for each server and scope, made again where a list of it is another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, embeddings: Embeddings | None = None) -> None:
+        self._embeddings = embeddings
         self._thread = ThreadPoolExecutor(1, "toolgate search")
         self._turns = FairLimit(1, most=MOST_WAITING, what="searches")
         self._index = Index()
@@ -48,25 +50,52 @@ class Finder:
         whose: str = "",
     ) -> Sequence[Hit]:
         """The best hits of these servers (each with the scope of its lists), by what is known of them now: those
-        that are `permitted` (asked on the index's thread). `whose` search it is: see `Principal.counted_as`. Raises
-        `Fault` INVALID_ARGS, or RATE_LIMITED where `MOST_WAITING` of the same principal wait."""
+        that are `permitted` (asked on the index's thread); in the mode `semantic` by words and by meaning. `whose`
+        search it is: see `Principal.counted_as`. Raises `Fault` INVALID_ARGS, or RATE_LIMITED where `MOST_WAITING` of
+        the same principal wait."""
         wanted = {
             f"{server.id}/{scope}": (server, tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND))
             for server, scope in servers.values()
         }
-        steps = self._indexing(wanted)
+        steps, index, is_semantic = self._indexing(wanted), self._index, mode == "semantic"
+        if is_semantic and self._embeddings:
+            self._embeddings.check()
 
-        def found() -> Sequence[Hit] | Unfinished:
+        def found() -> tuple[Sequence[Hit], Sequence[Document]] | Unfinished:
             until = time.perf_counter() + SLICE
             for _ in steps:
                 if time.perf_counter() > until:
                     return Unfinished.MORE
-            return self._index.search(query, limit, kinds=kinds, servers=wanted.keys(), permitted=permitted, mode=mode)
+            if not is_semantic:
+                return index.search(query, limit, kinds=kinds, servers=wanted, permitted=permitted, mode=mode), ()
+            hits = index.search(query, semantic.CANDIDATES, kinds=kinds, servers=wanted, permitted=permitted)
+            return hits, index.documents(kinds, wanted, permitted)
 
         try:
-            return await self._turns.in_thread(whose, found, self._thread)
+            hits, documents = await self._turns.in_thread(whose, found, self._thread)
         except Unsearchable as error:
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent") from None
+        if not is_semantic or not self._embeddings:
+            return hits[:limit]
+        return await self._by_meaning(self._embeddings, query, hits, documents, limit, whose)
+
+    async def _by_meaning(
+        self,
+        embeddings: Embeddings,
+        query: str,
+        hits: Sequence[Hit],
+        documents: Sequence[Document],
+        limit: int,
+        whose: str,
+    ) -> Sequence[Hit]:
+        """By words alone while no tool has a vector, or the model does not answer."""
+        vectors = embeddings.known(documents)
+        meant = await embeddings.of_query(query, whose) if vectors else None
+        if not meant:
+            return hits[:limit]
+        return await self._turns.in_thread(
+            whose, lambda: semantic.fused(query, meant, vectors, hits, limit), self._thread
+        )
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

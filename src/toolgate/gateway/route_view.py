@@ -23,6 +23,7 @@ from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Event, EventSink, Outcome
 from toolgate.gateway import changes, stored, token_meter
+from toolgate.gateway.embedding import Embeddings
 from toolgate.gateway.finder import Finder
 from toolgate.gateway.importing import Importing
 from toolgate.gateway.installing import Installing, Means, Wanted
@@ -72,7 +73,8 @@ class RouteViews:
         self.access = policy_deps.access
         self.current = current
         self.tell = tell
-        self.finder = Finder()
+        self.embeddings = Embeddings(self.providers, policy_deps.store)
+        self.finder = Finder(self.embeddings)
         self.observed = ObservedShapes()
         self.in_turns = FairLimit(1)  # large results of code that are written
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
@@ -118,8 +120,9 @@ class RouteViews:
         given = [self.of(route, loaded.client).given for loaded, route in routes if route]
         return await token_meter.of_all(given, {id: server.name for id, server in snapshot.servers.items()})
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.finder.close()
+        await self.embeddings.close()
 
 
 class _OwnTools(InProcessTools, frozen=True, kw_only=True):
@@ -235,8 +238,9 @@ class RouteView:
         servers: Sequence[str],
         kinds: Sequence[str] = ("tools",),
         limit: int = 10,
-        mode: str = "bm25",
+        mode: str = "",
     ) -> Sequence[Hit]:
+        mode = mode or ("semantic" if self.search_mode == "semantic" else "bm25")
         # How rare a word is, is counted among the tools of servers; the gateway's own stand beside them.
         hits: list[Hit] = []
         for ids in ([id for id in servers if id not in names.INTERNAL], [id for id in servers if id in names.INTERNAL]):

@@ -11,6 +11,7 @@ Finding
     weights     what counts how much
     ranking     the order of the answers
     confidence  how likely it is that a hit is what was meant, by the weights in `confidence.json`
+    semantic    the order by words and the order by meaning made one
     points      the integer score of seed 002, shown beside a hit
     patterns    search by regular expression, in bounded time
 Saying what was found

@@ -89,9 +89,20 @@ class Index:
     ) -> list[Hit]:
         """The best first. Raises `Unsearchable`."""
         if mode not in _MODES:
-            raise Unsearchable(f"Unknown mode {mode!r}; available: {', '.join(_MODES)}")
+            raise Unsearchable(f"Unknown mode {mode!r}: use mode {' or '.join(_MODES)}")
         allowed = self._allowed(kinds, servers, permitted)
         return _MODES[mode](self, query, limit, allowed)
+
+    def documents(
+        self,
+        kinds: Collection[str] | None = None,
+        servers: Collection[str] | None = None,
+        permitted: Permitted | None = None,
+    ) -> list[Document]:
+        """Those that a search would be about, in one order."""
+        allowed = self._allowed(kinds, servers, permitted)
+        entries = allowed if allowed is not None else {e for own in self._servers.values() for e in own.values()}
+        return sorted(entry.document for entry in entries)
 
     def _allowed(
         self, kinds: Collection[str] | None, servers: Collection[str] | None, permitted: Permitted | None
@@ -132,12 +143,8 @@ class Index:
         found = patterns.search(pattern, (entry.document for entry in entries))
         return [Hit(document, relevance, 0, 1.0, "match") for document, relevance in found[:limit]]
 
-    def _semantic(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> list[Hit]:
-        raise Unsearchable("The mode semantic is not available in this version of toolgate: use mode bm25")
-
 
 _MODES: Mapping[str, Callable[[Index, str, int, set[IndexEntry] | None], list[Hit]]] = {
     "bm25": Index._ranked,  # pyright: ignore[reportPrivateUsage]
     "regex": Index._matched,  # pyright: ignore[reportPrivateUsage]
-    "semantic": Index._semantic,  # pyright: ignore[reportPrivateUsage]
 }

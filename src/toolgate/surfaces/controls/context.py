@@ -108,9 +108,10 @@ class GatewayView(Protocol):
         servers: Sequence[str],
         kinds: Sequence[str] = ("tools",),
         limit: int = 10,
-        mode: str = "bm25",
+        mode: str = "",
     ) -> Sequence[Hit]:
-        """The best hits among what is known. Raises `Fault` where the mode or the query cannot be served."""
+        """The best hits among what is known, in the mode that is configured where none is named, and never by patterns
+        then. Raises `Fault` where the mode or the query cannot be served."""
         ...
 
     def kept(self, call: Call, /) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -26,8 +26,9 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import LONGEST_QUOTED, Redactor, excerpt, shaped
 from toolgate.core.services import Swap
-from toolgate.upstreams.providers import anthropic, execution, openai, prompts
+from toolgate.upstreams.providers import anthropic, embeddings, execution, openai, prompts
 from toolgate.upstreams.providers.api import Api, Prompt, Request, Said, Unusable, refusal
+from toolgate.upstreams.providers.embeddings import Vector
 from toolgate.upstreams.providers.execution import Executed
 
 log = logging.getLogger(__name__)
@@ -119,6 +120,17 @@ class Providers:
             raise self._unusable(state, why) from None
         self._note(state, use, whose, said.sent, said.written)
         return said
+
+    async def embed(self, texts: Sequence[str], whose: str) -> list[Vector]:
+        """Each as a vector of length 1. Raises `Fault`."""
+        state = self._found("embeddings")
+        clean = [self._clean(Prompt("", text)).text for text in texts]
+        async with self._turn(state, whose):
+            body = await self._answer(state, embeddings.request(state.provider, clean))
+        try:
+            return embeddings.vectors(body, len(texts))
+        except Unusable as why:
+            raise self._unusable(state, why) from None
 
     async def execute(self, code: str, context: str, whose: str, seconds: float | None = None) -> Executed:
         """Have Python code run in a container of the provider, in so many seconds at most. Raises `Fault`."""
