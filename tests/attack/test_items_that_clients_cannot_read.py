@@ -213,6 +213,71 @@ async def test_a_time_of_a_change_that_some_client_cannot_read_is_not_shown(
         assert found.annotations.audience == ["user"]
 
 
+ALIKE = {
+    "tools": [
+        ',"Name":"quiet__good"',
+        ',"NAME":5',
+        ',"Description":5',
+        ',"inputschema":5',
+        ',"input_schema":[]',
+        ',"OutputSchema":"x"',
+        ',"Annotations":5',
+        ',"_META":5',
+        ',"ICONS":{}',
+        ',"annotations":{"readOnlyHint":true,"ReadOnlyHint":"x"}',
+        ',"annotations":{"readOnlyHint":false,"readOnlyHint":true}',
+        r',"annotations":{"readOnlyHint":false,"readOnl\u0079Hint":true}',
+        ',"execution":{"taskSupport":"optional","TaskSupport":5}',
+        ',"icons":[{"src":"https://x/","Src":5},{"src":"https://x/","theme":"dark","theme":"light"}]',
+        ',"outputSchema":{"type":"object","Type":5,"Required":5,"PROPERTIES":[]}',
+    ],
+    "prompts": [
+        ',"Arguments":5',
+        ',"ARGUMENTS":[{"name":5}]',
+        ',"arguments":[{"name":"a","Name":5,"REQUIRED":"x"}]',
+        ',"arguments":[{"name":"a","required":true,"required":true}]',
+        ',"Title":[]',
+    ],
+    "resources": [
+        ',"Size":"x"',
+        ',"URI":5',
+        ',"MimeType":{}',
+        ',"annotations":{"priority":1,"Priority":"x","audience":["user"],"Audience":"x"}',
+        ',"annotations":{"priority":1,"priority":1}',
+    ],
+    "resourceTemplates": [',"URITemplate":5', ',"uri-template":5', ',"Annotations":[]'],
+}
+
+
+def plainly(value: Any) -> Any:
+    """JSON for a reader that does not mind case, and refuses what is written twice."""
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name.replace("_", "").replace("-", "").lower() for name, _ in pairs]
+        assert len(set(names)) == len(names), names
+        return dict(pairs)
+
+    return json.loads(value, object_pairs_hook=members)
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
+@pytest.mark.parametrize(("method", "more"), each(ALIKE))
+async def test_nothing_is_taken_for_a_member_but_itself(method: str, more: str, revision: str) -> None:
+    """Some readers (Go's, .NET's) do not mind case, others (Rust's) refuse what is written twice."""
+    kind, _ = LISTS[method]
+    async with gateway(scripts=two(method, GOOD[kind] % f'{more},"x-More":{{"Name":1}}')) as app:
+        body = await asked(app, method, revision)
+        assert len(read(body, kind)) == 2
+        first, _ = plainly(body)["result"][kind]
+        assert first["x-More"] == {"Name": 1}
+
+
+async def test_what_is_written_once_is_as_it_was() -> None:
+    more = ',"annotations":{ "title" : "\\"title\\": a", "readOnlyHint":true},"icons":[{"src":"x:y"} ]'
+    async with gateway(scripts=two("tools/list", GOOD["tools"] % more)) as app:
+        assert more[1:].split(',"icons"')[0].encode() in await asked(app, "tools/list", path="/mcp/servers/evil")
+
+
 _any_url: TypeAdapter[Any] = TypeAdapter(Annotated[AnyUrl, UrlConstraints(host_required=False)])
 
 

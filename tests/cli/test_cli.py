@@ -407,6 +407,16 @@ def test_doctor_ends_with_a_summary_and_prints_json_for_scripts(here: Path) -> N
     assert (ended.code, ended.out.splitlines()[-1]) == (0, "All is well: 1 server, 4 tools.")
 
 
+def test_doctor_shows_names_that_servers_share_tokens_that_have_expired_and_variables_that_are_empty(
+    here: Path,
+) -> None:
+    expired = "eyJhbGciOiJub25lIn0.eyJleHAiOjEwMDAwMDAwMDB9.x"
+    configure(here, clock={**CLOCK, "env": {"TOKEN": expired, "EMPTY": ""}}, other=CLOCK)
+    ended = toolgate("doctor")
+    assert "the token in TOKEN expired on 2001-09-09" in ended.out and "set but empty: EMPTY" in ended.out
+    assert "a tool of the same name" in ended.out and "(clock, other)" in ended.out and expired not in ended.out
+
+
 def test_doctor_looks_at_the_disk_that_the_audit_needs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"audit": {"enabled": True}, "mcpServers": {"clock": CLOCK}}
     (here / "toolgate.json").write_text(json.dumps(settings))

@@ -173,7 +173,7 @@ FETCHED = {
     "context7": ("npx", "@upstash/context7-mcp@4.1.1", [], {}, "resolve-library-id"),
     "chrome-devtools": ("npx", "chrome-devtools-mcp@1.11.0", ["--no-usage-statistics", "--headless"], {}, "list_pages"),
     "time": ("uvx", "mcp-server-time==2026.10.19", [], {}, "get_current_time"),
-    "serena": ("uvx", "serena-agent==2.1.0", ["serena", "start-mcp-server"], {}, "find_symbol"),
+    "markitdown": ("uvx", "markitdown-mcp", [], {}, "convert_to_markdown"),
 }  # fmt: skip
 
 
@@ -183,29 +183,46 @@ def test_what_a_runner_fetches_starts_in_its_box(name: str, tmp_path: Path) -> N
     command = shutil.which(runner) or shutil.which(str(Path(sys.executable).with_name(runner)))
     if not command:
         pytest.skip(f"there is no {runner} here")
-    where = {name: os.environ[name] for name in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS") if name in os.environ}
     first = ["-y", "--ignore-scripts", "--package", package, "--call", "true"]
-    first = first if runner == "npx" else ["--no-build", "--from", package, "python", "-c", ""]
-    fetched = subprocess.run(
-        [command, *first],
-        env=world.environment(tmp_path) | where,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    if fetched.returncode:
-        pytest.skip(f"{package} could not be fetched: {fetched.stderr[-300:]}")
+    first = first if runner == "npx" else ["--no-build", "--from", package, "/bin/sh", "-c", "true"]
+    fetch([command, *first], tmp_path)
     words = ["--offline", "-y", package, *args] if runner == "npx" else ["--offline", "--from", package, *args]
     if runner == "uvx" and not args:
         words = ["--offline", package]
-    entry = {"command": command, "args": words, "env": {**env, **where}, "start_timeout": "100s", "timeout": "60s"}
-    settings = {
-        "catalog": {"first_wait": "60s", "list_timeout": "100s"},
-        "box": "profile",
-        "mcpServers": {"one": entry},
-    }
+    assert tool in listed({"command": command, "args": words, "env": {**env, **WHERE}}, tmp_path)
+
+
+def test_a_package_that_has_to_be_built_is_refused_and_works_once_it_is_installed(tmp_path: Path) -> None:
+    """serena 2.1.0 needs a package that is there as source only."""
+    uvx = shutil.which("uvx")
+    if not uvx:
+        pytest.skip("there is no uvx here")
+    args = ["--from", "serena-agent==2.1.0", "serena", "start-mcp-server"]
+    fetch([str(Path(uvx).with_name("uv")), "tool", "install", "--quiet", "serena-agent==2.1.0"], tmp_path)
+    with pytest.raises(AssertionError, match="The package of one could not be"):
+        listed({"command": uvx, "args": ["--offline", *args], "env": WHERE}, tmp_path)
+    (serena,) = tmp_path.rglob("uv/tools/serena-agent/bin/serena")
+    assert "activate_project" in listed({"command": str(serena), "args": args[3:]}, tmp_path)
+
+
+WHERE = {name: os.environ[name] for name in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS") if name in os.environ}
+
+
+def fetch(command: list[str], home: Path) -> None:
+    """Outside of the room."""
+    around = world.environment(home) | WHERE
+    done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=250, check=False)
+    if done.returncode:
+        pytest.skip(f"{command[-1]} could not be fetched: {done.stderr[-300:]}")
+
+
+def listed(entry: dict[str, Any], home: Path) -> list[str]:
+    """The tools of one server in the box of its profile, in a room without a way out."""
+    patience = {"first_wait": "60s", "list_timeout": "100s"}
+    entry = {**entry, "start_timeout": "100s", "timeout": "60s"}
+    settings = {"catalog": patience, "box": "profile", "mcpServers": {"one": entry}}
+    found: list[str] = []
     with closed() as room:
-        for talk in talking(room, tmp_path, "--surface", "daemon", settings=settings):
-            names = [each["name"] for each in talk.told("list_tools", server="one")["tools"]]
-            assert tool in names
+        for talk in talking(room, home, "--surface", "daemon", settings=settings):
+            found += [each["name"] for each in talk.told("list_tools", server="one")["tools"]]
+    return found

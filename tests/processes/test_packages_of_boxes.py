@@ -37,11 +37,12 @@ class Runners:
         self.record = folder / "record"
         self.npm = folder / "_npx" / "abc"
         self.environment = folder / "uv" / "env"
-        program = f"#!{sys.executable} -S\n" + (CHILDREN / "doing.py").read_text()
+        program = (CHILDREN / "doing.py").read_text()
         for place in (self.npm / "node_modules" / "@scope" / "pack", self.environment / "bin"):
             place.mkdir(parents=True)
             shutil.copy(CHILDREN / "legacy.py", place)
-            (place / "pack").write_text(program)
+            (place / "python").symlink_to(sys.executable)  # where a program's own interpreter lies
+            (place / "pack").write_text(f"#!{place}/python -S\n{program}")
             (place / "pack").chmod(0o755)
         own = {"name": "@scope/pack", "bin": {"pack": "pack"}}
         (self.npm / "node_modules" / "@scope" / "pack" / "package.json").write_text(json.dumps(own))

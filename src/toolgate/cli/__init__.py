@@ -19,6 +19,8 @@ Looking
     search       tools that are here, and servers that could be added
     status       the running gateway
     doctor       the configuration and every server
+    preflight    all that a gateway needs, before it is served
+    checks       what can be said of servers without starting them
     checked      what came of one server, and what to do about it
     suggesting   the tightest box in which a server works
     config       a configuration file: its dialect, its servers, its problems
@@ -104,6 +106,7 @@ COMMANDS = {
     "hooks": ("toolgate.cli.hooks", "Have a coding agent's program report its sessions to the gateway."),
     "sessions": ("toolgate.cli.sessions", "Show the sessions of coding agents and what they handed over."),
     "hook": ("toolgate.cli.hook", "Pass a hook's payload to a gateway; `toolgate hooks install` sets this up."),
+    "preflight": ("toolgate.cli.preflight", "Check everything before a gateway is served; nothing is changed."),
     "doctor": ("toolgate.cli.doctor", "Check configuration and servers; report each problem and how to fix it."),
 }
 

@@ -11,6 +11,8 @@ from msgspec import Raw
 from toolgate.config import Server
 from toolgate.upstreams import diagnosis
 
+BELOW = "see its last output below"
+
 
 class Fault(msgspec.Struct):
     """What the admin door says of a failure."""
@@ -48,8 +50,14 @@ def fix_for(server: Server, checked: Checked) -> str:
     if server.url:
         return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is running"
     if unprovoked(checked.stderr).strip():
-        return "see its last output below"
+        return BELOW
     return f"it printed nothing; run it by hand: {shlex.join((server.command, *_shown_arguments(server)))}"
+
+
+def fix_in_a_line(server: Server, checked: Checked) -> str:
+    """The same where the end of its stderr is not shown."""
+    fix = fix_for(server, checked)
+    return f"see its last output: {diagnosis.last_words(unprovoked(checked.stderr))}" if fix == BELOW else fix
 
 
 def _shown_arguments(server: Server) -> list[str]:

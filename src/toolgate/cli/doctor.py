@@ -30,7 +30,7 @@ from toolgate.auth.safe_net import SafeNet
 from toolgate.catalog import pins, poisoning
 from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways, suggesting
+from toolgate.cli import checks, common, gateways, suggesting
 from toolgate.cli.checked import Checked, fix_for, unprovoked, what_it_has
 from toolgate.cli.gateways import Reached
 from toolgate.config import Config, Server, permission_names, state_folder
@@ -51,7 +51,8 @@ LEAST_SPACE = 100 * 1024 * 1024  # bytes that are to be free where the state and
 
 class Finding(msgspec.Struct, kw_only=True):
     """What is said of one thing that was looked at. `fix` is what to do about a problem; `looks` are what a person is
-    to look at, although nothing is wrong; `box` is what a server's program may do, if it is in one."""
+    to look at, although nothing is wrong; `names` are a server's own names of its tools; `box` is what a server's
+    program may do, if it is in one."""
 
     name: str
     is_ok: bool
@@ -62,6 +63,7 @@ class Finding(msgspec.Struct, kw_only=True):
     stderr: tuple[str, ...] = ()
     tools: int | None = None
     revision: str = ""
+    names: tuple[str, ...] = ()
 
 
 @app.command(
@@ -118,6 +120,10 @@ async def _doctor(config: Config, only: Server | None, ask: bool, as_json: bool)
         for done in asyncio.as_completed(looks):
             servers.append(await done)
             _print(console, servers[-1])
+        shared = _shared_names(examined, servers)
+        general += shared
+        for found in shared:
+            _print(console, found)
     wrong = [found.name for found in (*general, *servers) if not found.is_ok]
     if as_json:
         typer.echo(json.dumps(_report(config, general, servers), indent=2))
@@ -244,19 +250,38 @@ async def _examined(
         says = visible(checked.error or checked.fault.error)
         fix = visible(fix_for(server, checked))
         box = visible(checked.box)
-        return Finding(name=name, is_ok=False, says=says, fix=fix, box=box, stderr=stderr, revision=checked.revision)
+        looks = tuple(map(visible, _at_rest(server)))
+        return Finding(
+            name=name, is_ok=False, says=says, fix=fix, box=box, stderr=stderr, revision=checked.revision, looks=looks
+        )
     tools = checked.tools
-    unmet = permission_names.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
+    names = tuple(items.read(raw).name for raw in tools)
+    unmet = permission_names.unmet(config.clients, server.id, names) if tools else ()
+    odd = [*_at_rest(server), *(each.says for each in checks.of_names({server.id: names}))]
     return Finding(
         name=name,
         is_ok=True,
         says=what_it_has(len(tools), checked.revision),
-        looks=(*_to_be_looked_at(server, tools, pending), *unmet),
+        looks=(*_to_be_looked_at(server, tools, pending), *unmet, *map(visible, odd)),
+        names=names,
         box=visible(checked.box),
         stderr=stderr if is_only else (),
         tools=len(tools),
         revision=checked.revision,
     )
+
+
+def _at_rest(server: Server) -> list[str]:
+    """What its configuration shows, but for what its error says as well."""
+    found = checks.of_server(server, os.environ) if not server.problem else ()
+    return [each.says for each in found if each.check not in ("commands", "versions")]
+
+
+def _shared_names(examined: Sequence[Server], found: Sequence[Finding]) -> list[Finding]:
+    """Tools of several servers with one name: clients see them under the servers' names."""
+    names = {each.name: each.names for each in found}
+    listed = {server.id: names.get(visible(server.name), ()) for server in examined}
+    return [Finding(name="names", is_ok=True, says=each.says) for each in checks.shared(listed)]
 
 
 async def _pending(config: Config) -> Mapping[str, Collection[str]]:
@@ -303,6 +328,7 @@ def _summary(servers: Sequence[Finding], wrong: Sequence[str]) -> str:
 def _report(config: Config, general: Sequence[Finding], servers: Sequence[Finding]) -> dict[str, Any]:
     def row(found: Finding) -> dict[str, Any]:
         kept = {key: value for key, value in msgspec.structs.asdict(found).items() if value not in ("", (), None)}
+        kept.pop("names", None)
         return {"ok" if key == "is_ok" else key: value for key, value in kept.items()}
 
     return {

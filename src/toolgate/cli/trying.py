@@ -74,7 +74,7 @@ async def _steps(
             return [Step("start", False, gateways.explained(said))]
         found = msgspec.json.decode(said, type=checked.Checked)
         if found.fault:
-            return [Step("start", False, found.error or found.fault.error, checked.fix_for(server, found))]
+            return [Step("start", False, found.error or found.fault.error, checked.fix_in_a_line(server, found))]
         size, known = measuring.of(found.tools), [items.read(raw).name for raw in found.tools]
         listed = ", ".join(known[:MOST_NAMED]) + (f" and {len(known) - MOST_NAMED} more" * (len(known) > MOST_NAMED))
         steps = [

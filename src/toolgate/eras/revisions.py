@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.mcp import Revision
+from toolgate.eras.calls import folded
 from toolgate.eras.repair import (
     ANY_OBJECT,
     FLAG,
@@ -34,6 +35,40 @@ from toolgate.eras.repair import (
 
 # Items of lists.
 
+
+def _alone(repair: Repair, names: Iterable[str]) -> Repair:
+    """An object in which no other member is taken for one of these: some readers do not mind case, and one of another
+    type costs them the list. What only looks like one of them is left out."""
+    known = frozenset(names)
+    alike = frozenset(map(folded, known))
+
+    def repair_alone(raw: Raw) -> Raw:
+        found = jsonrpc.members(raw)
+        others = [name for name in found.keys() - known if folded(name) in alike]
+        for name in others:
+            del found[name]
+        return repair(Raw(jsonrpc.encode(found)) if others else raw)
+
+    return repair_alone
+
+
+def _flat(repair: Repair, names: Iterable[str]) -> Repair:
+    """The same of an object that has texts and numbers only. Some readers refuse what is written twice: once is
+    enough."""
+    known = frozenset(names)
+    alone = _alone(repair, known)
+
+    def repair_flat(raw: Raw) -> Raw:
+        found = jsonrpc.members(raw)
+        written = sum(jsonrpc.value(Raw(text)) in known for text, colon in _texts.findall(raw) if colon)
+        return alone(Raw(jsonrpc.encode(found)) if written > len(found.keys() & known) else raw)
+
+    return repair_flat
+
+
+_texts = re.compile(rb'("(?:[^"\\]|\\.)*+")(\s*:)?', re.DOTALL)  # each once, whatever stands in it
+
+
 _uri = of_type(Annotated[str, msgspec.Meta(pattern=r"""^[A-Za-z][A-Za-z0-9+.-]*:[^\s"<>\\^`{|}]*$""")])
 
 
@@ -48,8 +83,11 @@ def _subschema(raw: Raw) -> Raw:
 
 _BOOLEAN_SCHEMAS = {b"true": b"{}", b"false": b'{"not":{}}'}
 _properties = object_of({}, any_other=optional(_subschema))
-_schema_now = options(**{"$schema": TEXT})
-_schema_before = options(**{"$schema": TEXT, "properties": _properties, "required": of_type(list[str])})
+_OF_SCHEMA = ("$defs", "$schema", "additionalProperties", "properties", "required", "type")
+_schema_now = _alone(options(**{"$schema": TEXT}), _OF_SCHEMA)
+_schema_before = _alone(
+    options(**{"$schema": TEXT, "properties": _properties, "required": of_type(list[str])}), _OF_SCHEMA
+)
 
 
 def _arguments_schema(of_revision: Repair) -> Repair:
@@ -82,13 +120,16 @@ def _having(member: str, repair: Repair) -> Repair:
 
 _icon = _having(
     "src",
-    object_of(
-        {
-            "src": _uri,
-            "mimeType": optional(TEXT),
-            "sizes": optional(of_type(list[str])),
-            "theme": optional(of_type(Literal["dark", "light"])),
-        }
+    _flat(
+        object_of(
+            {
+                "src": _uri,
+                "mimeType": optional(TEXT),
+                "sizes": optional(of_type(list[str])),
+                "theme": optional(of_type(Literal["dark", "light"])),
+            }
+        ),
+        ("mimeType", "sizes", "src", "theme"),
     ),
 )
 _about = {"title": TEXT, "description": TEXT, "icons": each_of(optional(_icon)), "_meta": ANY_OBJECT}
@@ -108,12 +149,16 @@ def _moment(raw: Raw) -> Raw:
         raise msgspec.ValidationError("Expected a date, a time and an offset") from None
 
 
-_audience = options(
-    audience=of_type(list[Literal["user", "assistant"]]),
-    priority=of_type(Annotated[float, msgspec.Meta(ge=0, le=1)]),
-    lastModified=_moment,
+_audience = _flat(
+    options(
+        audience=of_type(list[Literal["user", "assistant"]]),
+        priority=of_type(Annotated[float, msgspec.Meta(ge=0, le=1)]),
+        lastModified=_moment,
+    ),
+    ("audience", "lastModified", "priority"),
 )
-_hints = options(title=TEXT, readOnlyHint=FLAG, destructiveHint=FLAG, idempotentHint=FLAG, openWorldHint=FLAG)
+_OF_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_hints = _flat(options(title=TEXT, **dict.fromkeys(_OF_HINTS, FLAG)), ("title", *_OF_HINTS))
 
 
 def _support(raw: Raw) -> Raw:
@@ -123,11 +168,11 @@ def _support(raw: Raw) -> Raw:
 
 
 _of_support = of_type(Literal["forbidden", "optional", "required"])
-_task_support = options(taskSupport=_support)
+_task_support = _flat(options(taskSupport=_support), ("taskSupport",))
 _argument_members = {
     name: optional(repair) for name, repair in (("title", TEXT), ("description", TEXT), ("required", FLAG))
 }
-_argument = _having("name", object_of({"name": TEXT, **_argument_members}))
+_argument = _having("name", _flat(object_of({"name": TEXT, **_argument_members}), ("name", *_argument_members)))
 _exact: jsonrpc.Decoder[float] = jsonrpc.Decoder(
     Annotated[float, msgspec.Meta(ge=0, lt=2**53)]
 )  # what every reader has as a whole number
@@ -146,7 +191,8 @@ def _whole_or_nothing(raw: Raw) -> Raw:
 def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
     rest = {"annotations": _hints, "execution": _task_support, "outputSchema": output_schema, **_about}
     wanted = {"inputSchema": _arguments_schema(input_schema)}
-    listed = object_of({**wanted, **{name: optional(repair) for name, repair in rest.items()}})
+    members = {**wanted, **{name: optional(repair) for name, repair in rest.items()}}
+    listed = _alone(object_of(members), ("name", *members))
 
     def repair(raw: Raw) -> Raw:
         if bytes(jsonrpc.members(raw).get("inputSchema", b"null")) == b"null":  # lenient clients list such a tool, too
@@ -156,9 +202,13 @@ def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
     return repair
 
 
-_resource = options(mimeType=TEXT, annotations=_audience, size=_whole, **_about)
+_of_resource = {"mimeType": TEXT, "annotations": _audience, "size": _whole, **_about}
+_resource = _alone(options(**_of_resource), ("name", "uri", "uriTemplate", *_of_resource))
 _task_members = {"lastUpdatedAt": optional(TEXT), "ttl": optional(_whole_or_nothing)}
-_task_options = options(statusMessage=TEXT, pollInterval=_whole, _meta=ANY_OBJECT)
+_task_options = _alone(
+    options(statusMessage=TEXT, pollInterval=_whole, _meta=ANY_OBJECT),
+    ("taskId", "status", "createdAt", "statusMessage", "pollInterval", "_meta", *_task_members),
+)
 
 
 def _task(raw: Raw) -> Raw:
@@ -173,7 +223,7 @@ _ITEMS: Mapping[str, Repair] = {
     "tools": _tool(_schema_before, _object_schema),
     "resources": _resource,
     "resourceTemplates": _resource,
-    "prompts": options(arguments=each_of(optional(_argument)), **_about),
+    "prompts": _alone(options(arguments=each_of(optional(_argument)), **_about), ("name", "arguments", *_about)),
     "tasks": _task,
 }
 _ITEMS_NOW: Mapping[str, Repair] = {**_ITEMS, "tools": _tool(_schema_now, _schema_now)}

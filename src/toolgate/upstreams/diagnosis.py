@@ -76,6 +76,31 @@ CAUSES: tuple[tuple[str, str], ...] = (
         r"|fusermount3?: .{0,200}Operation not permitted",
         'it needs more privileges than its user has: add "new_privileges": true next to its command',
     ),
+    # what a program loads beside itself
+    (
+        r"Executable doesn.t exist at |npx playwright install",
+        "install its browser: npx playwright install chromium",
+    ),
+    (r"error while loading shared libraries: ([\w.+-]{1,100})", "install the system's package that has {0}"),
+    (r"version `(GLIBC_[\d.]{1,20})' not found", "it needs {0}: use a newer system, or an older version of the server"),
+    (
+        r"(?:Exec format error|Bad CPU type in executable)",
+        "it is made for another kind of processor: install that for this one",
+    ),
+    (
+        r"(?:pydantic|pydantic_core)\S{0,100} .{0,100}incompatible|pydantic_core\._pydantic_core",
+        "reinstall it: uvx --reinstall NAME",
+    ),
+    # what is over
+    (
+        r"(?i:(?:token|jwt|session|credential)s? (?:is |has |have |are )?(?:expired|been revoked))"
+        r"|invalid_grant|ExpiredToken",
+        "its token has expired: get a new one, or sign in again",
+    ),
+    (
+        r"(?:CERT_HAS_EXPIRED|certificate has expired)",
+        "the certificate of that host has expired: its operator must renew it",
+    ),
     # packages and programs
     (r"(?:npm (?:ERR!|error) (?:code E)?404|No matching version found)", "check the package's name and version"),
     (

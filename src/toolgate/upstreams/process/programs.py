@@ -6,11 +6,15 @@ be said, it is the one file.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 
 from toolgate.config.profiles import INTERPRETERS
+from toolgate.core.redaction import excerpt
+
+log = logging.getLogger(__name__)
 
 # Programs and libraries that every user of this machine may read and run.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/nix/store")
@@ -103,16 +107,32 @@ class Programs:
         real = os.path.realpath(program)
         if real != program:  # the folder around it is its own if it is a whole language's
             yield from self._of_binary(real) if _is_interpreter(real) or _above_modules(real) else [real]
-        interpreter = _interpreter_of(program)
-        there = self._found(interpreter) if left and interpreter else None
-        if there and (_is_interpreter(there) or shutil.which(os.path.basename(there), path=self._path) == there):
+        there = self._found(_interpreter_of(program), program) if left else None
+        if there:
             yield from self._of_program(there, left - 1)
-        elif there:  # whoever wrote the program has named it
-            yield from (there, os.path.realpath(there))
 
-    def _found(self, words: Sequence[str]) -> str | None:
+    def _found(self, words: Sequence[str], program: str) -> str | None:
+        """What interprets a program by its first line, which whoever wrote it has chosen: it may name what is in PATH,
+        what all users may run, and what lies beside it. Of anything else nothing is opened."""
+        if not words:
+            return None
         name = words[1] if os.path.basename(words[0]) == "env" and len(words) > 1 else words[0]
-        return shutil.which(name, path=self._path)
+        if not os.path.dirname(name):
+            return shutil.which(name, path=self._path)
+        named = os.path.normpath(name)
+        folder, last = os.path.split(named)
+        beside = {os.path.dirname(os.path.abspath(each)) for each in (program, os.path.realpath(program))}
+        if folder in beside or named == shutil.which(last, path=self._path):
+            return shutil.which(named)
+        real = os.path.realpath(name)
+        if any(holds(each, real) for each in SYSTEM):
+            return shutil.which(real)
+        log.warning(
+            "%s: its first line names %s, which its box does not show; `run` of a box can name it",
+            program,
+            excerpt(name),
+        )
+        return None
 
     def _of_binary(self, path: str) -> Iterable[str]:
         folder = os.path.dirname(path)
@@ -143,7 +163,7 @@ def _is_interpreter(program: str) -> bool:
 
 def _above_modules(path: str) -> str | None:
     """The folder whose `node_modules` it was installed into, with all that stands beside it."""
-    before, is_in, _ = path.partition("/node_modules/")
+    before, is_in, _ = os.path.abspath(path).partition("/node_modules/")
     return before if is_in else None
 
 

@@ -91,10 +91,10 @@ def test_what_is_named_from_our_folder_is_named_by_its_whole_path(home: Path, mo
     assert from_here("own", ["app/src/main.js"]) == ("own", ("app/src/main.js",))
 
 
-def test_what_a_program_names_itself_is_that_file_and_no_folder(home: Path) -> None:
+def test_what_a_program_names_itself_is_not_opened_and_what_it_leads_to_is_that_file(home: Path) -> None:
     (home / "private/bin").mkdir(parents=True)
     file(home / "private/bin/tool")
     file(home / "private/key")
-    assert parts(home, file(home / "venv/bin/own", f"#!{home}/private/bin/tool\n")) == {"venv", "private/bin/tool"}
+    assert parts(home, file(home / "venv/bin/own", f"#!{home}/private/bin/tool\n")) == {"venv"}
     (home / "venv/bin/link").symlink_to(home / "private/bin/tool")
     assert parts(home, str(home / "venv/bin/link")) == {"venv", "private/bin/tool"}

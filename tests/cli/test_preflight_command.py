@@ -1,0 +1,121 @@
+"""`toolgate preflight`: all that a gateway needs, and nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from toolgate.cli import app
+from toolgate.demo import SERVERS
+
+
+def entry(name: str) -> str:
+    args = json.dumps(["-I", "-S", str(SERVERS[name])])
+    return f"[mcpServers.{name}]\ncommand = {json.dumps(sys.executable)}\nargs = {args}\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "TOOLGATE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "toolgate.toml"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file.write_text(f"http = {{ port = {port} }}\n{entry('clock')}")
+    return file
+
+
+def run(config: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["preflight", "--config", str(config), *arguments])
+
+
+def report(config: Path, *arguments: str) -> dict[str, Any]:
+    return json.loads(run(config, "--json", *arguments).stdout)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_all_is_well_and_nothing_is_changed(config: Path, tmp_path: Path) -> None:
+    before = files(tmp_path)
+    done = run(config)
+    assert done.exit_code == 0, done.output
+    assert "✓ servers: clock: 4 tools" in done.output and "All is well." in done.output
+    said = report(config)
+    assert said["ok"] and said["servers"]["clock"]["tools"] == 4 and said["servers"]["clock"]["tokens"] > 0
+    assert set(said["surfaces"]) >= {"aggregate", "meta"} and said["surfaces"]["aggregate"]["tools"] == 4
+    assert files(tmp_path) == before
+
+
+def test_the_store_that_is_there_is_not_changed_either(config: Path, tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["list", "--config", str(config)]).exit_code == 0
+    config.write_text(config.read_text() + entry("notes"))
+    before = {name: each for name, each in files(tmp_path).items() if not name.endswith(("-shm", "-wal", ".lock"))}
+    assert run(config).exit_code == 0
+    assert {
+        name: each for name, each in files(tmp_path).items() if not name.endswith(("-shm", "-wal", ".lock"))
+    } == before
+
+
+def test_problems_are_told_each_with_its_fix(config: Path) -> None:
+    config.write_text(
+        config.read_text()
+        + '[mcpServers.gone]\ncommand = "uvx-not-there"\n'
+        + '[mcpServers.needs]\ncommand = "sh"\nenv = { A = "${secret:nowhere}" }\n'
+    )
+    said = report(config)
+    problems = {(each["check"], each["about"]) for each in said["checks"] if each["level"] == "problem"}
+    assert not said["ok"] and problems == {("commands", "gone"), ("secrets", "needs")}
+    assert said["servers"].keys() == {"clock"}  # those that cannot work are not started
+    assert run(config).exit_code == 1
+
+
+def test_a_port_in_use_is_a_problem(config: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        config.write_text(f"http = {{ port = {taken.getsockname()[1]} }}\n{entry('clock')}")
+        said = report(config, "--no-start")
+    assert [each["check"] for each in said["checks"] if each["level"] == "problem"] == ["ports"]
+
+
+def test_warnings_count_where_that_is_asked_for(config: Path) -> None:
+    config.write_text(config.read_text().replace("[mcpServers.clock]", "[mcpServers.clock]\nenv = { EMPTY = '' }"))
+    assert run(config, "--no-start").exit_code == 0
+    assert run(config, "--no-start", "--strict").exit_code == 1
+
+
+def test_a_configuration_that_cannot_be_read_is_another_status(config: Path, tmp_path: Path) -> None:
+    config.write_text("[mcpServers.x]\nnothing = 1\n")
+    assert run(config).exit_code == 2
+    done = run(config, "--json")
+    assert done.exit_code == 2 and json.loads(done.stdout)["ok"] is False
+    assert run(tmp_path / "none.toml").exit_code == 2
+
+
+def test_no_value_of_a_secret_is_shown(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGATE_SECRET_MINE", "s3cret-value-here")
+    config.write_text(config.read_text() + '[mcpServers.gone]\ncommand = "gone"\nargs = ["${secret:mine}"]\n')
+    assert "s3cret" not in run(config).output + run(config, "--json").output
+
+
+def test_a_tool_that_has_changed_since_it_was_pinned_is_told(config: Path, tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    source = SERVERS["clock"].read_text()
+    script.write_text(source)
+    config.write_text(config.read_text().replace(str(SERVERS["clock"]), str(script)))
+    assert CliRunner().invoke(app, ["list", "--config", str(config)]).exit_code == 0
+    changed = source.replace("Convert a time of today", "Convert any time of today")
+    assert changed != source
+    script.write_text(changed)
+    pins = [each for each in report(config)["checks"] if each["check"] == "pins"]
+    assert pins and all(each["level"] == "warning" and "toolgate pins diff" in each["fix"] for each in pins)
