@@ -25,6 +25,7 @@ from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.http import HttpLink
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
 from toolgate.upstreams.links.places import Places
+from toolgate.upstreams.mcp import requests
 
 SIZE = 4 * FREE  # bytes of a result
 MOST = 5 * SIZE  # of one client
@@ -77,6 +78,7 @@ def answer_all(script: Scripted, result: Any) -> None:
 async def test_of_results_on_a_pipe_as_many_are_taken_as_a_client_may_have(
     revision: str, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(requests, "LARGE", 2 * SIZE)  # else each of them would be handed over before the next is read
     counted = Counted(monkeypatch)
     script = Scripted(server, tools_list=tools("t"), tools_call=...)
     result: dict[str, Any] = said("x" * SIZE)

@@ -313,4 +313,4 @@ async def test_large_results_of_one_client_take_one_thread_and_another_waits_for
         assert len((await his.reply()).text) < 2000
         for each in hers:
             await each.reply()
-    assert order.index("bob") <= 3 and order.count("mallory") == 20
+    assert order.index("bob") <= 8 and order.count("mallory") >= 40

@@ -13,6 +13,7 @@ The protocol
     templates   templates of URIs, and what a completion makes of one
     surrogates  lone surrogates in JSON
     counting    how many values JSON holds, counted before it is read
+    outline     where the members of large JSON stand, found a piece at a time
 Values
     model       `Call`, `Done`, `NeedInput`, `Client`, `Principal`, `Event`, and what belongs to them
     notes       what is told of one call while it runs: progress, logs

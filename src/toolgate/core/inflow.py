@@ -129,6 +129,11 @@ class Intake:
             self._holders.discard(holder)
             self._go_on()
 
+    def hold_until(self, done: asyncio.Future[None]) -> None:
+        """Of what is being done with what came."""
+        self.hold(done)
+        done.add_done_callback(self.let_go)
+
     def finish(self, then: Callable[[], object]) -> None:
         """Nothing more comes: take what is left, in its turns and whoever holds it; `then` is called when all is taken
         or dropped."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Generator, Mapping, Sized
 from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, redaction, surrogates
+from toolgate.core import counting, outline, redaction, surrogates
 
 T = TypeVar("T")
 Many = TypeVar("Many", bound=Sized)
@@ -154,6 +154,63 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
     if len(data) > SHALLOW and _is_deep(message):
         raise _malformed(INVALID_REQUEST, _TOO_DEEP, _without_depth(message), tokens)
     return message
+
+
+_BODIES = ("params", "result", "error")
+LONGEST_MEMBER = 64 * 1024  # bytes of one that is looked at by itself
+
+
+def decoding(
+    data: bytes, of_result: frozenset[str], tokens: int = MOST_TOKENS
+) -> Generator[None, None, tuple[Message, Raw]]:
+    """The same as `decode` in pieces, for a large message; and those of the members of its result that are asked for,
+    as an object: null stands for what is long. An error is bounded already."""
+    wanted = outline.Wanted(frozenset(Message.__struct_fields__), "result", of_result)
+    try:
+        try:
+            found = yield from outline.reading(data, wanted, DEEPEST)
+        except msgspec.DecodeError as refusal:
+            data = yield from _without_surrogates(data, refusal)
+            found = yield from outline.reading(data, wanted, DEEPEST)
+        spans = found.members.items()
+        head = {name: Raw(b"0" if name in _BODIES else _short(span.of(data))) for name, span in spans}
+        bodies = {name: Raw(span.of(data)) for name, span in spans if name in _BODIES}
+        message = msgspec.structs.replace(_strict_message(encode(head)), **bodies)
+    except outline.TooDeep:
+        raise _malformed(INVALID_REQUEST, _TOO_DEEP, data, tokens) from None
+    except msgspec.ValidationError as error:
+        raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data, tokens) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _malformed(PARSE_ERROR, f"Parse error: {error}", data, tokens) from None
+    is_plain_response = message.jsonrpc == "2.0" and not message.method and bool(message.result) != bool(message.error)
+    if not is_plain_response and (fault := _fault_of(message)):
+        raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
+    if message.error:
+        message = msgspec.structs.replace(message, error=_rewritten(read_error(message.error)))
+    return message, Raw(encode({name: Raw(_short(span.of(data))) for name, span in found.of_inner.items()}))
+
+
+def _without_surrogates(data: bytes, refusal: Exception) -> Generator[None, None, bytes]:
+    """Raises the `refusal` where that was not for lone ones."""
+    parts: list[bytes] = []
+    for part in surrogates.replacing(data):
+        parts.append(part)
+        yield
+    replaced = b"".join(parts)
+    try:
+        if isinstance(refusal, outline.TooDeep) or replaced in (b"", data):
+            raise refusal
+    finally:
+        del refusal  # or this frame and it would hold each other
+    return replaced
+
+
+def _rewritten(error: RpcError) -> Raw:
+    return Raw(encode({"code": error.code, "message": error.message, **({"data": error.data} if error.data else {})}))
+
+
+def _short(written: bytes) -> bytes:
+    return written if len(written) <= LONGEST_MEMBER else b"null"
 
 
 _TOO_DEEP = f"Invalid request: it is nested more than {DEEPEST} levels deep"

@@ -227,6 +227,9 @@ WATCH_FILTERS: Final = {"resourceSubscriptions": SUBSCRIBE, "taskIds": TASK_GET}
 """The members of a subscription's filter that name something, and the method by which that is watched."""
 
 TASKS_EXTENSION: Final = PREFIX + "tasks"
+OF_RESULTS: Final = frozenset(  # their members that eras look at, whatever else they hold
+    ("resultType", "inputRequests", "requestState", "ttlMs", "cacheScope", "task", "taskId", "status", "isError")
+)
 TASK_ENDS: Final = frozenset({"completed", "failed", "cancelled"})
 
 

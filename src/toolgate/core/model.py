@@ -245,13 +245,15 @@ class Call(msgspec.Struct, frozen=True):
 
 class Done(msgspec.Struct, frozen=True):
     """The result object, as bytes. `is_foreign`: of a `resultType` that we do not know. `is_scrubbed`: secrets
-    are taken out of it already; `is_cut`: it is within its limits already. While it is held, a large one counts."""
+    are taken out of it already; `is_cut`: it is within its limits, and in its client's names, already. While it is
+    held, a large one counts, and `frame` is an object of those of its members that eras look at."""
 
     body: Raw | bytes
     is_foreign: bool = False
     is_scrubbed: bool = False
     is_cut: bool = False
     kept: Kept | None = None
+    frame: Raw = jsonrpc.NOTHING
 
 
 class Accepted(msgspec.Struct, frozen=True):

@@ -160,19 +160,22 @@ def read_state(params: Members) -> str | None:
     return calls.read_text(params, "requestState") if "requestState" in params else None
 
 
-def write_done(method: str, body: Raw | bytes, is_foreign: bool = False, is_for_all: bool = True) -> bytes:
+def write_done(
+    method: str, body: Raw | bytes, is_foreign: bool = False, is_for_all: bool = True, frame: Raw = jsonrpc.NOTHING
+) -> bytes:
     """A complete result. What this era requires and an older server left out, or meant otherwise, is filled in. One of
-    a type that we do not know is as it was. What a cache may keep is private where it is not `is_for_all`. Raises
-    `Fault`."""
+    a type that we do not know is as it was. What a cache may keep is private where it is not `is_for_all`. `frame` has
+    the members of a large one that are looked at here. Raises `Fault`."""
+    whole = body
     if not is_for_all and method in _REQUIRED_MEMBERS:
-        body = _private(body)
+        body = _private(body, frame)
     if is_foreign:
         return bytes(body)
     wanted = _REQUIRED_MEMBERS.get(method, _COMPLETE)
     if method in revisions.MEANT_OTHERWISE:
         body = revisions.write_modern_result(method, body)
     try:
-        there = _filled.decode(body)
+        there = _filled.decode(frame if frame and body is whole else body)
     except jsonrpc.UNREADABLE:
         raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed") from None
     if there.resultType and bytes(there.resultType) != b'"complete"' and not counting.is_too_much(body):
@@ -183,10 +186,10 @@ def write_done(method: str, body: Raw | bytes, is_foreign: bool = False, is_for_
     return jsonrpc.with_first_member(body, missing) if missing else bytes(body)
 
 
-def _private(body: Raw | bytes) -> Raw | bytes:
+def _private(body: Raw | bytes, frame: Raw) -> Raw | bytes:
     """A result that no cache gives to anybody else, whatever its server says of it. Raises `Fault`."""
     try:
-        scope = _filled.decode(body).cacheScope
+        scope = _filled.decode(frame or body).cacheScope
         if not scope or (bytes(scope) == _PRIVATE and bytes(body).count(b'"cacheScope"') == 1):
             return body
         if counting.is_too_much(body):
@@ -283,7 +286,7 @@ class _TypePeek(msgspec.Struct):
 
 class _ResultPeek(msgspec.Struct):
     resultType: str = "complete"
-    inputRequests: dict[str, _AskPeek] = {}
+    inputRequests: dict[str, _AskPeek] | None = {}  # None: they are too large to be looked into
     requestState: Annotated[str, msgspec.Meta(max_length=LONGEST_STATE)] | None = None
 
 
@@ -365,7 +368,7 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
 
 def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
     """Raises `Fault`."""
-    if not isinstance(peek, _ResultPeek) or len(peek.inputRequests) > asks.MOST_OPEN:
+    if not isinstance(peek, _ResultPeek) or peek.inputRequests is None or len(peek.inputRequests) > asks.MOST_OPEN:
         raise _asked_too_much()
     questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
     if any(asks.is_too_large(ask) or len(ask.key) > jsonrpc.LONGEST_ID for ask in questions):

@@ -226,12 +226,9 @@ class ModernResponses:
             if "inputResponses" in params:
                 call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
             outcome = await self._with_pages(call, route, self._gateway.handle(call, route))
-            is_done = isinstance(outcome, Done)
-            return (
-                self._written(route, call, None, outcome)
-                if is_done
-                else await self._reply(request, call, None, outcome)
-            )
+            if isinstance(outcome, Done) and not outcome.is_cut:
+                return self._written(route, call, None, outcome)
+            return await self._reply(request, call, None, outcome)
         state = self._states.opened(sealed, call, route)
         answers = modern.read_answers(params)
         if state.parked_call is None:
@@ -329,13 +326,15 @@ class ModernResponses:
                 state = self._states.sealed(call, route, origin.asker, parked_call.round, parked_call.id, None)
                 return Reply(modern.write_required(call.client, questions, state), parked_call, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
-        return self._written(route, call, parked_call, outcome)
+        write = partial(self._written, route, call, parked_call, outcome)
+        return await responses.aside(write, outcome, self._gateway.in_turns, call.client)
 
     def _written(self, route: Route, call: Call, parked_call: ParkedCall | None, outcome: Done | Accepted) -> Reply:
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), parked_call)
         is_for_all = call.method != "resources/read" or self._gateway.lists.is_same_for_all(route)
-        body = modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in), is_for_all)
+        is_as_it_is = outcome.is_foreign or bool(call.asked_in)
+        body = modern.write_done(call.method, outcome.body, is_as_it_is, is_for_all, outcome.frame)
         return Reply(body, parked_call)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:

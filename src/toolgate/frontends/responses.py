@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,7 +13,7 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Client, Listing
+from toolgate.core.model import Client, Done, Listing, Outcome
 from toolgate.core.notes import Note
 from toolgate.eras import revisions
 
@@ -25,8 +25,16 @@ MOST_IN_FLIGHT = 4096  # requests of one session, or of one connection that goes
 
 LARGE = 256 * 1024  # bytes of a page of a list
 
+Written = TypeVar("Written")
 SendMessage = Callable[[bytes], None]
 """Sends one message to a client, whole."""
+
+
+async def aside(write: Callable[[], Written], outcome: Outcome, in_turns: FairLimit, client: Client) -> Written:
+    """What comes of an outcome, as `write` writes it; of one that was so large that others would have waited while it
+    was looked at, in a thread."""
+    is_large = isinstance(outcome, Done) and outcome.is_cut
+    return await in_turns.in_thread(client.principal.counted_as, write) if is_large else write()
 
 
 async def listing(page: Listing, write: Callable[[Listing], bytes], in_turns: FairLimit, client: Client) -> bytes:

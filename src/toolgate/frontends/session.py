@@ -487,7 +487,8 @@ class Session:
         ):  # it goes on when this is answered: on no request's stream
             say = partial(self.tell, whose=asked.principal)
             asked.call.notes.attach(partial(self._report, say, asked.token, tasks.read_id(outcome.body)))
-        return self._written(asked.call, outcome)
+        write = partial(self._written, asked.call, outcome)
+        return await responses.aside(write, outcome, self._gateway.in_turns, asked.call.client)
 
     def _written(self, call: Call, outcome: Done | Accepted) -> bytes | Raw:
         if isinstance(outcome, Done) and outcome.is_foreign:

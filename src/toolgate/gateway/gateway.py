@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolgate.core import mcp, names
+from toolgate.core import names
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
@@ -147,8 +147,7 @@ class Gateway:
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
         """The last outcome of a call that was entered, in its client's names."""
-        is_tools_own = call.method == mcp.CALL and not call.asked
-        if is_tools_own and isinstance(last, Done) and not last.is_foreign and not uris.may_be_named(bytes(last.body)):
+        if isinstance(last, Done) and uris.is_as_shown(call, last):
             return last
         return self._handles.leave(call, last, route.path, route.surface)
 
@@ -210,9 +209,9 @@ class Gateway:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
-            return await self._looked_at(call, await resumed(resumption, resumption.live))
+            return await self._looked_at(call, await resumed(resumption, resumption.live), route)
         if call.server == names.OWN:
-            return await self._looked_at(call, await self._views.upstream(route, self._clock).invoke(call))
+            return await self._looked_at(call, await self._views.upstream(route, self._clock).invoke(call), route)
         if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
         upstream = route.upstreams.get(call.server) or removed(call.server)
@@ -224,10 +223,11 @@ class Gateway:
             outcome = await send_again(call, upstream, fault, self._current)
         if call.reference:
             outcome = await looked_through(self.in_turns, self.access, call, outcome)
-        return await self._looked_at(call, outcome) if scrub.is_large(outcome) else outcome
+        return await self._looked_at(call, outcome, route) if scrub.is_large(outcome) else outcome
 
-    async def _looked_at(self, call: Call, outcome: Outcome) -> Outcome:
-        return await aside(call, outcome, self.snapshot.scrubber(call.server), self.snapshot.truncate, self.in_turns)
+    async def _looked_at(self, call: Call, outcome: Outcome, route: Route) -> Outcome:
+        scrubber, leave = self.snapshot.scrubber(call.server), partial(self._left, call, route)
+        return await aside(call, outcome, scrubber, self.snapshot.truncate, leave, self.in_turns)
 
     def shown(self, route: Route, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
         """The questions of a server as its client may see them."""

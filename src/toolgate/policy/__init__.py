@@ -24,7 +24,7 @@ What they use
     approvals          what people have decided, in the store
     content_kinds      which texts mean nothing when they are cut
     places             where lines and characters of a long text are
-    large_results      the last two, in a thread, for what is large
+    large_results      the last two, and the client's names, in a thread, for what is large
     overflow           the whole of a result that was cut, for an hour, at `mcp://results/{id}`
 
 A policy sees true targets only: the server and the server's own name, whatever surface or control tool the call came

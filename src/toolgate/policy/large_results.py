@@ -1,23 +1,63 @@
-"""Large results as the last two policies leave them, made in a thread: others would wait for them."""
+"""Large results as their clients get them, made in a thread: others would wait for them."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
+import msgspec
+
 from toolgate.core.concurrency import FairLimit
-from toolgate.core.model import Call, Done, Outcome
+from toolgate.core.model import Asker, Call, Done, NeedInput, Outcome, Resume
 from toolgate.policy.scrub import Scrubber, is_large
 from toolgate.policy.truncate import Truncate
 
 
 async def aside(
-    call: Call, outcome: Outcome, scrubber: Scrubber, truncate: Truncate | None, in_turns: FairLimit
+    call: Call,
+    outcome: Outcome,
+    scrubber: Scrubber,
+    truncate: Truncate | None,
+    leave: Callable[[Outcome], Outcome],
+    in_turns: FairLimit,
 ) -> Outcome:
-    """The outcome, scrubbed and cut where it is large, so that the policies find nothing to be done. Principals take
-    turns."""
+    """The outcome, scrubbed, cut and in its client's names (`leave`) where it is large, so that nothing is left to be
+    done; where it comes later, it will be that. Principals take turns."""
+    if isinstance(outcome, NeedInput):
+        later = partial(aside, call, scrubber=scrubber, truncate=truncate, leave=leave, in_turns=in_turns)
+        return NeedInput(outcome.asks, _Later(outcome.resume, later))
     if not isinstance(outcome, Done) or not is_large(outcome, scrubber.secrets.forms):
         return outcome
     in_thread = partial(in_turns.in_thread, call.client.principal.counted_as)
     if scrubber.has_work:
         outcome = await scrubber.aside(outcome, in_thread)
-    return await truncate.aside(call, outcome, in_thread) if truncate else outcome
+    if truncate:
+        outcome = await truncate.aside(call, outcome, in_thread)
+    left = await in_thread(lambda: leave(outcome))
+    return msgspec.structs.replace(left, is_scrubbed=True, is_cut=True) if isinstance(left, Done) else left
+
+
+class _Later:
+    """A resume of which what comes next goes through `then`."""
+
+    def __init__(self, inner: Resume, then: Callable[[Outcome], Awaitable[Outcome]]) -> None:
+        self._inner = inner
+        self._then = then
+        self.asker: Asker = inner.asker
+        self.open_asks, self.answer, self.report = inner.open_asks, inner.answer, inner.report
+        self.settled, self.cancel = inner.settled, inner.cancel
+
+    @property
+    def is_live(self) -> bool:
+        return self._inner.is_live
+
+    @property
+    def state(self) -> str | None:
+        return self._inner.state
+
+    @property
+    def origin(self) -> Resume:
+        return self._inner.origin
+
+    async def next(self) -> Outcome:
+        return await self._then(await self._inner.next())

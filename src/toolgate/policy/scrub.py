@@ -16,7 +16,7 @@ from msgspec import Raw
 from toolgate.core import names, redaction
 from toolgate.core.concurrency import InThread
 from toolgate.core.fault import Fault
-from toolgate.core.model import Accepted, Ask, Call, Done, Event, Outcome
+from toolgate.core.model import Accepted, Ask, Call, Done, Event, NeedInput, Outcome
 from toolgate.core.notes import Note
 from toolgate.core.redaction import Redactor, Secrets
 from toolgate.policy.base import Policy
@@ -31,8 +31,10 @@ MANY_FORMS = 512
 
 
 def is_large(outcome: Outcome, forms: int = MANY_FORMS) -> bool:
-    """Whether others would wait while a result is scrubbed of secrets in so many forms, and cut."""
-    size = len(memoryview(outcome.body)) if isinstance(outcome, Done) else 0
+    """Whether others would wait while a result is scrubbed of secrets in so many forms, and cut; or may later."""
+    if isinstance(outcome, NeedInput):
+        return True
+    size = len(memoryview(outcome.body))
     return size >= LARGE or size * forms >= MOST_SEARCHED
 
 
@@ -71,7 +73,7 @@ class Scrubber(msgspec.Struct, frozen=True):
         """The same as `outcome` in a thread."""
         found = await in_thread(lambda: self.outcome(outcome))
         assert isinstance(found, Done)
-        return msgspec.structs.replace(found, is_scrubbed=True)
+        return found
 
     def items(self, raw: Iterable[Raw]) -> tuple[Raw, ...]:
         return tuple(map(self.raw, raw)) if self.has_work else tuple(raw)

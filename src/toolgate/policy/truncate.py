@@ -71,7 +71,7 @@ class Truncate(Policy):
         keeping = self._overflow.later()
         cut = await in_thread(lambda: _cut(call, limit, outcome, keeping))
         keeping.done()
-        return msgspec.structs.replace(cut, is_cut=True)
+        return cut
 
 
 def _is_limited(call: Call) -> bool:

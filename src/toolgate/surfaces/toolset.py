@@ -137,11 +137,8 @@ class ToolsetSurface:
             return outcome
         if outcome.is_foreign:
             raise Fault("UPSTREAM_ERROR", "The server's result has an unknown type", reach="executed")
-        if not call.asked:
-            return self._behind.leave(call, outcome)
-        left = self._behind.leave(call, outcome) if call.method == mcp.CALL else outcome
-        assert isinstance(left, Done)
-        return Done(base.wrapped(controls.of(call), call, left.body))
+        left = self._behind.leave(call, outcome) if call.method == mcp.CALL or not call.asked else outcome
+        return base.wrapped(controls.of(call), call, left) if call.asked else left
 
     def refuse(self, call: Call, fault: Fault, view: View) -> Outcome:
         control = self._of(call, view)

@@ -76,9 +76,10 @@ class Beside:
             yield self.quiet.call()
             time.sleep(PAUSE)
 
-    def worst_beside(self, kind: str, seconds: float = 2.0) -> tuple[float, dict[str, Any]]:
+    def worst_beside(self, kind: str | list[str], seconds: float = 2.0) -> tuple[float, dict[str, Any]]:
         """The same while a client floods, and what that client says of it."""
-        command = [sys.executable, "-I", "-S", str(HERE / "client.py"), kind, str(self.port), LOUD, str(seconds)]
+        command = [sys.executable, "-I", "-S", str(HERE / "client.py"), kind] if isinstance(kind, str) else kind
+        command = [*command, str(self.port), LOUD, str(seconds)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as flood:
             assert flood.stdin and flood.stdout
             flood.stdout.readline()
@@ -108,6 +109,27 @@ def over_http(wild: str) -> Iterator[dict[str, Any]]:
         yield {"url": f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"}
         process.stdin.close()
         process.wait(timeout=BOUND)
+
+
+@contextlib.contextmanager
+def large(carrier: str, shape: str, size: int, era: str) -> Iterator[dict[str, Any]]:
+    """A server with large results (see `large_server.py`), as it stands in a configuration."""
+    command = [sys.executable, "-I", str(HERE / "large_server.py"), carrier, shape, str(size), era]
+    if carrier == "stdio":
+        yield {"command": command[0], "args": command[1:]}
+        return
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        port = int(process.stdout.readline())
+        url = f"{'ws' if carrier == 'ws' else 'http'}://127.0.0.1:{port}/mcp"
+        yield {"url": url} | ({"type": "sse"} if carrier == "sse" else {})
+        process.stdin.close()
+        process.wait(timeout=BOUND)
+
+
+def asking(carrier: str, way: str) -> list[str]:
+    """A client that asks for large results (see `large_client.py`)."""
+    return [sys.executable, "-I", str(HERE / "large_client.py"), carrier, way]
 
 
 @contextlib.contextmanager
@@ -154,7 +176,7 @@ MINUTE = 60.0
 TRIES = 3  # since whatever else the machine does hits the worst of a hundred calls
 
 
-def check(folder: Path, wild: str | dict[str, Any], kind: str, **config: Any) -> None:
+def check(folder: Path, wild: str | dict[str, Any], kind: str | list[str], **config: Any) -> None:
     """That calls on another server wait no longer, and that the memory is given back."""
     with gateway(folder, wild, **config) as beside:
         before = (beside.worst(), beside.resident())[1]

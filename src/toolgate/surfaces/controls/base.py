@@ -16,7 +16,7 @@ from msgspec import Raw
 from toolgate.catalog.base import ServerList, View
 from toolgate.core import counting, jsonrpc, mcp, names, surrogates
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Hints
+from toolgate.core.model import Call, Done, Hints, Outcome
 from toolgate.surfaces.controls.context import ControlContext
 
 Object: TypeAlias = Mapping[str, Any]
@@ -362,16 +362,17 @@ class _Block(msgspec.Struct):
     text: Any = None
 
 
-def wrapped(control: Control, call: Call, body: Raw | bytes) -> Raw | bytes:
+def wrapped(control: Control, call: Call, done: Outcome) -> Outcome:
     """A server's own result in the words of the control tool that it was called by; as it is where it has too many
     values, or blocks, to be taken apart. Raises `Fault`."""
-    if call.method == mcp.CALL and counting.is_too_much(body):
-        return body
-    assert call.asked
+    assert call.asked and isinstance(done, Done)
+    if call.method == mcp.CALL and counting.is_too_much(done.body):
+        return done
     try:
-        return jsonrpc.encode(control.family.wrap(read(control, call.asked), call, body))
+        body = jsonrpc.encode(control.family.wrap(read(control, call.asked), call, done.body))
+        return msgspec.structs.replace(done, body=body, frame=jsonrpc.NOTHING)
     except jsonrpc.TooMany:
-        return body
+        return done
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The result is malformed: {error}", reach="executed") from None
 

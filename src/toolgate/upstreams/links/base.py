@@ -6,6 +6,7 @@ something happened; None where the carrier cannot tell (stdio), or where it belo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -30,7 +31,8 @@ class Receiver(msgspec.Struct, frozen=True):
 
     whose     whose places and turns a request takes, or with None the connection itself: see `Principal.counted_as`,
               and `places.of_server`
-    received  one message, or what should be one, and the request on whose own stream it came
+    received  one message, or what should be one, and the request on whose own stream it came; what it returns is done
+              when a large one is read, and before that nothing more is to be read of a connection that others share
     awaits    whether an answer to this request is still waited for
     failed    no answer to this request will come; the link itself lives on
     retired   nothing more can be sent; what is under way may still be answered
@@ -40,7 +42,7 @@ class Receiver(msgspec.Struct, frozen=True):
 
     principal: str
     whose: Callable[[int | None], str]
-    received: Callable[[bytes, int | None], None]
+    received: Callable[[bytes, int | None], asyncio.Future[None] | None]
     awaits: Callable[[int], bool]
     failed: Callable[[int, Fault], None]
     retired: Callable[[Fault], None]

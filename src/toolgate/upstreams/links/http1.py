@@ -108,8 +108,8 @@ class Wire(asyncio.Protocol, Tenant):
         self._until_close = False
         self._beside = 0  # bytes that have come since there was any body
         self._is_in_head = True
-        self._intake = Intake(self._take, None, PIECE, pool.turns, pool.whose)
-        self.data_received = self._intake.put
+        self.intake = Intake(self._take, None, PIECE, pool.turns, pool.whose)
+        self.data_received = self.intake.put
         self._held_for: Body | None = None  # that has no room now
         self._waiting: asyncio.Task[None] | None = None
         self.sent = 0.0
@@ -118,7 +118,7 @@ class Wire(asyncio.Protocol, Tenant):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport = self._intake.transport = transport  # type: ignore[assignment]
+        self._transport = self.intake.transport = transport  # type: ignore[assignment]
 
     @property
     def usable(self) -> bool:
@@ -133,14 +133,14 @@ class Wire(asyncio.Protocol, Tenant):
 
     def close(self) -> None:
         self._reply = None
-        self._intake.drop()
+        self.intake.drop()
         if self._transport:
             self._transport.close()
 
     def abort(self) -> None:
         """Close it, and wait for nobody to read what was written."""
         self._reply = None
-        self._intake.drop()
+        self.intake.drop()
         if self._transport:
             self._transport.abort()
 
@@ -148,7 +148,7 @@ class Wire(asyncio.Protocol, Tenant):
         """So much is kept of what comes; more is read when there is room for that."""
         if not body.has(size) and body is not self._held_for:
             self._held_for = body
-            self._intake.hold(body)
+            self.intake.hold(body)
             self._waiting = asyncio.get_running_loop().create_task(self._read_on(body))
 
     async def _read_on(self, body: Body) -> None:
@@ -156,7 +156,7 @@ class Wire(asyncio.Protocol, Tenant):
         self._let_go(body)
 
     def _let_go(self, body: Body) -> None:
-        self._intake.let_go(body)
+        self.intake.let_go(body)
         if body is self._held_for:
             self._held_for = None
 
@@ -222,7 +222,7 @@ class Wire(asyncio.Protocol, Tenant):
             self._break(f"its answer has more than {MOST_BESIDE} bytes of headers and chunk sizes")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._intake.finish(lambda: self._ended(exc))
+        self.intake.finish(lambda: self._ended(exc))
 
     def _ended(self, exc: Exception | None) -> None:
         self._pool.forget(self)

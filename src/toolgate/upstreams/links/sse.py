@@ -75,6 +75,7 @@ class SseLink(PipeLink):
         self._receipts = Receipts(clock)
         self._check = SessionCheck(clock, self._pool, self._ping, self._lost_session)
         self._posts: dict[int, Wire] = {}
+        self._stream: Wire | None = None
         self._is_over = False
 
     async def connect(self, patience: float) -> None:
@@ -98,7 +99,7 @@ class SseLink(PipeLink):
     async def _opened(self) -> Target:
         shown = await self._credential.shown() if self._credential else ""
         for last in range(MOST_TRIES):
-            wire = await self._pool.connect(self._receiver.whose(None))
+            wire = self._stream = await self._pool.connect(self._receiver.whose(None))
             told = {"Cache-Control": "no-store"} | self._told | ({"Authorization": shown} if shown else {})
             head = self._pool.target.prefix("text/event-stream", told)
             may_ask = self._credential is not None and last < MOST_TRIES - 1
@@ -177,7 +178,9 @@ class SseLink(PipeLink):
         if event.event == "endpoint" and not self._endpoint.done():
             self._find(event.data.decode(errors="replace"))
         elif event.event == "message" and event.data:
-            self._receiver.received(event.data, None)
+            reading = self._receiver.received(event.data, None)
+            if reading and self._stream:
+                self._stream.intake.hold_until(reading)
 
     def _find(self, written: str) -> None:
         """A stream that names another origin would have our headers sent there."""

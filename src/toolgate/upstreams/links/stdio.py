@@ -118,7 +118,8 @@ class StdioLink(PipeLink):
     def _hear(self, line: bytes) -> None:
         text = line.strip()
         if text[:1] == b"{":
-            self._receiver.received(text, None)
+            if reading := self._receiver.received(text, None):
+                self._intake.hold_until(reading)
         elif text and (not self._complaints or self._complaints.takes(self._server.id)):
             log.warning("%s wrote a line to stdout that is not a message: %r", self._server.name, excerpt(text))
 

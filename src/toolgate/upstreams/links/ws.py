@@ -106,7 +106,8 @@ class WsLink(PipeLink):
             while True:
                 message = await socket.recv(decode=False)  # which waits for nothing while there are more
                 self._heard += 1
-                self._receiver.received(message, None)
+                if reading := self._receiver.received(message, None):
+                    await asyncio.wait((reading,))
                 if time.perf_counter() - turn > MOMENT:
                     await asyncio.sleep(0)
                     turn = time.perf_counter()

@@ -17,6 +17,7 @@ One connection
     attribution       which call that is
     rotation          clients taking turns, so that it is clear which call that is
     large_notes       notes that are dropped unread, but for a task's result
+    large_answers     which answers are being read aside
     subscriptions     having a server tell of changes
     tasks             tasks of 2025-11-25, and waiting for one
     made_tasks        whose each one is

@@ -48,6 +48,13 @@ def has_too_many_values(params: Raw) -> bool:
     return beside >= 2 * MOST_VALUES or counting.has_more_values(whole, counting.MANY)
 
 
+def answered(data: bytes) -> bytes | None:
+    """The id of the request that a message answers, empty where its beginning does not tell; None where it is a note or
+    a request itself."""
+    beginning = jsonrpc.beginning(data[:BEGINNING], MOST_TOKENS)
+    return None if b'"method"' in beginning else beginning.get(b'"id"', b"")
+
+
 class LargeNotes:
     """Those of one connection. `is_watched` says whether a client here waits to hear of a task."""
 

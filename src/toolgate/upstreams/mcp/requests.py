@@ -29,11 +29,19 @@ from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome,
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy
 from toolgate.upstreams.base import rechecked
+from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.concurrency import ConcurrencyLimit, busy
 from toolgate.upstreams.links.base import Link
 from toolgate.upstreams.mcp.attribution import OpenRequest, Unsent
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
-from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, MOST_VALUES, LargeNotes, has_too_many_values
+from toolgate.upstreams.mcp.large_answers import LARGE, LargeAnswers
+from toolgate.upstreams.mcp.large_notes import (
+    LONGEST_NOTE,
+    MOST_VALUES,
+    LargeNotes,
+    answered,
+    has_too_many_values,
+)
 from toolgate.upstreams.mcp.reporting import Reporting
 from toolgate.upstreams.mcp.rotation import Rotation
 from toolgate.upstreams.stopping import stopped
@@ -78,6 +86,7 @@ class Requests:
         on_rest: Callable[[], None],
         complaints: Complaints | None = None,
         results: Bodies | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
         self.server = server
         self.clock = clock
@@ -105,6 +114,8 @@ class Requests:
         self.on_rest = on_rest
         self._results = results or Bodies()
         self._kept: dict[int, Kept] = {}  # of large results, while they are read
+        self._large = LargeAnswers()
+        self._bounds = bounds or Bounds()
         self._again = again
         self._on_closed = on_closed
         self._ids = itertools.count(1)
@@ -408,26 +419,33 @@ class Requests:
         except (Fault, TimeoutError) as error:
             log.info("could not notify %s: %s", self.server.name, error)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Have something done that nobody waits for. It ends with the connection."""
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+        return task
 
     # What the link calls.
 
-    def received(self, data: bytes, origin: int | None) -> None:
-        if len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
+    def received(
+        self, data: bytes, origin: int | None, read: tuple[Message, Raw] | None = None
+    ) -> asyncio.Task[None] | None:
+        """`read` is what came of it where it is a large answer, which is read elsewhere; when, says what is returned
+        the first time."""
+        if not read and len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
             self._dropped(refused, len(data))
-            return
+            return None
+        if not read and len(data) > LARGE and (answers := answered(data)) is not None:
+            return self.spawn(self._read(data, origin, answers))
         try:
-            message = jsonrpc.decode(data)
+            message, frame = read or (jsonrpc.decode(data), jsonrpc.NOTHING)
         except jsonrpc.Malformed as error:
             self._misread(error, data, origin)
-            return
+            return None
         try:
             if not message.method:
-                self._answered(message, origin)
+                self._answered(message, origin, frame)
             elif message.is_notification:
                 self._notified(message, origin, len(data))
             else:
@@ -435,6 +453,25 @@ class Requests:
         except (Fault, *jsonrpc.UNREADABLE) as error:
             id, only = (bytes(message.id), "method") if message.is_request else (b"null", "")
             self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id, only=only), data, origin)
+        return None
+
+    def _read(self, data: bytes, origin: int | None, answers: bytes) -> Coroutine[Any, Any, None]:
+        """From now on the answer has come. It is read in its client's turn."""
+        self._large.begin(origin)
+        request = self.pending.get(int(answers) if answers.isdigit() and len(answers) < 16 else origin or 0)
+        whose = request.call.client.principal.counted_as if request and request.call else self.server.id
+        return self._until_read(data, origin, whose)
+
+    async def _until_read(self, data: bytes, origin: int | None, whose: str) -> None:
+        try:
+            reading = jsonrpc.decoding(data, mcp.OF_RESULTS)
+            self.received(data, origin, await self._bounds.looked_through(whose, len(data), reading))
+        except jsonrpc.Malformed as error:
+            self._misread(error, data, origin)
+        finally:
+            self._large.end(origin)
+        if origin is not None and origin in self.pending and not self.is_closing:
+            self._fail(origin, self._unreadable(ValueError("it answers another request")))
 
     def _notified(self, message: Message, origin: int | None, size: int) -> None:
         """`size` is that of all of it, which whoever keeps a part of it keeps."""
@@ -463,10 +500,10 @@ class Requests:
             self.answer(jsonrpc.error(error.id, error.rpc, error.message))
         elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
             reach: Reach = "executed" if error.only == "result" else "sent_unknown"
-            self.failed(int(error.id), self._unreadable(error, reach))
+            self._fail(int(error.id), self._unreadable(error, reach))
 
     def awaits(self, origin: int) -> bool:
-        return origin in self.pending
+        return origin in self.pending and origin not in self._large.answered
 
     def counts(self, origin: int) -> Body | None:
         """As what the answer to this call counts, in the share of its client."""
@@ -481,6 +518,10 @@ class Requests:
         return Kept(self._results.begun(call.client.principal.counted_as))
 
     def failed(self, origin: int, fault: Fault) -> None:
+        if origin not in self._large.answered:
+            self._fail(origin, fault)
+
+    def _fail(self, origin: int, fault: Fault) -> None:
         request = self._forget(origin)
         if request:
             self._over(origin)
@@ -491,6 +532,8 @@ class Requests:
 
     def closed(self, fault: Fault) -> None:
         self._end(fault, is_dead=True)
+        if not self.is_closing and self._large.waits(lambda: self.closed(fault)):
+            return
         for told in self.on_end:
             told()
         for id, request in list(self.pending.items()):
@@ -515,7 +558,7 @@ class Requests:
 
     # Answers.
 
-    def _answered(self, message: Message, origin: int | None) -> None:
+    def _answered(self, message: Message, origin: int | None, frame: Raw = jsonrpc.NOTHING) -> None:
         id = _own_id(message, origin)
         kept = self._kept.get(id) if self._kept and id is not None else None
         request = self._forget(id) if id is not None else None
@@ -529,7 +572,7 @@ class Requests:
         try:
             if message.error:
                 raise self._error(id, request, jsonrpc.read_error(message.error))
-            outcome = self._outcome(request.call, message.result)
+            outcome = self._outcome(request.call, message.result, frame)
             if isinstance(outcome, Accepted) or (request.call and request.call.method in mcp.TASKS):
                 for told in self.on_answer:
                     told(id, request, outcome)
@@ -578,14 +621,16 @@ class Requests:
         code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
         return Fault(code, error.message, server=self.server.id, reach="executed", upstream=error)
 
-    def _outcome(self, call: Call | None, body: Raw) -> Outcome:
+    def _outcome(self, call: Call | None, body: Raw, frame: Raw) -> Outcome:
         if call is None:
             return Done(body)
         if bytes(memoryview(body)[:1]) != b"{":
             raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed")
-        found = self.dialect.read(call, body)
+        found = self.dialect.read(call, frame or body)
         if isinstance(found, Required):
             return NeedInput(found.asks, Retry(self.asker, call, found, self._again, self.clock))
+        if frame and isinstance(found, Done):
+            return msgspec.structs.replace(found, body=body, frame=frame)
         return found
 
 

@@ -381,8 +381,9 @@ class UpstreamSession:
         def lost(fault: Fault, is_dead: bool) -> None:
             self._lost(connection, fault, is_dead)
 
-        results = self._deps.link_deps.results
-        requests = Requests(self._server, self._clock, self._deps.again, lost, self.rest, self._complaints, results)
+        results, bounds = self._deps.link_deps.results, self._deps.link_deps.bounds
+        again, complaints = self._deps.again, self._complaints
+        requests = Requests(self._server, self._clock, again, lost, self.rest, complaints, results, bounds)
         wanted = self.resubscriber.wanted
         connection = Connection(requests, self._server, self.task_owners, wanted, self._tell)
         return connection

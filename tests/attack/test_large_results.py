@@ -1,0 +1,276 @@
+"""Results of megabytes are read, changed and written in threads, piece by piece: nobody else waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attack.floods import beside
+from inmemory import LATEST, MODERN, Json, Scripted, Visitor, gateway, said, tools
+from msgspec import Raw
+from virtualtime import VirtualTimeLoop, settle
+
+from toolgate.core import counting, jsonrpc
+from toolgate.core.inflow import Intake, IntakeQueue
+from toolgate.core.model import Done
+from toolgate.eras import legacy, modern
+from toolgate.frontends import responses
+from toolgate.policy import scrub
+from toolgate.surfaces import uris
+from toolgate.surfaces.controls import base
+from toolgate.upstreams import bounds
+from toolgate.upstreams.links.base import LONGEST_MESSAGE
+from toolgate.upstreams.mcp import requests
+
+SIZE = 1024 * 1024
+LARGE = 256 * 1024  # bytes that are looked at in one go, at most
+LINK = {"type": "resource_link", "uri": "x://a", "name": "a"}
+FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+WAYS: dict[str, tuple[str, Json]] = {
+    "tools/call": ("tools/call", {"name": "there__act", "arguments": {}}),
+    "mcp_call": ("tools/call", {"name": "mcp_call", "arguments": {"server": "there", "tool": "act"}}),
+    "call_tool": ("tools/call", {"name": "call_tool", "arguments": {"server_name": "there", "tool_name": "act"}}),
+    "execute_child_tool": (
+        "tools/call",
+        {"name": "execute_child_tool", "arguments": {"server_id": "there", "tool_name": "act", "arguments": {}}},
+    ),
+    "resources/read": ("resources/read", {"uri": "x://a"}),
+    "prompts/get": ("prompts/get", {"name": "there__p"}),
+}
+
+
+def of_tool(text: str, **more: Any) -> Json:
+    return {"content": [{"type": "text", "text": text}, LINK], "_meta": {"a": 1}, **more}
+
+
+def answers(text: str, era: str, **more: Any) -> Any:
+    complete = {"resultType": "complete"} if era == MODERN else {}
+    listed = complete | ({"ttlMs": 0, "cacheScope": "private"} if complete else {})
+    return {
+        "tools_list": tools("act") | listed,
+        "resources_list": {"resources": [{"uri": "x://a", "name": "a"}]} | listed,
+        "prompts_list": {"prompts": [{"name": "p"}]} | listed,
+        "tools_call": of_tool(text, **more) | complete,
+        "resources_read": {"contents": [{"uri": "x://a", "text": text}]} | listed,
+        "prompts_get": {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]} | complete,
+    }
+
+
+async def asked(app: Any, revision: str, method: str, params: Json) -> Any:
+    visitor = Visitor(app)
+    if revision == MODERN:
+        return (await visitor.ask_modern(method, **params)).last
+    await visitor.initialize(revision)
+    return (await visitor.ask(method, **params)).last
+
+
+class Looks:
+    """How much is looked at in one go where others wait."""
+
+    FUNCTIONS = (
+        (jsonrpc, "decode"),
+        (jsonrpc, "members"),
+        (modern, "write_done"),
+        (legacy, "write_done"),
+        (counting, "has_more_values"),
+        (counting, "is_deeper"),
+        (uris, "rewrite"),
+        (base, "wrapped"),
+        (scrub.Scrubber, "body"),
+    )
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.large: list[tuple[str, int]] = []
+        for owner, name in self.FUNCTIONS:
+            monkeypatch.setattr(owner, name, self._noted(name, getattr(owner, name)))
+
+    def _noted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*given: Any, **named: Any) -> Any:
+            size = max(map(self._size, given), default=0)
+            if size > LARGE and not VirtualTimeLoop.is_aside:
+                self.large.append((name, size))
+            return function(*given, **named)
+
+        return noted
+
+    def _size(self, given: Any) -> int:
+        given = given.body if isinstance(given, Done) else given
+        return len(memoryview(given)) if isinstance(given, bytes | Raw) else 0
+
+
+@pytest.mark.promise("b.attacks.large")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("spoken", [LATEST, MODERN])
+async def test_nobody_waits_while_a_large_result_is_looked_at(
+    way: str, revision: str, spoken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Scripted(spoken, **answers('\u00e9 "x" \\u0041 ' * (SIZE // 12), spoken))
+    async with gateway(scripts={"there": script}) as app:
+        await Visitor(app).ask("tools/list")
+        looks = Looks(monkeypatch)
+        reply = await asked(app, revision, *WAYS[way])
+        assert len(json.dumps(reply["result"])) > SIZE
+        assert not looks.large
+
+
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
+async def test_nor_where_it_comes_after_a_question(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Scripted(**answers("x" * SIZE, LATEST) | {"tools_call": ..., "prompts_get": ...})
+    async with gateway(scripts={"there": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize(elicitation={})
+        await visitor.ask("tools/list")
+        looks = Looks(monkeypatch)
+        calling = visitor.begin("POST", json.dumps(visitor.request(method, **WAYS[method][1])).encode())
+        await settle()
+        call = script.requests[-1]["id"]
+        script.say(json.dumps({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": FORM}).encode())
+        await settle()
+        [question] = [each for each in calling.so_far.messages if each.get("method") == "elicitation/create"]
+        await visitor.post({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        body = script.answers["resources/read"] if method == "resources/read" else of_tool("x" * SIZE)
+        if method == "prompts/get":
+            body = {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * SIZE}}]}
+        script._answer(call, body)
+        assert len(json.dumps((await calling.response()).last["result"])) > SIZE
+        assert not looks.large
+
+
+SHAPES: dict[str, Any] = {
+    "plain": {},
+    "structured": {"structuredContent": {"b": [1, {"c": None}]}},
+    "list": {"structuredContent": [1, 2]},
+    "failed": {"isError": True},
+    "of another type": {"resultType": "other"},
+    "incomplete": {"resultType": "input_required", "inputRequests": {}},
+    "asking": {"resultType": "input_required", "inputRequests": {"a": {"method": "roots/list"}}, "requestState": "s"},
+    "odd": {"resultType": 7, "ttlMs": "x", "cacheScope": None},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("revision", ["2024-11-05", LATEST, MODERN])
+@pytest.mark.parametrize("spoken", [LATEST, MODERN])
+async def test_what_is_large_is_told_as_what_is_small(
+    shape: str, way: str, revision: str, spoken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    for least in (LARGE, 1):
+        for module in (requests, responses, scrub):
+            monkeypatch.setattr(module, "LARGE", least)
+        monkeypatch.setattr(bounds, "LITTLE", least)
+        script = Scripted(spoken, **answers("some \u00e9\n text", spoken))
+        for method in ("tools/call", "resources/read", "prompts/get"):
+            script.answers[method] = script.answers[method] | SHAPES[shape]
+        async with gateway(scripts={"there": script}) as app:
+            reply = await asked(app, revision, *WAYS[way])
+            told.append(reply.get("result") or {**reply["error"], "data": None})
+    assert told[0] == told[1]
+
+
+async def test_an_answer_that_is_being_read_has_come_when_its_connection_ends() -> None:
+    script = Scripted(**answers("x" * SIZE, LATEST) | {"tools_call": ...})
+    async with gateway(scripts={"there": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        begun = [
+            visitor.begin("POST", json.dumps(visitor.request("tools/call", name="there__act", arguments={})).encode())
+            for _ in range(2)
+        ]
+        await settle()
+        script._answer(script.requests[-2]["id"], said("x" * SIZE))
+        script.hang_up("it has ended")
+        first, second = [(await each.response()).last for each in begun]
+        assert len(first["result"]["content"][0]["text"]) == SIZE
+        assert second["error"]["data"]["outcome"] == "sent_unknown"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b'{"jsonrpc":"2.0","id":%d,"result":{"a":"%b"}', "truncated"),
+        (b'{"jsonrpc":"2.0","id":%d,"result":{"a":["%b",]}}', "trailing comma"),
+        (b'{"jsonrpc":"2.0","id":%d,"result":{"a":"%b"},"error":{}}', "must have a method, a result or an error"),
+        (b'{"jsonrpc":"1.0","id":%d,"result":{"a":"%b"}}', '"jsonrpc" must be "2.0"'),
+        (b'{"jsonrpc":"2.0","id":%d,"result":["%b"]}', "not a JSON object"),
+        (b'{"jsonrpc":"2.0","id":%d,"result":{"a":"%b\xff"}}', "utf-8"),
+    ],
+)
+async def test_a_large_answer_that_cannot_be_read_fails_its_call(answer: bytes, why: str) -> None:
+    script = Scripted(**answers("", LATEST) | {"tools_call": ...})
+    async with gateway(scripts={"there": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        call = visitor.begin(
+            "POST", json.dumps(visitor.request("tools/call", name="there__act", arguments={})).encode()
+        )
+        await settle()
+        script.say(answer % (script.requests[-1]["id"], b"x" * SIZE))
+        error = (await call.response()).last["error"]
+        assert why in error["message"] and error["data"]["outcome"] == "executed"
+
+
+async def test_a_large_error_is_cut_as_any_other() -> None:
+    script = Scripted(**answers("", LATEST) | {"tools_call": ...})
+    async with gateway(scripts={"there": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        call = visitor.begin(
+            "POST", json.dumps(visitor.request("tools/call", name="there__act", arguments={})).encode()
+        )
+        await settle()
+        error = {"code": -5, "message": "m" * SIZE, "data": {"x": "y" * 2 * SIZE}}
+        script.say(json.dumps({"jsonrpc": "2.0", "id": script.requests[-1]["id"], "error": error}).encode())
+        told = (await call.response()).last["error"]
+        assert "cut by toolgate" in told["message"] and len(json.dumps(told)) < 10_000
+
+
+async def test_nothing_more_of_a_pipe_is_taken_while_a_large_answer_is_read() -> None:
+    taken: list[bytes] = []
+    intake = Intake(taken.append, None, 4, IntakeQueue(), lambda: "there")
+    reading: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    intake.put(b"abcd")
+    intake.hold_until(reading)
+    intake.put(b"efgh" * 3)
+    await settle()
+    assert taken == [b"abcd"]
+    reading.set_result(None)
+    await settle()
+    assert taken == [b"abcd", *[b"efgh"] * 3]
+
+
+# Beside whom others call.
+
+LARGEST = LONGEST_MESSAGE * 31 // 32
+TOLD = [  # carrier, era and shape of the server, and how its client asks
+    *(
+        ("http", "modern", shape, "modern", "tools/call")
+        for shape in ("text", "numbers", "objects", "items", "escapes")
+    ),
+    *(("http", "legacy", shape, "legacy", "tools/call") for shape in ("letters", "deep texts", "list", "members")),
+    *(("http", "modern", "text", "modern", way) for way in ("mcp_call", "call_tool", "execute_child_tool", "head")),
+    *(("http", "modern", "text", "modern", way) for way in ("resources/read", "prompts/get", "read_mcp_resource")),
+    ("events", "modern", "structured", "modern", "tools/call"),
+    ("stdio", "legacy", "fewer items", "modern", "tools/call"),
+    ("stdio", "legacy", "text", "legacy", "after a question"),
+    ("ws", "legacy", "long texts", "ws", "tools/call"),
+    ("sse", "legacy", "text", "sse", "tools/call"),
+]
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(("carrier", "era", "shape", "client", "way"), TOLD)
+def test_calls_beside_large_results_wait_no_longer(
+    tmp_path: Path, carrier: str, era: str, shape: str, client: str, way: str
+) -> None:
+    with beside.large(carrier, shape, LARGEST, era) as wild:
+        beside.check(tmp_path, wild, beside.asking(client, way))
