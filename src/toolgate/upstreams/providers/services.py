@@ -1,7 +1,8 @@
 """The providers of a running gateway: which model is asked for what, and what that may cost.
 
 The rules this file keeps: a request is bounded in time and size, and so are requests at once, those of a principal that
-wait, and how many it makes; a provider that says when to come back is left alone until then; nothing is sent again.
+wait, and how many it makes; of several at once, no principal has all; a provider that says when to come back is left
+alone until then; nothing is sent again.
 What an API says of an error goes to the log, without secrets; clients get the word for it.
 """
 
@@ -22,7 +23,7 @@ from toolgate.auth.safe_net import Bounds, Fetched, SafeNet
 from toolgate.config import Config
 from toolgate.config.providers import Provider
 from toolgate.core.clock import Clock
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import Shared
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import LONGEST_QUOTED, Redactor, excerpt, shaped
 from toolgate.core.services import Swap
@@ -71,7 +72,7 @@ class _State:
 
     def __init__(self, name: str, provider: Provider) -> None:
         self.name, self.provider = name, provider
-        self.turns = FairLimit(provider.concurrency, most=MOST_WAITING, what="requests to a model")
+        self.turns = Shared(provider.concurrency, most=MOST_WAITING, what="requests to a model")
         self.pace = Pace(provider)
         self.closed_until = 0.0
 
