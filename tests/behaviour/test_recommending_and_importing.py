@@ -273,6 +273,25 @@ async def test_a_text_without_servers_is_told_so(content: str, era: str) -> None
 
 
 @pytest.mark.promise("004.servers.import")
+@pytest.mark.parametrize(
+    "content",
+    [
+        "```json\n" * 30_000,
+        "{" * 200_000,
+        '{"mcpServers": ' * 15_000,
+        "```json\n" + "-" * 200_000 + "\n```",
+        readme(weather={**STDIO, "env": {"K": "-" * 200_000}}),
+        readme(**{f"s{number}": {"command": "x", "env": {"K": "${A}" * 1000}} for number in range(40)}),
+    ],
+    ids=["fences", "braces", "nested", "dashes", "long", "variables"],
+)
+async def test_a_text_that_is_made_to_take_long_is_read_or_refused(content: str) -> None:
+    async with there(Config(add_servers="allow")) as app:
+        result = await Asker(app, "modern").call("import_mcp_server", {"github_url": URL, "content": content})
+        assert result["content"] and served(app) == ["there"]
+
+
+@pytest.mark.promise("004.servers.import")
 async def test_the_servers_of_a_project_are_imported_by_its_name(tmp_path: Path, era: str) -> None:
     (tmp_path / ".gobby").mkdir()
     (tmp_path / ".gobby" / "project.json").write_text('{"id": "p-1", "name": "parser"}')

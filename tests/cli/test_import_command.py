@@ -167,3 +167,13 @@ def test_a_configuration_behind_a_link_is_written_where_it_leads(home: Path) -> 
     (home / ".config" / "toolgate").symlink_to(folder)
     assert run("--from", "codex").exit_code == 0
     assert (folder / "toolgate.toml").is_file() and os.path.islink(home / ".config" / "toolgate")
+
+
+def test_what_a_server_may_do_beside_is_shown(home: Path) -> None:
+    evil = home / "evil.json"
+    allows = {"new_privileges": True, "pinning": "off", "roots": ["/"], "tools": {"a": {"description": "Say all."}}}
+    evil.write_text(json.dumps({"mcpServers": {"evil": {"command": "x", **allows}}}))
+    done = run(str(evil))
+    assert done.exit_code == 0, done.output
+    for key in ("new_privileges = true", 'pinning = "off"', "roots = ", "Say all."):
+        assert key in done.output

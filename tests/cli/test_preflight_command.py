@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import socket
 import sys
 from pathlib import Path
@@ -26,11 +28,17 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     file = tmp_path / "toolgate.toml"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    file.write_text(f"http = {{ port = {port} }}\n{entry('clock')}")
+    file.write_text(f"http = {{ port = {free_port()} }}\n{entry('clock')}")
     return file
+
+
+def free_port() -> int:
+    """One that the system gives to nobody who asks for any."""
+    while True:
+        port = random.randint(20_000, 29_999)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
 
 
 def run(config: Path, *arguments: str) -> Result:
@@ -119,3 +127,9 @@ def test_a_tool_that_has_changed_since_it_was_pinned_is_told(config: Path, tmp_p
     script.write_text(changed)
     pins = [each for each in report(config)["checks"] if each["check"] == "pins"]
     assert pins and all(each["level"] == "warning" and "toolgate pins diff" in each["fix"] for each in pins)
+
+
+def test_a_host_that_cannot_be_reached_is_told(config: Path) -> None:
+    config.write_text(config.read_text() + '[mcpServers.far]\nurl = "https://127.0.0.1:9/mcp"\n')
+    [check] = [each for each in report(config, "--no-start")["checks"] if each["check"] == "certificates"]
+    assert (check["level"], check["about"]) == ("problem", "far") and "127.0.0.1:9 cannot be reached" in check["says"]

@@ -17,11 +17,13 @@ MOST = 1000  # clients that are remembered, each at one path
 
 
 class Loaded:
-    """Of one client at one path. `items` are those of the last list of tools, `told` are tokens by server."""
+    """Of one client at one path. `items` are those of the last list of tools, and `counted` their tokens by server once
+    somebody wanted to know them; `told` are further tokens by server."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.items: Sequence[Raw] = ()
+        self.counted: Counter[str] | None = None
         self.told = Counter[str]()
 
 
@@ -31,7 +33,8 @@ class LoadedTools:
 
     def listed(self, client: Client, items: Sequence[Raw]) -> None:
         if client.path:  # else the gateway itself has asked
-            self._of(client).items = items
+            found = self._of(client)
+            found.items, found.counted = items, None
 
     def told(self, client: Client, server: str, tokens: int) -> None:
         if client.path:

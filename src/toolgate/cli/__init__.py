@@ -13,6 +13,7 @@ Serving
     tour         the tour of `demo`
     summary      what `serve` prints: its servers, and how clients connect
     descriptors  as many file descriptors as can be had
+    memory       given back to the system when large messages are gone
 Looking
     listing      servers and tools (`toolgate list`)
     call         one call

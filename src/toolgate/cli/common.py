@@ -19,7 +19,7 @@ import uvloop
 
 from toolgate import config as configs
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import descriptors, trusting
+from toolgate.cli import descriptors, memory, trusting
 from toolgate.cli.printing import fail
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets, trust
 from toolgate.core import names
@@ -143,6 +143,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     logging.getLogger("toolgate").addHandler(logging.NullHandler())
     _spare_the_collector()
     descriptors.raise_limit()
+    memory.give_back()
     guard.prctl(guard.PR_SET_DUMPABLE, 0)  # what a server starts, of our own user, cannot read our memory and variables
     return uvloop.run(work)
 

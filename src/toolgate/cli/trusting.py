@@ -7,6 +7,7 @@ what runs; no variable is put in, no secret looked up, nothing started.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -112,8 +113,11 @@ def _of_server(server: Server) -> Iterator[str]:
         yield f"  incomplete: {server.problem}"
 
 
+_SHOWN = frozenset({"type", "command", "args", "cwd", "env", "url", "headers", "enabled"})  # in words of their own
+
+
 def of_table(table: Mapping[str, Any]) -> Iterator[str]:
-    """The same of a native table."""
+    """The same of a native table, whose other keys are shown as they are: each may allow something."""
     if command := table.get("command"):
         yield f"run {shlex.join((command, *table.get('args', ())))}"
     if cwd := table.get("cwd"):
@@ -125,6 +129,7 @@ def of_table(table: Mapping[str, Any]) -> Iterator[str]:
         yield f"contact {url}{headers}"
     if not table.get("enabled", True):
         yield "disabled"
+    yield from (f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in table.items() if key not in _SHOWN)
 
 
 # Variables that decide what else a program loads or runs, or where that is: none of them holds a secret.

@@ -82,8 +82,8 @@ class Reader:
         events: list[Event] = []
         for line in whole:
             if self._rest:
-                line = bytes(self._rest + line)
-                self._rest = bytearray()
+                self._rest += line
+                line, self._rest = self._rest, bytearray()
             self._line(line, events)
         self._rest += rest
         if self.kept > self.limit:
@@ -91,12 +91,14 @@ class Reader:
             raise TooLong(f"an event of more than {self.limit} bytes")
         return events
 
-    def _line(self, line: bytes, events: list[Event]) -> None:
+    def _line(self, line: bytes | bytearray, events: list[Event]) -> None:
         if not line:
             self._dispatch(events)
             return
-        name, _, content = line.partition(b":")
-        content = content.removeprefix(b" ")
+        colon = line.find(b":")
+        name = line[:colon] if colon >= 0 else line
+        start = len(name) + (2 if line[colon + 1 : colon + 2] == b" " else 1)
+        content = bytes(memoryview(line)[start:])  # it may have megabytes: one copy
         if name == b"data":
             self._data.append(content)
             self._held += len(content) + LINE  # empty lines take room, too

@@ -72,6 +72,10 @@ class LaneCall(InFlight):
         self.slot = slot
         self._lane = lane
 
+    @property
+    def has_task(self) -> bool:
+        return self._task is not None
+
     # What each era has its own of.
 
     def begin(self) -> Round | None:
@@ -253,11 +257,11 @@ class Lane:
         except Exception as error:  # noqa: BLE001  the rescue: see responses.rescued
             self._answer(call, *call.failed(bytes(message.id), error))
             return True
-        if not round:
+        if not round and not call.has_task:
             self._unanswered.answered(whose, call.size)
             call.forget()
             return False
-        if call.starts(round):
+        if round and call.starts(round):
             self.calls.add(call)
             if not self._timer:
                 self._timer = self._clock.call_later(SWEEP, self._sweep)

@@ -73,7 +73,8 @@ class Importing:
             if content is None:
                 file, tables = await repositories.servers(url, self._provisioning.net)
             else:
-                file, tables = "the content that was given", repositories.described(content)
+                tables = await asyncio.to_thread(repositories.described, content)
+                file = "the content that was given"
         except NoServers as why:
             hint = "give `content`, the text of its server.json, its .mcp.json or its README"
             raise _nothing(f"No server was found at {url[:200]}: {why}", hint) from None

@@ -5,6 +5,7 @@ it has changed them, so that a tool that waits finds what it began with whoever 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -117,7 +118,11 @@ class RouteViews:
         snapshot = self.current()
         every = snapshot.catalog.loaded.all()[: token_meter.MOST]
         routes = [(loaded, snapshot.routes.get(loaded.client.path)) for loaded in every]
-        given = [self.of(route, loaded.client).given for loaded, route in routes if route]
+        given: list[token_meter.Given] = []
+        for loaded, route in routes:
+            if route:
+                given.append(self.of(route, loaded.client).given)
+                await asyncio.sleep(0)  # what a client may use takes a while where much is forbidden
         return await token_meter.of_all(given, {id: server.name for id, server in snapshot.servers.items()})
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ from toolgate.search import tokens
 KEY: Final = "toolgate/tokens"
 """In the `_meta` of a request: the reply is to have what the client has loaded, in its own `_meta`."""
 TOKENIZER: Final = "an estimate of o200k_base"
-MOST = 200  # clients whose figures are added up
+MOST = 100  # clients whose figures are added up
 
 Lists = Mapping[str, tuple[ServerList, Iterable[str]]]
 """By server, the whole list and the names of those of its tools that a client may use."""
@@ -79,13 +79,24 @@ def _counted(given: Given, seen: dict[int, tuple[str, int]]) -> _Counts:
         each = _by_name(server_list)
         counts.would[server] = sum(each.get(name, 0) for name in allowed)
     if given.loaded:
-        for raw in given.loaded.items:
+        counts.loaded.update(_of_items(given.loaded, given, seen))
+        counts.loaded.update(given.loaded.told)
+    return counts
+
+
+def _of_items(loaded: Loaded, given: Given, seen: dict[int, tuple[str, int]]) -> Counter[str]:
+    listed = loaded.items
+    if loaded.counted is None:
+        found = Counter[str]()
+        for raw in listed:
             if id(raw) not in seen:
                 seen[id(raw)] = _whose(raw, given), tokens.estimate(bytes(raw))
             server, size = seen[id(raw)]
-            counts.loaded[server] += size
-        counts.loaded.update(given.loaded.told)
-    return counts
+            found[server] += size
+        if listed is not loaded.items:  # another list came meanwhile
+            return found
+        loaded.counted = found
+    return loaded.counted
 
 
 def _by_name(server_list: ServerList) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ of bounded size; what is found is text, and nothing of it is run or believed her
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -58,7 +59,7 @@ async def servers(url: str, net: SafeNet) -> tuple[str, Tables]:
         if fetched.status != 200:
             raise Fault("UPSTREAM_ERROR", f"{place} answered HTTP {fetched.status}", reach="executed")
         try:
-            return name, described(fetched.body.decode("utf-8", "replace"))
+            return name, await asyncio.to_thread(described, fetched.body.decode("utf-8", "replace"))
         except NoServers as error:
             why = f"{name}: {error}"
     raise NoServers(why)

@@ -5,7 +5,8 @@ May import `upstreams` (whose Supervisor starts the processes) and the rooms bel
     limits      what a run may use, as one table
     bridge      the protocol between the host and a worker: lines ↔ events, without I/O
     worker      `Worker`: the host's end of a process that can take one run
-    run         `execute`: one run, its calls of tools, its clock, its end; `Host`: what it may reach
+    run         `execute`: one run, its calls of tools, its clock, its end; `Host`: what it may reach (made
+                by `gateway.scripts`)
     slots       `Slots`: the runs at once, of all engines
     pool        `Pool`: the runs of one engine, and workers that are ready
     javascript  the engine for JavaScript and TypeScript: Deno

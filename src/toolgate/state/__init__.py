@@ -2,7 +2,8 @@
 
 May import `config` and `core`.
 
-The rule of this room: a gateway whose store cannot be used works all the same, forgets at its end, and says so once.
+The rule of the store: a gateway that cannot use it works all the same, forgets at its end, and says so once. The audit
+has a rule of its own, `audit.on_failure`.
 
     __init__    `opened`: the store of a folder, for as long as a block
     base        what every store promises: keys and values by space, with a lifetime and compare-and-set; and tables
@@ -29,6 +30,10 @@ configuration, with their `${VAR}` unexpanded.
 
 Something else to keep is a space of the `Store`; a table of its own needs a `Migration`. Something else that other
 processes change under a running gateway is a `Subject` of `base`.
+
+Another database is a class that is a `Store`, a branch of `_open` here, and a `kind` in `Place` of
+`tests/contract/test_store.py`, which holds all of them to one contract. Pins are a space; tasks are tables, in SQL that
+SQLite and PostgreSQL both understand. `opening` and `backups` are for SQLite alone.
 """
 
 from __future__ import annotations
