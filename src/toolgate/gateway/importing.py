@@ -82,7 +82,7 @@ class Importing:
         return [_importable(name, table, f"{url} ({file})", held_back) for name, table in list(tables.items())[:MOST]]
 
     async def of_search(self, query: str, taken: Mapping[str, str], is_asked: bool, whose: str) -> Sequence[Importable]:
-        """The first that a search of the registries finds, for `whose` it is (see `Principal.counted_as`). Raises `Fault`."""
+        """The first that a search of the registries finds. `whose`: see `Principal.counted_as`. Raises `Fault`."""
         if not query.strip() or len(query) > LONGEST_QUERY:
             message = f"Invalid arguments: `query` must have 1 to {LONGEST_QUERY:,} characters"
             raise Fault("INVALID_ARGS", message, reach="not_sent")
