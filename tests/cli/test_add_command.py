@@ -111,3 +111,15 @@ def test_a_server_that_does_not_start_is_said_with_its_fix(own: Path) -> None:
     done = run("test", "gone")
     assert done.exit_code == 1 and "✗ start: " in done.output
     assert run("test", "nobody").exit_code == 1
+
+
+def test_a_trusted_file_of_this_folder_stays_trusted_when_its_user_edits_it_so(own: Path) -> None:
+    here = Path("toolgate.toml")
+    here.write_text('[mcpServers.mine]\ncommand = "x"\n')
+    assert run("add", "time", "--", "uvx", "x").exit_code == 2 and "time" not in here.read_text()
+    assert run("trust", "toolgate.toml", "--yes").exit_code == 0
+    assert run("add", "time", "--", "uvx", "x").exit_code == 0 and "time" in here.read_text()
+    assert run("remove", "time").exit_code == 0
+    here.write_text(here.read_text() + "# by somebody\n")
+    assert run("add", "time", "--", "uvx", "x").exit_code == 2
+    assert own.read_text() == OWN
