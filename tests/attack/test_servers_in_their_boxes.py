@@ -5,6 +5,7 @@ In the short form one attempt of each family is made; `make attack` makes all, a
 
 from __future__ import annotations
 
+import errno
 import socket
 import sys
 from collections.abc import Callable
@@ -135,3 +136,43 @@ async def test_who_may_connect_to_ports_does_not_listen() -> None:
         async with gateway(settings(one=child("doing", box={"net": [port]}))) as served:
             told = await served.client().call("one__do", code=LISTENS.format(port=port))
     assert told.splitlines() == ["listen 1", "accept 1"] * 2 + ["connected"]
+
+
+WRITES = """
+import os
+def write(): open("large", "wb").write(b"x" * 70000)
+def append(): [open("more", "ab").write(b"x" * 10000) for _ in range(9)]
+def stretch(): os.truncate(os.open("long", os.O_CREAT | os.O_WRONLY), 70000)
+for each in (write, append, stretch):
+    try:
+        each()
+    except OSError as error:
+        print(error.errno)
+print(max(os.path.getsize(each) for each in ("large", "more", "long")))
+"""
+
+
+@real
+async def test_a_file_that_a_server_writes_has_a_limit() -> None:
+    async with gateway(settings(one=child("doing", box={"file_size": "64KiB"}))) as served:
+        told = await served.client().call("one__do", code=WRITES)
+    *errors, largest = map(int, told.split())
+    assert errors == [errno.EFBIG] * 3 and largest <= 65536
+
+
+KEYS = """
+import os
+for each in ("/etc/ssl", "/etc/ssl/private", "/etc/pki", "/etc/pki/tls/private"):
+    try:
+        print(each, os.listdir(each))
+    except (PermissionError, FileNotFoundError):
+        pass
+import ssl
+print(len(ssl.create_default_context().get_ca_certs()) >= 0)
+"""
+
+
+@real
+async def test_of_certificates_no_keys_are_shown() -> None:
+    async with gateway(settings(one=child("doing", box="strict"))) as served:
+        assert await served.client().call("one__do", code=KEYS) == "True\n"

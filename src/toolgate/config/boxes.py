@@ -18,6 +18,7 @@ LEVELS = ("off", "no-net", "no-write", "strict", "profile")
 
 PROCESSES = 128  # of one server at once, where nothing is said
 MEMORY = 4 * 1024 * 1024 * 1024  # bytes of one of its processes
+FILE_SIZE = 4 * 1024 * 1024 * 1024  # bytes of a file that it writes
 
 
 class Confines(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
     memory: int = MEMORY
     cpu: float | None = None
     processes: int = PROCESSES
+    file_size: int = FILE_SIZE
 
     def with_more(
         self,
@@ -49,6 +51,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
         memory: int | None,
         cpu: float | None,
         processes: int | None,
+        file_size: int | None,
     ) -> Confines:
         """With what stands beside the level; None: as it is."""
         return msgspec.structs.replace(
@@ -60,6 +63,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
             memory=memory or self.memory,
             cpu=cpu,
             processes=processes or self.processes,
+            file_size=file_size or self.file_size,
         )
 
     @property

@@ -187,8 +187,8 @@ def _net(value: object) -> bool | tuple[int, ...]:
 
 
 class ServerBox(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says. `memory` in bytes, `cpu` in seconds; None: as the level has it. A table without a level, which
-    only reading sees, is strict."""
+    """What a file says. `memory`, `file_size` in bytes, `cpu` in seconds; None: as the level has it. A table without a
+    level, which only reading sees, is strict."""
 
     level: Annotated[
         boxes.Level,
@@ -230,6 +230,9 @@ class ServerBox(msgspec.Struct, frozen=True, kw_only=True):
     cpu: Annotated[
         float | None,
         Key(values.duration, "the maximum processor time of each of its processes", default="no limit"),
+    ] = None
+    file_size: Annotated[
+        int | None, Key(values.size, "the maximum size of a file that it writes", default='`"4GiB"`')
     ] = None
     processes: Annotated[
         int | None,
@@ -610,7 +613,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         if self.type != "stdio" or box.level == "off":
             return None
         found = boxes.of_level(box.level, self.command, self.args, self.env, self.cwd)
-        return found.with_more(box.read, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes)
+        return found.with_more(
+            box.read, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes, box.file_size
+        )
 
     def runs_as(self, other: "Server") -> bool:
         """Whether nothing differs but what holds without a restart."""

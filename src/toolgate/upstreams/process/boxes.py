@@ -132,6 +132,7 @@ class Boxes:
             memory=confines.memory,
             cpu=round(confines.cpu) or 1 if confines.cpu else None,
             processes=confines.processes,
+            file_size=confines.file_size,
             lenient=self._is_lenient,
         )
 

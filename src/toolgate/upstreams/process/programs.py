@@ -23,8 +23,10 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternative
 # there is of it. None of it tells of other programs.
 _ETC = """
 ca-certificates ca-certificates.conf fonts gai.conf gitconfig group host.conf hosts java-17-openjdk java-21-openjdk
-ld.so.conf ld.so.conf.d ld.so.preload locale.alias localtime mime.types nsswitch.conf os-release passwd pki protocols
-resolv.conf services ssl timezone xml
+ld.so.conf ld.so.conf.d ld.so.preload locale.alias localtime mime.types nsswitch.conf os-release passwd protocols
+resolv.conf services timezone xml
+pki/ca-trust/extracted pki/java pki/tls/cert.pem pki/tls/certs pki/tls/openssl.cnf
+ssl/ca-bundle.pem ssl/cert.pem ssl/certs ssl/openssl.cnf
 """
 _PROC = """
 cpuinfo filesystems loadavg meminfo self stat sys/fs/inotify sys/kernel/osrelease sys/kernel/random
