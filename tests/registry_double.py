@@ -193,9 +193,9 @@ async def where(kind: str, _package: str) -> str:
 URL = "http://127.0.0.1"  # in `provision.registries`
 
 
-def reach(app: App, registry: Registry) -> None:
+def reach(app: App, registry: Registry, net: RegistryNet | None = None) -> None:
     """Have a gateway in this process ask this registry and no other, for servers and for packages, without sockets."""
-    net = RegistryNet(registry)
+    net = net or RegistryNet(registry)
     app.provisioning.registries._net = net
     app.provisioning.packages = Packages(net, where)
 

@@ -5,6 +5,7 @@ In the short form one attempt of each family is made; `make attack` makes all, a
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -111,3 +112,26 @@ def test_a_server_leads_its_next_start_nowhere_by_a_link_in_a_folder_that_it_may
             assert "leads out of a folder that it may write" in error.message
 
     look()
+
+
+LISTENS = """
+import socket
+for family in (socket.AF_INET, socket.AF_INET6):
+    for act in ("listen", "accept"):
+        with socket.socket(family) as each:
+            try:
+                getattr(each, act)()
+            except OSError as error:
+                print(act, error.errno)
+with socket.create_connection(("127.0.0.1", {port})) as each:
+    print("connected")
+"""
+
+
+@real
+async def test_who_may_connect_to_ports_does_not_listen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        port = there.getsockname()[1]
+        async with gateway(settings(one=child("doing", box={"net": [port]}))) as served:
+            told = await served.client().call("one__do", code=LISTENS.format(port=port))
+    assert told.splitlines() == ["listen 1", "accept 1"] * 2 + ["connected"]

@@ -166,6 +166,21 @@ def test_large_arguments_of_one_client_take_one_thread_and_others_wait_for_one(
     assert refused(results) == 59 - MOST_WAITING
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b'{"a":[%b[]]}' % (b'[[[{"b":[1,"1"]}]]],' * 12_000),
+        b'{"a":{%b"z":1}}' % b"".join(b'"k%d":1,' % number for number in range(20_000)),
+        b'{"a":"%b"}' % (b"\\u00e9" * 40_000),
+    ],
+    ids=["nested", "members", "text"],
+)
+def test_nobody_waits_while_arguments_of_240_kilobytes_are_checked(arguments: bytes) -> None:
+    tool_info = ToolInfo(schema=b'{"type":"object","properties":{"a":{"items":{"type":"array"}}}}')
+    call = Call("tools/call", "t", Client(Principal("ann")), Raw(arguments), server="there", tool_info=tool_info)
+    assert len(arguments) < 260_000 and isinstance(Validate().before(call, False), Wait)
+
+
 def test_who_goes_away_takes_no_second_thread() -> None:
     slow = Slow()
 

@@ -81,16 +81,16 @@ class Importing:
         held_back = "" if is_asked else "nobody has vouched for what a repository says"
         return [_importable(name, table, f"{url} ({file})", held_back) for name, table in list(tables.items())[:MOST]]
 
-    async def of_search(self, query: str, taken: Mapping[str, str], is_asked: bool) -> Sequence[Importable]:
-        """The first that a search of the registries finds. Raises `Fault`."""
+    async def of_search(self, query: str, taken: Mapping[str, str], is_asked: bool, whose: str) -> Sequence[Importable]:
+        """The first that a search of the registries finds. `whose`: see `Principal.counted_as`. Raises `Fault`."""
         if not query.strip() or len(query) > LONGEST_QUERY:
             message = f"Invalid arguments: `query` must have 1 to {LONGEST_QUERY:,} characters"
             raise Fault("INVALID_ARGS", message, reach="not_sent")
-        found = await self._provisioning.find(query)
+        found = await self._provisioning.find(query, whose)
         match = next((each for each in found.matches if each.is_match), None)
         if not match:
             raise _nothing("No server was found for that", " ".join(found.notes) or "say it in other words")
-        report = await self._provisioning.report(match, refused="", looks=True)
+        report = await self._provisioning.report(match, "", whose)
         held_back = await self._held_back(report)
         name = provisioning.name_of(match.entry, taken)
         table = {**provisioning.table_of(report), "env": _needed(report)}

@@ -16,7 +16,7 @@ import msgspec
 from toolgate.catalog import poisoning
 from toolgate.config import Config
 from toolgate.core import jsonrpc, names
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import Shared
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.provision import provisioning
@@ -28,7 +28,7 @@ from toolgate.state.audit import Trail
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 4  # searches and installations
+AT_ONCE = 2  # installations
 MOST_WAITING = 8  # of one principal
 
 
@@ -57,25 +57,18 @@ class Installing:
     def __init__(self, provisioning: Provisioning, audit: Trail) -> None:
         self._provisioning = provisioning
         self._audit = audit
-        self._turns = FairLimit(AT_ONCE, most=MOST_WAITING, what="searches for servers")
+        self._turns = Shared(AT_ONCE, most=MOST_WAITING, what="installations of servers")
 
     async def answer(self, wanted: Wanted, means: Means) -> Mapping[str, Any]:
         """What `mcp_provision` answers where no tool here does. Raises `Fault`."""
         whose = means.principal.counted_as
-        await self._turns.turn(whose)
-        try:
-            return await self._answer(wanted, means)
-        finally:
-            self._turns.give_back(whose)
-
-    async def _answer(self, wanted: Wanted, means: Means) -> Mapping[str, Any]:
-        found = await self._provisioning.find(wanted.intent)
+        found = await self._provisioning.find(wanted.intent, whose)
         notes = {"notes": found.notes} if found.notes else {}
         if not found.matches:
             return {"source": "none", "matches": [], **notes}
         if not wanted.judges and not wanted.is_dry:
             return {"source": "registry", "matches": [_told(match) for match in found.matches], **notes}
-        reports = await self._provisioning.reports(found.matches, means.refused, is_thorough=wanted.is_dry)
+        reports = await self._provisioning.reports(found.matches, means.refused, wanted.is_dry, whose)
         said: dict[str, Any] = {
             "source": "registry",
             "matches": [_judged(report, means.taken) for report in reports],
@@ -88,7 +81,11 @@ class Installing:
             return {**said, "hint": _next(best)}
         if not means.config.provision.auto:
             return {**said, "hint": _OFF}
-        return {**said, **await self._installed(best.match, means)}
+        await self._turns.turn(whose)
+        try:
+            return {**said, **await self._installed(best.match, means)}
+        finally:
+            self._turns.give_back(whose)
 
     async def _installed(self, match: Match, means: Means) -> Mapping[str, Any]:
         package = match.entry.package
@@ -99,7 +96,7 @@ class Installing:
                 "server": already,
                 "hint": f"{already} runs this package already: call its tools",
             }
-        report = await self._provisioning.report(match, means.refused, looks=True)
+        report = await self._provisioning.report(match, means.refused, means.principal.counted_as)
         if not report.is_passed or not report.facts:
             return {"provisioned": False, "gates": told_gates(report.gates), "hint": _next(report)}
         try:

@@ -466,7 +466,7 @@ class RouteView:
         if source == "github_url":
             return await importing.of_repository(named, content, is_asked)
         taken = {server.id: server.name for server in self._snapshot.config.servers}
-        return await importing.of_search(named, taken, is_asked)
+        return await importing.of_search(named, taken, is_asked, self.client.principal.counted_as)
 
     def _adding(self) -> Call:
         return Call(mcp.CALL, "add_mcp_server", self.client, server=names.OWN)

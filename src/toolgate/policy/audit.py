@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 LARGEST = 64 * 1024  # bytes of arguments that are noted in full
 LONGEST = 300  # characters of a reason
+LONGEST_REFUSED = 256  # characters of the name of what was refused
 
 # Faults by which the gateway decides; all others are what became of a call that it let go on.
 REFUSALS = frozenset(
@@ -64,6 +65,17 @@ class AuditEntry(msgspec.Struct, omit_defaults=True):
     edited: bool = False  # between the caller and its server
     sent: bool = True  # or it may have been; otherwise nothing of this round has got to its server
     resumed: bool = False  # a later round, or the rest of one that has asked
+
+
+def _shortened(target: str) -> str:
+    """A name of which nobody knows that there is anything; with escapes each character may take six."""
+    shown = target[:LONGEST_REFUSED]
+    if len(jsonrpc.encode(shown)) > 2 * LONGEST_REFUSED:
+        shown = shown[: LONGEST_REFUSED // 6]
+    if shown == target:
+        return target
+    digest = hashlib.sha256(target.encode(errors="replace")).hexdigest()
+    return f"{shown}… ({len(target):,} characters, SHA-256 {digest})"
 
 
 class _Result(msgspec.Struct):
@@ -133,6 +145,8 @@ class Audit(Policy):
             entry.arguments_sha256 = hashlib.sha256(given).hexdigest()
             if self._arguments == "full":
                 entry.arguments = self._whole(given)
+        if decision == "deny":
+            entry.target = _shortened(entry.target)
         entry.edited = given is not ticket.arguments and given != ticket.arguments
         entry.sent = sent
         entry.resumed = is_rest or call.resumption is not None

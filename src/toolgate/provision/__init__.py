@@ -8,6 +8,7 @@ May import `catalog`, `search`, `workspace`, `sandbox` and the rooms below them.
     registries    MCP registries, read page by page and kept for a day
     catalogue     the list that comes with toolgate: `catalogue.toml`
     packages      what npm and PyPI say of one version: its age, its hash, whose it is
+    lookups       the same for several callers at once: whose turn it is, and what is kept for a minute
     clients       npm and uv as they are installed here: where they fetch packages from
     repositories  repositories of GitHub in which servers are described
     gates         what must hold before anything is installed, as a table that is told

@@ -34,6 +34,7 @@ LONGEST_FILE = 64 * 1024 * 1024  # bytes of a package that is looked into
 LONGEST_README = 1024 * 1024  # bytes
 PATIENCE = 30.0  # seconds for an answer
 FILE_PATIENCE = 120.0  # seconds for a file
+AT_ONCE = 6  # requests to one registry; whose turn it is was settled before
 
 _mark = re.compile(rb"(?<![\w-])mcp-name:[ \t]{0,8}([A-Za-z0-9./_-]{3,200})")
 
@@ -162,7 +163,7 @@ class Packages:
         """Raises `Unknown`, `Fault`. Only the registry itself may be where the operator's client says, on an inner
         network too; a file that it names elsewhere is at a public address."""
         headers = {"Accept": accept, "User-Agent": f"toolgate/{__version__}"}
-        bounds = Bounds(seconds, longest, 2)
+        bounds = Bounds(seconds, longest, AT_ONCE)
         fetched = await self._net.fetch(
             url, asker=f"packages of {base}", headers=headers, trusted=(base,), follow=False, bounds=bounds
         )

@@ -11,6 +11,7 @@ import asyncio
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,11 +22,13 @@ from toolgate.config import Config
 from toolgate.config.secrets import Lacking
 from toolgate.core import names
 from toolgate.core.clock import Clock
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.services import Swap
 from toolgate.provision import catalogue, gates
 from toolgate.provision.clients import PackageClients
 from toolgate.provision.entries import Entry, Package
 from toolgate.provision.gates import Gate, Given
+from toolgate.provision.lookups import Lookups
 from toolgate.provision.packages import Facts, Packages, Unknown
 from toolgate.provision.registries import Listing, Registries
 from toolgate.search import Document, Index
@@ -33,6 +36,7 @@ from toolgate.state.base import Store
 
 MOST_MATCHES = 5
 MOST_LOOKED_UP = 2  # packages for one answer
+MOST_WAITING = 8  # searches of one principal
 MOST_TOLD = 1500  # characters of the tools of one server that are searched
 WITHHELD = "(its description is not shown: it gives orders to its reader)"
 
@@ -91,10 +95,11 @@ class Provisioning:
         self.net = net
         self.registries = Registries(config, store, net, clock)
         self.packages = Packages(net, clients.base)
+        self._lookups = Lookups(lambda package: self.packages.facts(package), clock)
         self._index = Index()
         self._indexed: dict[str, int] = {}  # which list of each registry, by its identity
         self._entries: dict[Document, Entry] = {}
-        self._turn = asyncio.Lock()
+        self._turns = FairLimit(1, most=MOST_WAITING, what="searches for servers")  # of the index
 
     def prepared(self, config: Config) -> Swap:
         use = self.registries.prepared(config)
@@ -106,15 +111,16 @@ class Provisioning:
         return swap
 
     async def close(self) -> None:
+        await self._lookups.close()
         await self.registries.close()
 
     # Finding.
 
-    async def find(self, intent: str) -> Found:
-        """The servers that answer an intent, the best first; none where nothing is likely to."""
+    async def find(self, intent: str, whose: str) -> Found:
+        """The servers that answer an intent, the best first; none where nothing is likely to. `whose` it is: see
+        `Principal.counted_as`. Raises `Fault` where too many searches of this principal wait."""
         listings = await self.registries.listings()
-        async with self._turn:  # of the index
-            hits = await asyncio.to_thread(self._searched, intent, listings)
+        hits = await self._turns.in_thread(whose, partial(self._searched, intent, listings))
         notes = tuple(f"The registry {each.url} {each.note}." for each in listings if each.note)
         found = [Match(self._shown(entry), confidence, is_match) for entry, confidence, is_match in hits]
         return Found(tuple(found) if any(each.is_match for each in found) else (), notes)
@@ -149,18 +155,19 @@ class Provisioning:
 
     # Judging.
 
-    async def reports(self, matches: Sequence[Match], refused: str, is_thorough: bool) -> list[Report]:
+    async def reports(self, matches: Sequence[Match], refused: str, is_thorough: bool, whose: str) -> list[Report]:
         """Each with its gates. `refused`: why this client may not have servers installed. What is said of a package is
-        looked up where that may make a difference; with `is_thorough` for the first one whatever is known of it."""
+        looked up where that may make a difference; with `is_thorough` for the first one whatever is known of it, but
+        for nobody who may not have it. Raises `Fault` where too many lookups of this principal wait."""
         found: list[Report] = []
         looked_up = 0
         for place, match in enumerate(matches):
             looks = self._may_pass(match) or (is_thorough and not place)
             if match.entry.is_bundled and not is_thorough:
                 looks = False
-            looks = looks and looked_up < MOST_LOOKED_UP
+            looks = looks and not refused and looked_up < MOST_LOOKED_UP
             looked_up += looks
-            found.append(await self.report(match, refused, looks))
+            found.append(await self._report(match, refused, whose if looks else None))
         return found
 
     def _may_pass(self, match: Match) -> bool:
@@ -170,11 +177,16 @@ class Provisioning:
         others = (gate for gate in gates.judged(entry, given) if gate.name in needed)
         return gates.is_trusted(entry, given.trusted, (entry.name,)) and all(gate.passed for gate in others)
 
-    async def report(self, match: Match, refused: str, looks: bool) -> Report:
+    async def report(self, match: Match, refused: str, whose: str) -> Report:
+        """By what is said of its package now. Raises as `reports` does."""
+        return await self._report(match, refused, whose, is_fresh=True)
+
+    async def _report(self, match: Match, refused: str, whose: str | None, is_fresh: bool = False) -> Report:
+        """Its package is looked up for `whose` it is, if that is anybody's."""
         facts, unknown, package = None, "", match.entry.package
-        if looks and package and package.version:
+        if whose is not None and package and package.version:
             try:
-                facts = await self.packages.facts(package)
+                facts = await self._lookups.facts(package, whose, is_fresh)
             except Unknown as why:
                 unknown = str(why)
         tells = not refused  # which variables the gateway has is not for everybody

@@ -38,7 +38,8 @@ _MACHINES = {
 
 # Of each call its number on x86_64 and on aarch64, from the kernel's headers.
 _NUMBERS = """
-access 21 - · acct 163 89 · add_key 248 217 · adjtimex 159 171 · arch_prctl 158 - · bpf 321 280 · brk 12 214 ·
+accept 43 202 · accept4 288 242 · access 21 - · acct 163 89 ·
+add_key 248 217 · adjtimex 159 171 · arch_prctl 158 - · bpf 321 280 · brk 12 214 ·
 capget 125 90 · capset 126 91 · chdir 80 49 · chmod 90 - · chown 92 - · chroot 161 51 · clock_adjtime 305 266 ·
 clock_getres 229 114 · clock_gettime 228 113 · clock_nanosleep 230 115 · clock_settime 227 112 · clone 56 220 ·
 clone3 435 435 · close 3 57 · close_range 436 436 · delete_module 176 106 · dup 32 23 · dup2 33 - · dup3 292 24 ·
@@ -53,7 +54,8 @@ getsockname 51 204 · getsockopt 55 209 · gettid 186 178 · gettimeofday 96 169
 inotify_add_watch 254 27 · io_uring_enter 426 426 · io_uring_register 427 427 · io_uring_setup 425 425 · ioctl 16 29 ·
 ioperm 173 - · iopl 172 - · ioprio_set 251 30 · kcmp 312 272 · kexec_file_load 320 294 · kexec_load 246 104 ·
 keyctl 250 219 · kill 62 129 · landlock_add_rule 445 445 · landlock_create_ruleset 444 444 ·
-landlock_restrict_self 446 446 · lchown 94 - · lookup_dcookie 212 18 · lremovexattr 198 15 · lseek 8 62 ·
+landlock_restrict_self 446 446 · lchown 94 - · listen 50 201 ·
+lookup_dcookie 212 18 · lremovexattr 198 15 · lseek 8 62 ·
 lsetxattr 189 6 · lstat 6 - · madvise 28 233 · membarrier 324 283 · memfd_create 319 279 · migrate_pages 256 238 ·
 mknod 133 - · mknodat 259 33 · mmap 9 222 · modify_ldt 154 - · mount 165 40 · mount_setattr 442 442 ·
 move_mount 429 429 · move_pages 279 239 · mprotect 10 226 · mq_getsetattr 245 185 · mq_notify 244 184 ·
@@ -222,6 +224,10 @@ def _granted(grants: frozenset[Grant]) -> Iterable[Rule]:
             yield Rule(call, _REFUSED)
     if "unix" in grants:
         yield Rule("socket", _ALLOW, (Condition(0, "in", (_AF_UNIX,)),))
+    if (
+        not {"inet", "unix"} & grants
+    ):  # what listens and has no port is given one by the kernel, and no landlock sees it
+        yield from (Rule(call, _REFUSED) for call in ("listen", "accept", "accept4"))
     yield Rule("socket", _ERRNO | errno.EACCES)
     refused = [] if {"modes", "no modes"} & grants else [*_MODES.split(), *_ATTRIBUTES.split()]
     refused += [] if "watch" in grants else ["inotify_add_watch"]
