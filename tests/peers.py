@@ -96,12 +96,6 @@ def sampling(text: str = "Say hello", **more: Any) -> Question:
 ROOTS: Question = ("roots/list", {})
 
 
-def asked_by(server: str, params: Json) -> Json:
-    """What a client is asked, where the gateway has more servers than this one: its person reads which of them asks."""
-    said = {"message": asks(server, params["message"])} if "message" in params else {}
-    return {**params, **said, "_meta": {**params.get("_meta", {}), "toolgate/server": server}}
-
-
 def asks(server: str, message: str) -> str:
     """A message of one line."""
     return f"The server {server} asks:\n\n> {message}"

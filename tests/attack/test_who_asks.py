@@ -104,6 +104,24 @@ async def test_at_the_path_of_one_server_a_question_is_as_it_was_asked(server: A
     assert params == form("Your name?")[1]
 
 
+@pytest.mark.parametrize("revision", CLIENTS)
+@pytest.mark.parametrize("server", SERVERS)
+async def test_where_there_is_one_server_only_its_questions_are_as_they_were_asked(server: Any, revision: str) -> None:
+    async def ask(scene: Scene) -> str:
+        return str(await scene.ask(form()))
+
+    seen: list[Json] = []
+
+    def answer(params: Json) -> Json:
+        seen.append(params)
+        return named("Ann")
+
+    async with gateway(only=server({"ask": ask})) as rig:
+        client = await rig.client(revision)
+        await client.converse("tools/call", {"elicitation/create": answer}, name="only__ask")
+    assert [params["message"] for params in seen] == ["Your name?"] and KEY not in str(seen)
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -123,7 +141,7 @@ async def test_through_a_control_tool_the_server_that_asks_is_named(tool: str, a
         seen.append(params["message"])
         return named("Ann")
 
-    async with gateway(evil=LegacyServer({"ask": ask})) as rig:
+    async with gateway(evil=LegacyServer({"ask": ask}), bank=LegacyServer()) as rig:
         client = await rig.client(revision, path="/mcp/all")
         await client.converse("tools/call", {"elicitation/create": answer}, name=tool, arguments=arguments)
     assert seen == ["The server evil asks:\n\n> Your name?"]
@@ -135,7 +153,7 @@ async def test_a_page_that_is_asked_for_by_an_error_is_named_where_it_becomes_a_
     async def refuse(scene: Scene) -> str:
         raise RpcError(-32042, "Please sign in", {"elicitations": [page]})
 
-    async with gateway(evil=LegacyServer({"ask": refuse})) as rig:
+    async with gateway(evil=LegacyServer({"ask": refuse}), bank=LegacyServer()) as rig:
         reply = await rig.modern().call("evil__ask")
         [question] = reply.asks.values()
         assert question["params"]["message"] == "The server evil asks:\n\n> The server bank asks"

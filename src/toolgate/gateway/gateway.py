@@ -231,7 +231,8 @@ class Gateway:
 
     def shown(self, route: Route, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
         """The questions of a server as its client may see them."""
-        return who_asks.shown(asker, self.snapshot.scrubber(asker.name).asks(asks), route.is_transparent)
+        is_alone = route.is_transparent or len(self.snapshot.config.servers) == 1
+        return who_asks.shown(asker, self.snapshot.scrubber(asker.name).asks(asks), is_alone)
 
     # What is told without a call.
 

@@ -3,8 +3,8 @@ another server behind it, and give an answer that was not meant for this one.
 
 The rules this file keeps: what a person reads begins with who asks, on a line that no server writes; what says so to a
 program is set by us, whatever the server had said there; and nothing else of a question is changed. Texts that are for
-a model (sampling) say it to programs only. At the path of one server nothing is said: there its client knows whom it
-has asked.
+a model (sampling) say it to programs only. At the path of one server, and where there is only one, nothing is said:
+there its client knows whom it has asked.
 """
 
 from __future__ import annotations
