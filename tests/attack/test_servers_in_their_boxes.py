@@ -154,7 +154,7 @@ print(max(os.path.getsize(each) for each in ("large", "more", "long")))
 
 @real
 async def test_a_file_that_a_server_writes_has_a_limit() -> None:
-    async with gateway(settings(one=child("doing", box={"file_size": "64KiB"}))) as served:
+    async with gateway(settings(one=child("doing", box={"filesize": "64KiB"}))) as served:
         told = await served.client().call("one__do", code=WRITES)
     *errors, largest = map(int, told.split())
     assert errors == [errno.EFBIG] * 3 and largest <= 65536

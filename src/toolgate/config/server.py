@@ -187,7 +187,7 @@ def _net(value: object) -> bool | tuple[int, ...]:
 
 
 class ServerBox(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says. `memory`, `file_size` in bytes, `cpu` in seconds; None: as the level has it. A table without a
+    """What a file says. `memory`, `filesize` in bytes, `cpu` in seconds; None: as the level has it. A table without a
     level, which only reading sees, is strict."""
 
     level: Annotated[
@@ -231,7 +231,7 @@ class ServerBox(msgspec.Struct, frozen=True, kw_only=True):
         float | None,
         Key(values.duration, "the maximum processor time of each of its processes", default="no limit"),
     ] = None
-    file_size: Annotated[
+    filesize: Annotated[
         int | None, Key(values.size, "the maximum size of a file that it writes", default='`"4GiB"`')
     ] = None
     processes: Annotated[
@@ -614,7 +614,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             return None
         found = boxes.of_level(box.level, self.command, self.args, self.env, self.cwd)
         return found.with_more(
-            box.read, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes, box.file_size
+            box.read, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes, box.filesize
         )
 
     def runs_as(self, other: "Server") -> bool:
