@@ -148,7 +148,7 @@ async def test_of_several_servers_the_handshake_tells_what_is_known_by_then_and_
     async with gateway(late=late, there=there) as rig:
         pending = greeted(rig, revision)
         await rig.clock.advance(0.6)
-        assert (await soon(pending.reply())).result["instructions"] == "# there\nHere."
+        assert (await soon(pending.reply())).result["instructions"] == "# there\n> Here."
         ear = await (await rig.legacy()).listen()
         await rig.clock.advance(5)
         assert len(late.requests("tools/list")) == len(there.requests("tools/list")) == 1
