@@ -66,6 +66,8 @@ def understood(text: str, table: Table) -> Understood:
         if done and "values" in done[-1]:
             table = table.made(table.rows, table.columns, "objects")
             done[-1] = {"select": [done[-1]["values"]]}
+        if done and steps.OPERATIONS[last := next(iter(done[-1]))].ends:
+            raise Refused(f"Nothing can follow {last}")
         found, assumed = _one_reading(sentence, table)
         table = steps.run(found, table)
         done += found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from unit.sandbox.dataset.in_sql import evaluated
 from unit.sandbox.dataset.operations import CASES, ORDERS
@@ -107,6 +107,7 @@ def test_any_text_is_refused_or_is_what_its_steps_say_in_sql(text: str):
 
 
 @PLAIN
+@example("COUNT,THEN COUNT")
 @given(TEXTS)
 def test_the_steps_of_a_reply_make_the_same_reply(text: str):
     reply = process({"data": ORDERS, "operation": text})
