@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolgate.search.documents import Document, Verdict
+from toolgate.search.documents import Verdict
 from toolgate.search.ranking import Ranking
 
 
@@ -45,8 +44,7 @@ def features(ranking: Ranking, at: int) -> dict[str, float]:
     query, order, parts, covers, named = ranking
     entry, worth = order[at]
     top = order[0][1]
-    others = [(each, value) for each, value in order if each is entry or not _is_copy(each.document, entry.document)]
-    after = next((value for _, value in others[others.index(order[at]) + 1 :]), 0.0)
+    after = order[at + 1][1] if at + 1 < len(order) else 0.0
     total = sum(query.weights.values())
     rarest = max(query.weights, key=query.weights.__getitem__)
     has = [term for term in parts if entry in parts[term]]
@@ -66,29 +64,10 @@ def features(ranking: Ranking, at: int) -> dict[str, float]:
         "rank": math.log(1 + at) / 4,
         "is first": float(at == 0),
         "catalogue": math.log(1 + query.total) / 10,
-        "rivals": math.log(sum(value > worth / 2 for _, value in others)) / 5,
+        "rivals": math.log(sum(value > worth / 2 for _, value in order)) / 5,
         "covered alone": (worth - after) / top * coverage,
         "known": sum(query.weights[term] for term in parts) / total,
         "is a server": float(is_server),
         "named, of a server": is_server * named[entry],
         "covered, of a server": is_server * coverage,
     }
-
-
-_FEWEST_COPIED = 5  # words
-_COPIED = 0.8  # of the words of the shorter description
-
-
-def _is_copy(one: Document, other: Document) -> bool:
-    """Whether two servers are described in nearly the same words, however much else is told of one: who copies a
-    description makes the search for it no less sure."""
-    if not one.kind == other.kind == "servers":
-        return False
-    words, others = _words(one.description), _words(other.description)
-    fewest = min(len(words), len(others))
-    return fewest >= _FEWEST_COPIED and len(words & others) >= _COPIED * fewest
-
-
-@lru_cache(maxsize=1024)
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", text.casefold()))
