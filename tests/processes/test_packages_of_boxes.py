@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -55,7 +56,8 @@ class Runners:
         folder = f"{self.npm}/node_modules/.bin" if name == "npx" else f"{self.environment}/bin"
         says = f"{folder}:/usr/bin:/bin"
         file = self.folder / name
-        file.write_text(RUNNER.format(python=sys.executable, record=str(self.record), fails=fails, says=says))
+        python = os.path.realpath(sys.executable)  # a first line takes no path with a space
+        file.write_text(RUNNER.format(python=python, record=str(self.record), fails=fails, says=says))
         file.chmod(0o755)
         return str(file)
 
