@@ -34,7 +34,8 @@ class Gate(msgspec.Struct, frozen=True):
 class Given(msgspec.Struct, frozen=True):
     """What the gates go by. `refused` says why this client may not have servers installed, empty where it may; `facts`
     are None where they are not known, and `unknown` says why. `references` are what the configuration has for each
-    variable that is needed, empty for none. `least_age` in seconds, `now` in seconds since 1970."""
+    variable that is needed, empty for none. `least_age` in seconds, `now` in seconds since 1970. `as_good` are names of
+    others that fit as well."""
 
     confidence: float
     trusted: Sequence[str]
@@ -44,6 +45,7 @@ class Given(msgspec.Struct, frozen=True):
     facts: Facts | None = None
     unknown: str = ""
     references: Mapping[str, str] = {}
+    as_good: Sequence[str] = ()
 
 
 def judged(entry: Entry, given: Given) -> tuple[Gate, ...]:
@@ -205,6 +207,8 @@ def _confident(given: Given) -> Gate:
     if given.confidence < LEAST_CONFIDENCE:
         why = f"it may not be what was meant: confidence {shown}, less than {LEAST_CONFIDENCE}"
         return Gate("confident", False, why, "describe more exactly what you need")
+    if given.as_good:
+        return Gate("confident", False, f"{given.as_good[0]} fits as well", "a person can choose: toolgate provision")
     return Gate("confident", True, f"confidence {shown}")
 
 

@@ -1,14 +1,17 @@
 """Finding a server for what somebody needs, and what stands between that and installing it.
 
 The rules this file keeps: what was looked at is what is installed, by one value that nobody changes in between; the
-gateway's own variables go to servers of the bundled list only, since those names were read by people; and no text of
-a registry is shown that gives orders to its reader.
+gateway's own variables go to servers of the bundled list only, since those names were read by people; no text of a
+registry is shown that gives orders to its reader; and what strangers publish hides nothing. Who is vouched for (the
+bundled list, `provision.trusted`) is searched apart and comes first. Of strangers none is less of a match because
+another answers the same; where several do, the oldest come first, and of each publisher one, and a person chooses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -31,7 +34,7 @@ from toolgate.provision.gates import Gate, Given
 from toolgate.provision.lookups import Lookups
 from toolgate.provision.packages import Facts, Packages, Unknown
 from toolgate.provision.registries import Listing, Registries
-from toolgate.search import Document, Index
+from toolgate.search import Candidate, Comparison, Document, Index, Verdict
 from toolgate.state.base import Store
 
 MOST_MATCHES = 5
@@ -42,11 +45,13 @@ WITHHELD = "(its description is not shown: it gives orders to its reader)"
 
 
 class Match(msgspec.Struct, frozen=True):
-    """`is_match`: it is what was meant, as far as the ranker can tell."""
+    """`is_match`: it is what was meant, as far as the ranker can tell. `as_good` are names of others that fit as well
+    and have as much to vouch for them: a person chooses between them."""
 
     entry: Entry
     confidence: float
     is_match: bool
+    as_good: tuple[str, ...] = ()
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -97,6 +102,8 @@ class Provisioning:
         self.packages = Packages(net, clients.base)
         self._lookups = Lookups(lambda package: self.packages.facts(package), clock)
         self._index = Index()
+        self._vouched = Index()  # the same, without what strangers publish
+        self._vouched_by: Sequence[str] | None = None  # the patterns that it was made by
         self._indexed: dict[str, int] = {}  # which list of each registry, by its identity
         self._entries: dict[Document, Entry] = {}
         self._turns = FairLimit(1, most=MOST_WAITING, what="searches for servers")  # of the index
@@ -120,31 +127,87 @@ class Provisioning:
         """The servers that answer an intent, the best first; none where nothing is likely to. `whose` it is: see
         `Principal.counted_as`. Raises `Fault` where too many searches of this principal wait."""
         listings = await self.registries.listings()
-        hits = await self._turns.in_thread(whose, partial(self._searched, intent, listings))
+        matches = await self._turns.in_thread(whose, partial(self._searched, intent, listings))
         notes = tuple(f"The registry {each.url} {each.note}." for each in listings if each.note)
-        found = [Match(self._shown(entry), confidence, is_match) for entry, confidence, is_match in hits]
-        return Found(tuple(found) if any(each.is_match for each in found) else (), notes)
+        found = [msgspec.structs.replace(match, entry=self._shown(match.entry)) for match in matches]
+        if not any(each.is_match for each in found):
+            return Found((), notes)
+        return Found(tuple(found), (*notes, *_ties(found)))
 
-    def _searched(self, intent: str, listings: Sequence[Listing]) -> list[tuple[Entry, float, bool]]:
+    def _searched(self, intent: str, listings: Sequence[Listing]) -> list[Match]:
         """On a thread of its own: to index ten thousand servers takes seconds."""
+        self._put(listings)
+        vouched = self._matches(self._vouched.compare(intent))[:MOST_MATCHES]
+        first = [each for each in vouched if each.is_match]
+        strangers = self._strangers(self._index.compare(intent))[: MOST_MATCHES - len(first)]
+        last = [each for each in vouched if not each.is_match][: MOST_MATCHES - len(first) - len(strangers)]
+        return [*first, *strangers, *last]
+
+    def _put(self, listings: Sequence[Listing]) -> None:
         bundled = self._bundled()
         lists: dict[str, Mapping[str, Entry] | Sequence[Entry]] = {"": bundled}
         lists |= {each.url: each.entries for each in listings}
         taken = {(each.package.kind, each.package.name) for each in bundled if each.package}
-        for url in [url for url in self._indexed if url not in lists]:
+        changed = [url for url, listed in lists.items() if self._indexed.get(url) != id(listed)]
+        gone = [url for url in self._indexed if url not in lists]
+        for url in gone:
             self._index.drop(url)
             del self._indexed[url]
-        for url, listed in lists.items():
-            if self._indexed.get(url) != id(listed):
-                all_of_it = listed.values() if isinstance(listed, Mapping) else listed
-                wanted = [each for each in all_of_it if not url or _key(each) not in taken]
-                documents = {_document(entry): entry for entry in wanted}
-                self._index.put(url, documents)
-                self._entries = {key: each for key, each in self._entries.items() if each.source != url} | documents
-                self._indexed[url] = id(listed)
-        hits = self._index.search(intent, MOST_MATCHES, servers=list(lists))
-        kept = [hit for hit in hits if hit.verdict != "none"]
-        return [(self._entries[hit.document], round(hit.confidence, 2), hit.verdict == "match") for hit in kept]
+        for url in changed:
+            listed = lists[url]
+            all_of_it = listed.values() if isinstance(listed, Mapping) else listed
+            wanted = [each for each in all_of_it if not url or _key(each) not in taken]
+            documents = {_document(entry): entry for entry in wanted}
+            self._index.put(url, documents)
+            self._entries = {key: each for key, each in self._entries.items() if each.source != url} | documents
+            self._indexed[url] = id(listed)
+        if changed or gone or self._vouched_by != self._config.provision.trusted:
+            self._vouched_by = self._config.provision.trusted
+            known = {key: each for key, each in self._entries.items() if each.source in lists}
+            self._vouched.put("", (key for key, each in known.items() if self._is_vouched_for(each)))
+
+    def _is_vouched_for(self, entry: Entry) -> bool:
+        """By whoever made the bundled list, or the operator; that it names a package of theirs proves nothing."""
+        return entry.is_bundled or gates.is_trusted(entry, self._config.provision.trusted, ())
+
+    def _matches(self, found: Comparison) -> list[Match]:
+        return self._judged(found, found.candidates[:MOST_MATCHES], lambda document: bool(document.server))
+
+    def _strangers(self, found: Comparison) -> list[Match]:
+        """The best, and those that answer as much by age: a copy is younger than what it was copied from."""
+        own = [each for each in found.candidates if not self._is_vouched_for(self._entries[each.document])]
+        if not own:
+            return []
+        alike = {own[0], *found.as_good(own[0])}
+        by_age = sorted((each for each in own if each in alike), key=lambda each: _age(self._entries[each.document]))
+        publishers = set[str]()
+        first: list[Candidate] = []
+        for each in by_age:
+            publisher = self._entries[each.document].namespace
+            if publisher not in publishers:
+                first.append(each)
+            publishers.add(publisher)
+        rest = [each for each in (*by_age, *own) if each not in first]
+        return self._judged(found, [*first, *dict.fromkeys(rest)][:MOST_MATCHES], lambda _document: True)
+
+    def _judged(
+        self, found: Comparison, candidates: Sequence[Candidate], sets_aside: Callable[[Document], bool]
+    ) -> list[Match]:
+        """Confidence never rises down the list."""
+        matches: list[Match] = []
+        least: tuple[float, Verdict] = (1.0, "match")
+        for each in candidates:
+            least = min(least, found.judged(each), key=lambda judged: judged[0])
+            alone = found.alone(each, sets_aside)
+            if least[1] == alone == "none":
+                continue
+            others = (self._entries[other.document] for other in found.as_good(each))
+            entry = self._entries[each.document]
+            as_good = tuple(
+                other.name for other in others if self._is_vouched_for(other) == self._is_vouched_for(entry)
+            )
+            matches.append(Match(entry, round(least[0], 2), "match" in (least[1], alone), as_good))
+        return matches
 
     def _shown(self, entry: Entry) -> Entry:
         told = f"{entry.title}\n{entry.description}\n{entry.message}"
@@ -172,7 +235,7 @@ class Provisioning:
 
     def _may_pass(self, match: Match) -> bool:
         entry = match.entry
-        given = Given(match.confidence, self._config.provision.trusted, 0.0, 0.0)
+        given = Given(match.confidence, self._config.provision.trusted, 0.0, 0.0, as_good=match.as_good)
         needed = ("active", "pinned", "plain", "confident")
         others = (gate for gate in gates.judged(entry, given) if gate.name in needed)
         return gates.is_trusted(entry, given.trusted, (entry.name,)) and all(gate.passed for gate in others)
@@ -200,6 +263,7 @@ class Provisioning:
             facts,
             unknown,
             references,
+            match.as_good,
         )
         return Report(match, gates.judged(match.entry, given), facts, references)
 
@@ -265,6 +329,21 @@ def command_of(entry: Entry) -> str:
         table = json.dumps({"url": entry.remote.url, "type": entry.remote.type})
         return shlex.join(["toolgate", "servers", "add", names.slug(entry.id) or "server", table])
     return ""
+
+
+def _ties(matches: Sequence[Match]) -> Sequence[str]:
+    first = matches[0]
+    if not first.as_good:
+        return ()
+    names = ", ".join((first.entry.name, *first.as_good[: MOST_MATCHES - 1]))
+    more = len(first.as_good) - MOST_MATCHES + 1
+    others = f" and {more} more" if more > 0 else ""
+    return (f"{names}{others} fit equally well. A person chooses: compare who publishes them and since when.",)
+
+
+def _age(entry: Entry) -> tuple[float, str]:
+    """The oldest first, and last what does not say its age."""
+    return entry.published or math.inf, entry.name
 
 
 def _key(entry: Entry) -> tuple[str, str]:

@@ -11,6 +11,7 @@ Finding
     weights     what counts how much
     ranking     the order of the answers
     confidence  how likely it is that a hit is what was meant, by the weights in `confidence.json`
+    comparing   how sure a candidate would be without those that answer the same
     semantic    the order by words and the order by meaning made one
     points      the integer score of seed 002, shown beside a hit
     patterns    search by regular expression, in bounded time
@@ -23,7 +24,10 @@ Saying what was found
 A change of the ranker is measured with `make retrieval`.
 """
 
+from toolgate.search.comparing import Candidate as Candidate
+from toolgate.search.comparing import Comparison as Comparison
 from toolgate.search.documents import Document as Document
 from toolgate.search.documents import Hit as Hit
 from toolgate.search.documents import Unsearchable as Unsearchable
+from toolgate.search.documents import Verdict as Verdict
 from toolgate.search.index import Index as Index

@@ -13,8 +13,9 @@ from itertools import islice
 from weakref import WeakValueDictionary
 
 from toolgate.search import confidence, patterns, points, queries
+from toolgate.search.comparing import Comparison
 from toolgate.search.documents import Document, Hit, Unsearchable, Vector
-from toolgate.search.ranking import IndexEntry, Scope, rank
+from toolgate.search.ranking import IndexEntry, Ranking, Scope, rank
 
 _SHORTEST_PIECE = 3  # letters of a word that is looked for inside of others
 _MOST_PIECES = 20  # words that it is looked for in
@@ -93,6 +94,10 @@ class Index:
         allowed = self._allowed(kinds, servers, permitted)
         return _MODES[mode](self, query, limit, allowed)
 
+    def compare(self, query: str) -> Comparison:
+        """All that is indexed, with what tells one candidate from another."""
+        return Comparison(self._ranking(query, _CANDIDATES, None))
+
     def documents(
         self,
         kinds: Collection[str] | None = None,
@@ -121,15 +126,18 @@ class Index:
 
     def _ranked(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> list[Hit]:
         """What is ranked lower is not told to be surer: confidence never rises down the list."""
-        scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
-        query = queries.read(text, scope.count, scope.total, lambda term: self._within(term, scope))
-        ranking = rank(text, query, scope, max(limit, _CANDIDATES))
+        ranking = self._ranking(text, limit, allowed)
         judged = (confidence.of(ranking, at) for at in range(min(limit, len(ranking.order))))
         falling = itertools.accumulate(judged, lambda above, own: min(above, own, key=lambda each: each[0]))
         return [
             Hit(entry.document, round(worth, 4), points.of(text, entry.document), *found)
             for (entry, worth), found in zip(ranking.order, falling, strict=False)
         ]
+
+    def _ranking(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> Ranking:
+        scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
+        query = queries.read(text, scope.count, scope.total, lambda term: self._within(term, scope))
+        return rank(text, query, scope, max(limit, _CANDIDATES))
 
     def _within(self, term: str, scope: Scope) -> list[str]:
         """The parts of names that a term is a piece of (`shot` of `screenshot`), where nothing has it for a part."""
