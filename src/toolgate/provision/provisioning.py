@@ -137,9 +137,9 @@ class Provisioning:
     def _searched(self, intent: str, listings: Sequence[Listing]) -> list[Match]:
         """On a thread of its own: to index ten thousand servers takes seconds."""
         self._put(listings)
-        vouched = self._matches(self._vouched.compare(intent))[:MOST_MATCHES]
+        vouched = self._matches(Comparison(self._vouched.ranking(intent)))
         first = [each for each in vouched if each.is_match]
-        strangers = self._strangers(self._index.compare(intent))[: MOST_MATCHES - len(first)]
+        strangers = self._strangers(Comparison(self._index.ranking(intent)))[: MOST_MATCHES - len(first)]
         last = [each for each in vouched if not each.is_match][: MOST_MATCHES - len(first) - len(strangers)]
         return [*first, *strangers, *last]
 

@@ -13,7 +13,6 @@ from itertools import islice
 from weakref import WeakValueDictionary
 
 from toolgate.search import confidence, patterns, points, queries
-from toolgate.search.comparing import Comparison
 from toolgate.search.documents import Document, Hit, Unsearchable, Vector
 from toolgate.search.ranking import IndexEntry, Ranking, Scope, rank
 
@@ -94,9 +93,9 @@ class Index:
         allowed = self._allowed(kinds, servers, permitted)
         return _MODES[mode](self, query, limit, allowed)
 
-    def compare(self, query: str) -> Comparison:
-        """All that is indexed, with what tells one candidate from another."""
-        return Comparison(self._ranking(query, _CANDIDATES, None))
+    def ranking(self, query: str) -> Ranking:
+        """Of all that is indexed, for a `Comparison`."""
+        return self._ranking(query, _CANDIDATES, None)
 
     def documents(
         self,
