@@ -10,11 +10,9 @@ from virtualtime import FakeClock
 from toolgate.config import Auth
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal
-from toolgate.core.redaction import Redactor
 from toolgate.policy import approvals
 from toolgate.policy.approvals import Approvals, Place, StoredRequest, TooMany
 from toolgate.policy.scopes import Scopes
-from toolgate.state.audit import MOST_OF_STRANGERS, MOST_STRANGERS, Trail
 from toolgate.state.memory import MemoryStore
 
 
@@ -27,37 +25,6 @@ def test_a_step_up_holds_for_each_spelling_that_a_server_may_take_for_the_tool(n
     with pytest.raises(Fault, match="repo:write"):
         scopes.before(Call("tools/call", name, client, Raw(b"{}"), server="github"), False)
     assert scopes.before(Call("tools/call", "list_repos", client, Raw(b"{}"), server="github"), False)
-
-
-class Noted(Trail):
-    def __init__(self) -> None:
-        super().__init__(None, FakeClock(), None, Redactor())
-        self.events: list[str] = []
-
-    def note(self, event: str, who: Principal | str = "", **about: object) -> None:
-        self.events.append(event)
-
-
-async def test_refused_logins_of_one_hide_nothing_of_others() -> None:
-    trail = Noted()
-    for _ in range(10 * MOST_OF_STRANGERS):
-        trail.note_of_strangers("login", by="1.2.3.4")
-    assert len(trail.events) == MOST_OF_STRANGERS
-    trail.note_of_strangers("login", by="5.6.7.8")
-    trail.note_of_strangers("pins.held", by="server there", server="there")
-    assert trail.events[MOST_OF_STRANGERS:] == ["login", "pins.held"]
-
-
-async def test_strangers_without_end_are_bounded_all_the_same() -> None:
-    trail = Noted()
-    for number in range(1000):
-        trail.note_of_strangers("login", by=str(number))
-    for _ in range(10):
-        for number in range(1000, 2000):
-            trail.note_of_strangers("login", by=str(number))
-    assert len(trail.events) <= MOST_STRANGERS + MOST_OF_STRANGERS
-    trail.note_of_server("pins.held", server="there")
-    assert trail.events[-1] == "pins.held"
 
 
 def place(principal: str, target: str) -> Place:

@@ -53,9 +53,8 @@ class Admission:
             return await self._authenticator(headers, address, path)
         except Unauthorized as refused:
             if "authorization" in headers:  # who shows nothing learns what to show, and is no event
-                self._audit.note_of_strangers(
-                    "login", by=counted(address), decision="deny", reason=str(refused), address=address, path=path
-                )
+                said = {"decision": "deny", "reason": str(refused), "address": address, "path": path}
+                self._audit.note_of_strangers("login", by=counted(address), kind=str(refused), **said)
             raise
 
     def knows(self, principal: Principal) -> bool:

@@ -37,6 +37,7 @@ from toolgate.config import Config, Server, permission_names, state_folder
 from toolgate.config.providers import Provider
 from toolgate.core import items
 from toolgate.core.fault import Fault as CoreFault
+from toolgate.frontends import operator
 from toolgate.sandbox.services import described
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
@@ -169,6 +170,8 @@ def _disk(config: Config) -> list[Finding]:
             why, fix = f"only {free // 2**20} MiB are free at {place}", "free some space on that disk"
         if why or name == "audit":
             found.append(Finding(name=name, is_ok=not why, says=why or str(place), fix=fix if why else ""))
+    if why := operator.trouble(operator.place(config, os.environ)):
+        found.append(Finding(name="socket", is_ok=False, says=f"commands reach no gateway that runs: {why}"))
     return found
 
 

@@ -47,10 +47,14 @@ def speaks(*words: str, named: str = "", within: str = "") -> Callable[[File, ob
     def fits(file: File, tree: object) -> bool:
         if (named and file.name == named) or (within and file.within == within):
             return True
-        own = at(tree).keys() & file.own_keys or not file.name.endswith((".json", ".jsonc"))
-        return not own and any(word in server for server in servers_of(tree) for word in words)
+        return not _is_in_our_words(file, tree) and any(word in server for server in servers_of(tree) for word in words)
 
     return fits
+
+
+def _is_in_our_words(file: File, tree: object) -> bool:
+    """It has keys of ours beside its servers, or a format that those tools do not read."""
+    return bool(at(tree).keys() & file.own_keys) or not file.name.endswith((".json", ".jsonc"))
 
 
 def _is_native(file: File, tree: object) -> bool:
@@ -96,7 +100,9 @@ def _is_gemini(file: File, tree: object) -> bool:
 
 def _is_fastmcp(file: File, tree: object) -> bool:
     tokens = any(isinstance(server.get("auth"), str) for server in servers_of(tree))
-    return tokens or speaks("transport", "include_tags", "exclude_tags")(file, tree)
+    return (tokens and not _is_in_our_words(file, tree)) or speaks("transport", "include_tags", "exclude_tags")(
+        file, tree
+    )
 
 
 def _is_registry(file: File, tree: object) -> bool:

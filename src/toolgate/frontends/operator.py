@@ -23,6 +23,7 @@ from pathlib import Path
 
 from toolgate.config import Config, state_folder
 from toolgate.config.edits import make_folder
+from toolgate.config.ownership import NotOurs
 from toolgate.core.clock import Clock
 from toolgate.frontends.application import Application
 
@@ -56,6 +57,9 @@ async def listening(application: Application, path: Path, clock: Clock) -> Async
 
 
 async def _listen(application: Application, path: Path, clock: Clock) -> None:
+    if why := trouble(path):
+        log.warning("commands cannot reach this gateway: %s", why)
+        return
     try:
         make_folder(path.parent)
         check_ours(path.parent)
@@ -71,11 +75,27 @@ async def _listen(application: Application, path: Path, clock: Clock) -> None:
         os.close(lock)
 
 
+def trouble(path: Path) -> str:
+    """Why the folder of the socket cannot be used, empty where it can, or is not there yet."""
+    try:
+        check_ours(path.parent)
+    except NotOurs as error:
+        return f"{error.filename} {error.why}"
+    except OSError:
+        pass
+    return ""
+
+
 def check_ours(folder: Path) -> None:
-    """Raises `OSError` where a folder is not there, or is not this user's alone."""
+    """Raises `OSError` where a folder is not there, `NotOurs` where it is not this user's alone."""
     found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(f"{folder} is not a private folder of this user")
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise NotOurs(folder, f"is not a folder of this user, and is not used: {_INSTEAD}")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise NotOurs(folder, f"can be entered by other users, and is not used: chmod 700 {folder}")
+
+
+_INSTEAD = "remove it, or have it removed; or set `state` to a folder with a shorter path"
 
 
 async def _owned(path: Path, clock: Clock) -> int:

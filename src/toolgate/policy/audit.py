@@ -65,6 +65,8 @@ class AuditEntry(msgspec.Struct, omit_defaults=True):
     edited: bool = False  # between the caller and its server
     sent: bool = True  # or it may have been; otherwise nothing of this round has got to its server
     resumed: bool = False  # a later round, or the rest of one that has asked
+    not_noted: int = 0  # lines before it that were like it, and
+    not_noted_since: str = ""  # the time of the first of them
 
 
 def _shortened(target: str) -> str:
@@ -150,7 +152,10 @@ class Audit(Policy):
         entry.edited = given is not ticket.arguments and given != ticket.arguments
         entry.sent = sent
         entry.resumed = is_rest or call.resumption is not None
-        self._trail.put(entry)
+        if decision != "deny":
+            self._trail.put(entry)
+        elif not self._trail.put_refused(entry, who.counted_as, f"{call.method} {server} {code}"):
+            entry.arguments = None  # they are large, and it is kept for up to a minute
 
     def _whole(self, arguments: Raw) -> Raw | None:
         """In one line. What is too long, or cannot be written so, has its hash alone: a line there is in any case."""

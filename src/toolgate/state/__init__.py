@@ -16,6 +16,7 @@ has a rule of its own, `audit.on_failure`.
     changes     what other processes have changed in the store; `StoreChanges` tells those who listen
     keys        the keys that seal what clients carry, kept so that it opens after a restart
     audit       who did what, in a file that only grows, each line bound to the line before
+    pacing      lines of the audit that others can bring about as often as they like
     parking     work that waits for its client; the only place where a call outlives its request
     settings    where the configuration comes from while the gateway runs
 

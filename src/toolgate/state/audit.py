@@ -19,7 +19,7 @@ import re
 import stat
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -35,6 +35,7 @@ from toolgate.core.clock import Clock, Timer
 from toolgate.core.model import Principal
 from toolgate.core.redaction import Redactor
 from toolgate.state.base import NotKept, Store
+from toolgate.state.pacing import Pacing, Write
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +46,6 @@ RETRY = 1.0  # seconds after which a disk that took nothing is tried again
 ANCHOR = 1.0  # seconds between two notes of the last line in the store
 PATIENCE = 5.0  # seconds that one gateway waits for another's batch
 MOST_WAITING = 32 * 1024 * 1024  # bytes that wait for the disk
-MOST_OF_STRANGERS = 600  # lines in a minute, of one address or one server
-_SERVER = "server "
-MOST_STRANGERS = 64  # of them that are told apart in a minute
 LONGEST = 2000  # characters of a text that is noted
 ROTATED = "audit.rotated"  # the first line of a file that goes on where another ends
 LOST = "audit.lost"
@@ -124,9 +122,7 @@ class Trail:
         self._put = self._written = 0  # bytes: the one counted in the loop, the other in the thread
         self._lost = self._told_lost = 0  # lines
         self._lost_at = ""
-        self._minute = -1.0
-        self._of_strangers: Counter[str] = Counter()  # lines of this minute
-        self._not_noted = 0
+        self._pacing = Pacing(clock)
         self._second, self._shown = -1, ""  # the last one, written
         self._is_closed = False
 
@@ -153,37 +149,48 @@ class Trail:
         if self.notes_changes:
             self._note(event, who, about)
 
-    def _note(self, event: str, who: Principal | str, about: Mapping[str, Any]) -> None:
+    def _note(self, event: str, who: Principal | str, about: Mapping[str, Any], time: str = "") -> None:
         whose = {"who": who.id, "client": who.client, "address": who.address} if isinstance(who, Principal) else {}
         named = {"who": who} if isinstance(who, str) else whose
         said = {**named, **{name: self._bounded(value) for name, value in about.items()}}
-        told = {"time": self.time(), "event": event, **{name: each for name, each in said.items() if each != ""}}
+        told = {
+            "time": time or self.time(),
+            "event": event,
+            **{name: each for name, each in said.items() if each != ""},
+        }
         self._put_line(msgspec.Raw(self._redactor.body(jsonrpc.encode(told))))
 
     def _bounded(self, value: Any) -> Any:
         return self._redactor.text(value)[:LONGEST] if isinstance(value, str) else value
 
-    def note_of_strangers(self, event: str, who: Principal | str = "", *, by: str = "", **about: Any) -> None:
-        """Note what anybody can bring about as often as they like: no more than `MOST_OF_STRANGERS` in a minute of each
-        that brings it about (`by`), so that none hides what another does; the next line says how many more there
-        were."""
-        minute = self._clock.now() // 60
-        if minute != self._minute:
-            self._minute = minute
-            self._of_strangers.clear()
-        if len(self._of_strangers) >= MOST_STRANGERS and by not in self._of_strangers and not by.startswith(_SERVER):
-            by = ""  # together with all further ones; servers are as many as the operator wants
-        self._of_strangers[by] += 1
-        if self._of_strangers[by] > MOST_OF_STRANGERS:
-            self._not_noted += 1
-            return
-        more = {"not_noted": self._not_noted} if self._not_noted else {}
-        self._not_noted = 0
-        self.note(event, who, **about, **more)
+    def note_of_strangers(self, event: str, *, by: str, kind: str, **about: Any) -> None:
+        """Note what anybody can bring about as often as they like; see `pacing`. `by` is who brings it about, `kind`
+        what makes two lines alike."""
+        now = self.time()
+        self._pacing.put(self._later(event, about, now), now, by, kind)
 
     def note_of_server(self, event: str, *, server: str, **about: Any) -> None:
         """The same of what a server brings about."""
-        self.note_of_strangers(event, by=_SERVER + server, server=server, **about)
+        now = self.time()
+        self._pacing.put_of_server(self._later(event, {"server": server, **about}, now), now, server, event)
+
+    def _later(self, event: str, about: Mapping[str, Any], time: str) -> Write:
+        def write(not_noted: int, since: str) -> None:
+            more = {"not_noted": not_noted, "not_noted_since": since} if not_noted else {}
+            if self.is_on:
+                self._note(event, "", {**about, **more}, time)
+
+        return write
+
+    def put_refused(self, record: Any, by: str, kind: str) -> bool:
+        """Note a record of something that was refused, which anybody can bring about as often as they like. It has
+        `time`, and gets `not_noted` and `not_noted_since`. Whether it was noted now, and is not kept."""
+
+        def write(not_noted: int, since: str) -> None:
+            record.not_noted, record.not_noted_since = not_noted, since
+            self.put(record)
+
+        return self._pacing.put(write, record.time, by, kind)
 
     def time(self) -> str:
         """What time it is, to the microsecond, as RFC 3339 has it."""
@@ -224,6 +231,7 @@ class Trail:
         """When all that was noted is written, or cannot be."""
         if self._is_closed:
             return
+        self._pacing.close()
         self._is_closed = True
         if self._thread:
             self._hurry.set()

@@ -355,6 +355,24 @@ def test_fastmcp(tmp_path: Path) -> None:
     assert "`auth`" in asks.problem and "s3cret" not in str(config)
 
 
+@pytest.mark.parametrize("name", ["servers.toml", "mcp.yaml", "gateway.toml"])
+def test_what_fastmcp_does_not_read_is_our_own_whatever_it_says_of_auth(name: str, tmp_path: Path) -> None:
+    content = {
+        "servers.toml": '[mcpServers.far]\nurl = "https://h/mcp"\nauth = "oauth"\n',
+        "mcp.yaml": "mcpServers:\n  far:\n    url: https://h/mcp\n    auth: oauth\n",
+        "gateway.toml": '[mcpServers.far]\nurl = "https://h/mcp"\nauth = "oauth"\n[mcpServers.near]\ncommand = "x"\n',
+    }[name]
+    (tmp_path / name).write_text(content)
+    config = load(tmp_path / name, {})
+    assert (config.dialect, config.servers[0].problem) == ("native", "")
+    assert config.servers[0].auth
+
+
+def test_so_is_json_with_a_key_of_ours_beside_the_servers(tmp_path: Path) -> None:
+    content = {"mcpServers": {"far": {"url": "https://h/mcp", "auth": "oauth"}}, "catalog": {}}
+    assert loaded(tmp_path, "mine.json", content, "native").servers[0].problem == ""
+
+
 # What is to be installed.
 
 

@@ -28,6 +28,7 @@ from toolgate.core.redaction import Redactor
 from toolgate.state import audit
 from toolgate.state.audit import Chain, Head, Trail, verify
 from toolgate.state.memory import MemoryStore
+from toolgate.state.pacing import MOST
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -298,15 +299,13 @@ def test_it_is_on_where_somebody_has_to_show_who_they_are() -> None:
 async def test_what_strangers_bring_about_is_noted_so_often_and_the_rest_is_counted(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     there = trail(file)
-    await asyncio.sleep(60 - FakeClock().now() % 60)
-    for _ in range(audit.MOST_OF_STRANGERS + 5):
-        there.note_of_strangers("login", decision="deny")
-    await asyncio.sleep(60)
-    there.note_of_strangers("login", decision="deny")
+    for number in range(MOST + 5):
+        there.note_of_strangers("login", by="a", kind="expired", decision="deny", number=number)
     await there.close()
     found = lines(file)
-    assert len(found) == audit.MOST_OF_STRANGERS + 1
-    assert found[-1]["not_noted"] == 5
+    assert len(found) == MOST + 1
+    assert (found[-1]["not_noted"], found[-1]["number"]) == (4, MOST + 4)
+    assert found[-1]["not_noted_since"] <= found[-1]["time"]
 
 
 async def test_a_very_long_line_breaks_no_chain_that_several_gateways_write(tmp_path: Path) -> None:
@@ -421,58 +420,27 @@ def test_the_time_is_told_to_the_microsecond_wherever_it_is(
     time.tzset()
 
 
-async def test_each_stranger_has_a_measure_of_its_own_and_each_minute_a_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(audit, "MOST_OF_STRANGERS", 2)
+async def test_a_stranger_holds_back_no_line_of_another_nor_of_a_server(tmp_path: Path) -> None:
     there = trail(tmp_path / "audit.jsonl")
-    await asyncio.sleep(60 - FakeClock().now() % 60)
-    for _ in range(3):
-        there.note_of_strangers("login", "ann", by="a", decision="deny")
-    await asyncio.sleep(59)
-    there.note_of_strangers("login", by="a")
-    there.note_of_strangers("login", by="b")
-    there.note_of_strangers("login", by="b")
-    await asyncio.sleep(1)
-    there.note_of_strangers("login", by="a")
+    for _ in range(MOST + 1):
+        there.note_of_strangers("login", by="a", kind="expired", who="a")
+    there.note_of_strangers("login", by="a", kind="unknown", who="a")
+    there.note_of_strangers("login", by="b", kind="expired", who="b")
+    for _ in range(MOST + 1):
+        there.note_of_server("stderr", server="s", line="x")
     await there.close()
-    told = [(line.get("who"), line.get("decision"), line.get("not_noted")) for line in lines(there.file or Path())]
-    ann = ("ann", "deny", None)
-    assert told == [ann, ann, (None, None, 2), (None, None, None), (None, None, None)]
+    told = [(line["event"], line.get("who"), line.get("server")) for line in lines(there.file or Path())][MOST:]
+    a, b, server = ("login", "a", None), ("login", "b", None), ("stderr", None, "s")
+    assert told == [a, b, *[server] * (MOST + 1), a]
 
 
-async def test_beyond_so_many_strangers_all_others_are_one_and_servers_are_not_counted_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(audit, "MOST_OF_STRANGERS", 1)
-    monkeypatch.setattr(audit, "MOST_STRANGERS", 2)
+async def test_where_nothing_is_noted_what_was_held_back_is_not_either(tmp_path: Path) -> None:
     there = trail(tmp_path / "audit.jsonl")
-    for by in ("a", "b", "c", "d", "a", "e"):
-        there.note_of_strangers(by, by=by)
-    for server in ("s", "t", "s"):
-        there.note_of_server("stderr", server=server, line="x")
+    for _ in range(MOST + 1):
+        there.note_of_strangers("login", by="a", kind="expired")
+    there.is_on = False
     await there.close()
-    told = [(line["event"], line.get("server"), line.get("not_noted")) for line in lines(there.file or Path())]
-    assert told == [
-        ("a", None, None),
-        ("b", None, None),
-        ("c", None, None),  # and d and e are c
-        ("stderr", "s", 3),
-        ("stderr", "t", None),
-    ]
-    assert lines(there.file or Path())[3]["line"] == "x"
-
-
-async def test_strangers_of_whom_nothing_is_known_are_one_with_all_that_are_too_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(audit, "MOST_OF_STRANGERS", 1)
-    monkeypatch.setattr(audit, "MOST_STRANGERS", 1)
-    there = trail(tmp_path / "audit.jsonl")
-    there.note_of_strangers("unknown")
-    there.note_of_strangers("one too many", by="b")
-    await there.close()
-    assert [line["event"] for line in lines(tmp_path / "audit.jsonl")] == ["unknown"]
+    assert len(lines(tmp_path / "audit.jsonl")) == MOST
 
 
 async def test_of_a_line_that_is_too_long_long_members_are_noted_by_their_hashes(
