@@ -57,17 +57,8 @@ class McpUpstream:
         self._on_event = on_event
         self._eras = EraChoice(server, link_deps.eras)
         self._bounds = link_deps.bounds
-        self._deps = UpstreamDeps(
-            server,
-            self._eras,
-            link_deps,
-            make_link,
-            self._invoke_again,
-            on_event,
-            self._found_out,
-            self._opened,
-            self._rested,
-        )
+        told = (self._found_out, self._opened, self._rested)
+        self._deps = UpstreamDeps(server, self._eras, link_deps, make_link, self._invoke_again, on_event, *told)
         self._sessions: dict[Place, UpstreamSession] = {}  # the latest opened last
         self._breakers = Breakers(server.name, link_deps.clock)
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
