@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolgate.core import names
+from toolgate.core import mcp, names
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
@@ -41,7 +41,7 @@ from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
 from toolgate.policy.run import Hooks, PolicyRun
-from toolgate.surfaces import uris, who_asks
+from toolgate.surfaces import who_asks
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
@@ -147,7 +147,7 @@ class Gateway:
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
         """The last outcome of a call that was entered, in its client's names."""
-        if isinstance(last, Done) and uris.is_as_shown(call, last):
+        if isinstance(last, Done) and _is_as_shown(call, last):
             return last
         return self._handles.leave(call, last, route.path, route.surface)
 
@@ -307,3 +307,12 @@ def shutting_down(reach: Reach) -> Fault:
     """What is told to clients that call while the gateway ends, and to those whose calls do not end in time."""
     hint = "call again after the restart" if reach == "not_sent" else "it may have run: check before you call again"
     return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)
+
+
+def _is_as_shown(call: Call, done: Done) -> bool:
+    """Whether a result is in its client's names already, or is of a tool's own and has nothing that could be one: no
+    `resource`, and no letter escaped in which one might be written."""
+    if done.is_cut or call.method != mcp.CALL or call.asked or done.is_foreign:
+        return done.is_cut
+    body = bytes(done.body)
+    return body.find(b"resource") < 0 and body.find(b"\\u00") < 0

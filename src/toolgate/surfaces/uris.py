@@ -12,9 +12,8 @@ from typing import TypeAlias
 
 from msgspec import Raw
 
-from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core import counting, jsonrpc
 from toolgate.core.jsonrpc import Members
-from toolgate.core.model import Call, Done
 from toolgate.core.templates import EXPRESSION
 
 Rename: TypeAlias = Callable[[str], str]
@@ -50,18 +49,6 @@ def may_be_named(body: bytes) -> bool:
 
 
 _ESCAPES = tuple(b"\\u00%d" % row for row in range(2, 8))  # of ASCII
-
-
-def is_as_shown(call: Call, done: Done) -> bool:
-    """Whether a result is in its client's names already, or is of a tool's own and has none in it."""
-    if done.is_cut:
-        return True
-    if call.method != mcp.CALL or call.asked or done.is_foreign:
-        return False
-    body = bytes(done.body)
-    if body.find(b'"resource') >= 0 or body.find(b'"ui/resource') >= 0:
-        return False
-    return body.find(b"\\u00") < 0 or not any(each in body for each in _ESCAPES)
 
 
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:

@@ -53,20 +53,12 @@ class McpUpstream:
         self.name = server.name
         self._server = server = _own(server)
         self._clock = link_deps.clock
+        self._pool = link_deps.pool
         self._on_event = on_event
         self._eras = EraChoice(server, link_deps.eras)
         self._bounds = link_deps.bounds
-        self._deps = UpstreamDeps(
-            server,
-            self._eras,
-            link_deps,
-            make_link,
-            self._invoke_again,
-            on_event,
-            self._found_out,
-            self._opened,
-            self._rested,
-        )
+        told = (self._found_out, self._opened, self._rested)
+        self._deps = UpstreamDeps(server, self._eras, link_deps, make_link, self._invoke_again, on_event, *told)
         self._sessions: dict[Place, UpstreamSession] = {}  # the latest opened last
         self._breakers = Breakers(server.name, link_deps.clock)
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
@@ -155,12 +147,12 @@ class McpUpstream:
         try:
             request = connection.requests.begin_call(call)
         except BaseException as error:
-            _over(session, connection, call, error)
+            self._over(session, connection, call, error)
             raise
         if not request:
             session.leases -= 1
             return None
-        over = partial(_over, session, connection, call)
+        over = partial(self._over, session, connection, call)
         return Begun(request.exchange, request.is_sent, partial(_outcome, connection, request, over), over)
 
     async def _invoke_again(self, call: Call) -> Outcome:
@@ -270,7 +262,7 @@ class McpUpstream:
             session.leases -= 1
             if number:
                 session.breaker.withdraw(number)
-            session.rest()
+            self._rested(session)
         return await self._use(client, work, call)  # in the session of its era
 
     def _place(self, client: Client) -> UpstreamSession:
@@ -327,11 +319,28 @@ class McpUpstream:
         for place in giving_way(away, MOST_AWAY, lambda place: self._sessions[place].whose):
             self._forget(place)
 
+    def _over(self, session: UpstreamSession, connection: Connection, call: Call, error: BaseException | None) -> None:
+        """A round that was begun is over."""
+        if isinstance(error, Fault):
+            session.judge(connection, error, True, call.client.blamed_as)
+        elif error is None and session.breaker.failures:
+            session.breaker.answered()
+        session.leases -= 1
+        self._rested(session)
+
     def _rested(self, session: UpstreamSession) -> None:
-        self._rest.set()
-        if not session.scope or session.beside or not session.is_blank:
+        """Somebody is done with its connection: maybe nobody needs it any more."""
+        if session.leases:
             return
-        if self._sessions.get(_place_of(session)) is session:
+        if session.live:
+            session.live.requests.used = self._clock.now()
+            if self._server.lifecycle == "ephemeral":
+                session.end_after_use()
+            elif self._pool.is_short:
+                self._pool.rested()
+        self._rest.set()
+        is_blank = session.scope and not session.beside and session.is_blank
+        if is_blank and self._sessions.get(_place_of(session)) is session:
             if session.condition.fault:
                 self._latest = session
             self._drop(session)
@@ -379,16 +388,6 @@ async def _outcome(
         raise
     over(None)
     return outcome
-
-
-def _over(session: UpstreamSession, connection: Connection, call: Call, error: BaseException | None) -> None:
-    """A round that was begun is over."""
-    if isinstance(error, Fault):
-        session.judge(connection, error, True, call.client.blamed_as)
-    elif error is None and session.breaker.failures:
-        session.breaker.answered()
-    session.leases -= 1
-    session.rest()
 
 
 def _round(call: Call, connection: Connection) -> Awaitable[Outcome]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -65,7 +66,7 @@ _COMES_BACK_THE_SAME = ("pool", "ephemeral")
 
 class UpstreamDeps(msgspec.Struct, frozen=True):
     """What all sessions of one server have in common. `again` makes a call anew; `on_found`, `on_open` and `on_rest`
-    say that it is known what a session's connection speaks, that it is up, and that nobody uses it just now."""
+    say that it is known what a session's connection speaks, that it is up, and that somebody is done with it."""
 
     server: Server
     eras: EraChoice
@@ -131,11 +132,14 @@ class UpstreamSession:
         self.condition = Condition()
         self.about: About | None = None  # as it was last told
         self._deps = deps
+        self._rested = partial(deps.on_rest, self)
         self._server = deps.server
         self._pool = deps.link_deps.pool
         self._clock = deps.link_deps.clock
         self._complaints = deps.link_deps.complaints or Complaints(self._clock)
-        self.resubscriber = Resubscriber(self._server.name, self._clock, self._subscriptions, self._reopen, self.rest)
+        self.resubscriber = Resubscriber(
+            self._server.name, self._clock, self._subscriptions, self._reopen, self._rested
+        )
         self._holder = Holder(lambda: self.used, lambda: self.is_idle, lambda: self._loses_work, self.give_way)
         self._why = ""  # it gave way although it was needed
         self._idle = IdleTimer(self._clock, self._patience, self._idle_since, lambda: self._take_down("idle"))
@@ -226,7 +230,7 @@ class UpstreamSession:
             await self.open(client)
         finally:
             self.leases -= 1
-            self.rest()
+            self._rested()
 
     def _subscriptions(self) -> UpstreamSubscriptions | None:
         return self.live.subscriptions if self.live else None
@@ -249,18 +253,10 @@ class UpstreamSession:
             told = excerpt(fault.told().message, LONGEST_LOGGED, self._server.id)
             log.warning("Circuit breaker open for %s: %s", self._server.name, told)
 
-    def rest(self) -> None:
-        """Somebody is done with the connection: maybe nobody needs it any more."""
-        if self.leases:
-            return
-        if self.live:
-            self.live.requests.used = self._clock.now()
-            if self._server.lifecycle == "ephemeral":
-                if self.is_idle:
-                    self._take_down("ephemeral")
-            elif self._pool.is_short:
-                self._pool.rested()
-        self._deps.on_rest(self)
+    def end_after_use(self) -> None:
+        """Its server is to be there for each use only."""
+        if self.is_idle:
+            self._take_down("ephemeral")
 
     # Opening.
 
@@ -268,7 +264,7 @@ class UpstreamSession:
         self._opening = None
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits any more
-        self.rest()
+        self._rested()
 
     async def _open(self, client: Client) -> Connection:
         server = self._server
@@ -383,7 +379,7 @@ class UpstreamSession:
 
         results, bounds = self._deps.link_deps.results, self._deps.link_deps.bounds
         again, complaints = self._deps.again, self._complaints
-        requests = Requests(self._server, self._clock, again, lost, self.rest, complaints, results, bounds)
+        requests = Requests(self._server, self._clock, again, lost, self._rested, complaints, results, bounds)
         wanted = self.resubscriber.wanted
         connection = Connection(requests, self._server, self.task_owners, wanted, self._tell)
         return connection
@@ -463,7 +459,7 @@ class UpstreamSession:
 
         def ended(done: asyncio.Task[None]) -> None:
             self._closing = None
-            self._deps.on_rest(self)
+            self._rested()
 
         self._idle.cancel()
         self._closing = asyncio.get_running_loop().create_task(end(), name=f"end {self._server.id}")
