@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolgate.upstreams.process.programs import SYSTEM, Programs, holds
+from toolgate.upstreams.process.programs import Programs, holds, system
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def opened(home: Path, first_line: str) -> set[str]:
     program.write_text(f"#!{first_line.format(home=home)}\n")
     program.chmod(0o755)
     found = Programs(str(home), str(home / "state"), f"{home}/language/bin:/usr/bin:/bin").parts(str(program), (), None)
-    own = [each for each in found if not any(holds(folder, each) for folder in SYSTEM)]
+    own = [each for each in found if not any(holds(folder, each) for folder in system())]
     assert str(home / "cache") in own
     return {os.path.relpath(each, home) for each in own} - {"cache"}
 

@@ -6,6 +6,7 @@ In the short form one attempt of each family is made; `make attack` makes all, a
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from attack.sandboxes import box_attempts, trying
 from attack.test_python_that_escapes import first_of_each
 from processes.ground import alive, child, failure, gateway, real, settings, until
 
-from toolgate.upstreams.process import confinement
+from toolgate.upstreams.process import confinement, programs
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="boxes are for Linux"),
@@ -170,6 +171,24 @@ for each in ("/etc/ssl", "/etc/ssl/private", "/etc/pki", "/etc/pki/tls/private")
 import ssl
 print(len(ssl.create_default_context().get_ca_certs()) >= 0)
 """
+
+
+@real
+@pytest.mark.skipif(not os.path.isdir("/usr/local/etc"), reason="this machine has no such folder")
+async def test_of_usr_local_no_configuration_is_shown() -> None:
+    async with gateway(settings(one=child("doing", box="strict"))) as served:
+        client = served.client()
+        assert "bin" in await client.call("one__do", code="import os; print(os.listdir('/usr/bin') and 'bin')")
+        told = await client.call("one__do", code="import os; print(os.listdir('/usr/local/etc'))")
+        assert told == "PermissionError: [Errno 13] Permission denied: '/usr/local/etc'\n"
+
+
+def test_what_the_system_has_is_all_but_its_configuration(tmp_path: Path) -> None:
+    for name in ("bin", "etc", "lib", "local/bin", "local/etc", "local/lib"):
+        (tmp_path / name).mkdir(parents=True)
+    found = [each for each in programs.system(str(tmp_path)) if each.startswith(str(tmp_path))]
+    assert found == [str(tmp_path / name) for name in ("bin", "lib", "local/bin", "local/lib")]
+    assert [each for each in programs.system(str(tmp_path / "nowhere")) if str(tmp_path) in each] == []
 
 
 @real

@@ -340,6 +340,24 @@ def test_doctor_says_what_a_server_has_in_so_many_words(here: Path) -> None:
     assert what_it_has(1, "") == "1 tool"
 
 
+TOOL = '{"name": name, "inputSchema": {"type": "object"}}'
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ('{"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}}', "ignored the output schema of a tool, t: "),
+        ('{"type": "object", "properties": {"a": {"pattern": "("}}}', "ignored the output schema of a tool, t: "),
+        ('{"type": "object", "enum": [0] * 20_000}', "ignored 2 of its items: more than 10,000 JSON values in one"),
+    ],
+)
+def test_doctor_says_which_output_schemas_and_tools_are_ignored_and_why(here: Path, schema: str, why: str) -> None:
+    code = ODD_SERVER.replace(TOOL, TOOL.replace("}}", f'}}, "outputSchema": {schema}}}'))
+    configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", code]})
+    looks = [line.strip() for line in toolgate("doctor").out.splitlines() if "look:" in line]
+    assert any(line.startswith(f"look: {why}") for line in looks), looks
+
+
 def test_doctor_names_each_fault_with_its_mend(here: Path) -> None:
     configure(
         here, clock=CLOCK, bad=NOT_THERE, dying=DYING, unset={"command": "x", "env": {"A": "${NO_SUCH_VARIABLE}"}}

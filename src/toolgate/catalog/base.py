@@ -36,7 +36,8 @@ class ServerList(msgspec.Struct):
     `Clock.now`) to which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived
     of it. Where overlays change a server's tools, `listed` is what it lists itself, `changes` lead back to that, by
     shown names, and `warnings` say what of the overlays is in vain. `held` are tools in quarantine, by the server's own
-    names, and why; `whole` is the list as it would be shown with them, for calls that are to be refused for that."""
+    names, and why; `whole` is the list as it would be shown with them, for calls that are to be refused for that.
+    `ignored` says what its server listed that is left out, or cannot be used."""
 
     items: Mapping[str, Raw]
     fetched: float = 0.0
@@ -48,6 +49,7 @@ class ServerList(msgspec.Struct):
     warnings: tuple[str, ...] = ()
     held: Mapping[str, str] = {}
     whole: ServerList | None = None
+    ignored: tuple[str, ...] = ()
 
     @property
     def is_overlaid(self) -> bool:

@@ -98,6 +98,7 @@ def _applied(
         changes=shown.changes,
         warnings=shown.warnings,
         held=held or {},
+        ignored=server_list.ignored,
     )
 
 

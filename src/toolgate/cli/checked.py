@@ -32,6 +32,7 @@ class Checked(msgspec.Struct, kw_only=True):
     box: str = ""
     fault: Fault | None = None
     tools: tuple[Raw, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def what_it_has(tools: int, revision: str) -> str:

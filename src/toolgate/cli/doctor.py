@@ -260,7 +260,7 @@ async def _examined(
     tools = checked.tools
     names = tuple(items.read(raw).name for raw in tools)
     unmet = permission_names.unmet(config.clients, server.id, names) if tools else ()
-    odd = [*_at_rest(server), *(each.says for each in checks.of_names({server.id: names}))]
+    odd = [*checked.ignored, *_at_rest(server), *(each.says for each in checks.of_names({server.id: names}))]
     return Finding(
         name=name,
         is_ok=True,

@@ -221,6 +221,8 @@ def _of_server(server: Server, found: checked.Checked, pins: StoredPins) -> Iter
         return
     says = checked.what_it_has(len(found.tools), found.revision)
     yield Check(check="servers", level="ok", about=server.name, says=says)
+    for each in found.ignored:
+        yield Check(check="servers", level="warning", about=server.name, says=visible(each))
     for name, each in list(pins.pending(server.id).items())[: checks.MOST_NAMED]:
         level = "problem" if each.is_held else "warning"
         fix = f"review it: toolgate pins diff {server.id}"

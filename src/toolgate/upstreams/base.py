@@ -16,12 +16,14 @@ from toolgate.core.model import Call, Client, Made, Outcome
 class Items(msgspec.Struct, frozen=True):
     """One whole list of one server. `ttl` in seconds is the server's own word on how long it holds, None where it gave
     none; `is_public`: it says that the list is the same for everybody (spec: server/utilities/caching). `size`: the
-    bytes that were read for it, where that may be more than its items have."""
+    bytes that were read for it, where that may be more than its items have. `ignored` says what of it is left out, or
+    cannot be used, and why, for people."""
 
     raw: tuple[Raw, ...] = ()
     ttl: float | None = None
     is_public: bool = False
     size: int = 0
+    ignored: tuple[str, ...] = ()
 
 
 class About(msgspec.Struct, frozen=True):

@@ -148,7 +148,7 @@ async def update_task(given: UpdateTask, workspace: Workspace, context: ToolCont
     def work(connection: Connection) -> Task:
         task = tasks.find(connection, given.task_id)
         at = tasks.later(now, task.updated_at)
-        if given.parent_task_id:
+        if given.parent_task_id and given.parent_task_id != task.parent_task_id:
             tasks.check_parent(connection, task.id, given.parent_task_id)
         session = caller.session(connection, None, at)
         changed = msgspec.structs.replace(task, **changes)

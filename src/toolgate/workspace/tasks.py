@@ -34,6 +34,7 @@ MOST_COMMITS = 1000
 MOST_LISTED = 10_000  # tasks, where no limit is wanted: a longer list would hold up others while it is written
 MOST_BYTES = 1024 * 1024  # of what an answer shows, as JSON
 MOST_ABOVE = 100  # parents of parents: deeper trees are not made
+MOST_BELOW = 10_000  # tasks below one that gets another parent
 MOST_NAMED = 10  # ids, in a message
 
 Priority = Annotated[int, Meta(ge=0, le=3, description="0 critical, 1 high, 2 medium, 3 low")]
@@ -250,19 +251,44 @@ def listed(ids: Sequence[str]) -> str:
 
 
 def check_parent(connection: Connection, id: str, parent: str) -> None:
-    """Raises `Fault` where this cannot be the parent of a task: there is none, the task is above it, or the tree would
-    be too deep."""
+    """Raises `Fault` where this cannot be the parent of a task, or of one that is not there yet: there is none, the
+    task is above it, or the tree would be too deep."""
     find(connection, parent)
     above: str | None = parent
-    for _ in range(MOST_ABOVE):
+    for count in range(1, MOST_ABOVE + 1):
         if above == id:
             way = "itself" if parent == id else f"{parent}, which is below it"
             raise refused(f"{id} cannot be a child of {way}")
         row = connection.execute("SELECT parent_task_id FROM task WHERE id = ?", (above,)).fetchone()
         above = row[0] if row else None
         if above is None:
+            _check_levels(connection, id, count)
             return
-    raise refused(f"a task has at most {MOST_ABOVE} others above it; choose a parent higher up")
+    raise refused(f"{_deep()}; choose a parent higher up")
+
+
+def _deep() -> str:
+    return f"a task has at most {MOST_ABOVE} others above it"
+
+
+def _check_levels(connection: Connection, id: str, above: int) -> None:
+    """Raises `Fault` where so many tasks above this one are too many for those below it."""
+    level, count = [id] if id else [], 0
+    for levels in range(MOST_ABOVE + 1):
+        below: list[str] = []
+        for chunk in chunks(level):
+            sql = f"SELECT id FROM task WHERE parent_task_id IN ({', '.join('?' * len(chunk))}) LIMIT ?"
+            below += [each for [each] in connection.execute(sql, (*chunk, MOST_BELOW + 1)).fetchall()]
+            if count + len(below) > MOST_BELOW:
+                raise refused(f"{id} has more than {MOST_BELOW:,} tasks below it; give its children another parent")
+        if not below:
+            if levels + above > MOST_ABOVE:
+                has = f"{id} has {levels} {'level' if levels == 1 else 'levels'} of tasks below it"
+                would = f"would have {above} {'task' if above == 1 else 'tasks'} above it"
+                raise refused(f"{has} and {would}, and {_deep()}", hint="choose a parent higher up")
+            return
+        level, count = below, count + len(below)
+    raise refused(f"{id} has more than {MOST_ABOVE} levels of tasks below it; give its children another parent")
 
 
 def in_line(row: Sequence[Any]) -> dict[str, Any]:

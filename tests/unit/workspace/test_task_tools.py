@@ -158,6 +158,49 @@ async def test_a_tree_of_tasks_has_so_many_levels_and_no_more(room: Workroom, mo
     assert "at most 3 others above it" in fault.message
 
 
+async def test_nor_has_one_that_is_put_below_another(room: Workroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "MOST_ABOVE", 3)
+    top = await room.task()
+    second = await room.task(parent_task_id=top)
+    high, low = await room.task(), await room.task()
+    await room.task(parent_task_id=high)
+    await room.task(parent_task_id=await room.task(parent_task_id=high))
+    await room.task(parent_task_id=low)
+    fault = await room.refused("update_task", task_id=high, parent_task_id=second)
+    has = f"{high} has 2 levels of tasks below it and would have 2 tasks above it"
+    assert fault.message.endswith(f"{has}, and a task has at most 3 others above it")
+    assert fault.hint == "choose a parent higher up"
+    for task, parent in ((high, top), (low, second)):
+        assert (await room.do("update_task", task_id=task, parent_task_id=parent))["parent_task_id"] == parent
+    fault = await room.refused("update_task", task_id=second, parent_task_id=low)
+    assert "cannot be a child of" in fault.message
+
+
+async def test_a_tree_that_is_too_deep_already_can_be_edited_and_taken_apart(
+    room: Workroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = await room.task()
+    child = await room.task(parent_task_id=top)
+    await room.task(parent_task_id=await room.task(parent_task_id=child))
+    monkeypatch.setattr(tasks, "MOST_ABOVE", 1)
+    same = await room.do("update_task", task_id=child, parent_task_id=top, title="another")
+    assert (same["parent_task_id"], same["title"]) == (top, "another")
+    assert (await room.do("update_task", task_id=child, parent_task_id=""))["parent_task_id"] is None
+
+
+async def test_a_task_with_endless_others_below_it_is_not_put_elsewhere(
+    room: Workroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "MOST_BELOW", 3)
+    wide, top = await room.task(), await room.task()
+    for _ in range(3):
+        await room.task(parent_task_id=wide)
+    await room.do("update_task", task_id=wide, parent_task_id=top)
+    await room.task(parent_task_id=wide)
+    fault = await room.refused("update_task", task_id=wide, parent_task_id=await room.task())
+    assert "more than 3 tasks below it" in fault.message
+
+
 # Closed.
 
 

@@ -215,6 +215,7 @@ class Admin:
             found["fault"] = _written(scrub.fault(fault, self._gateway.redactor))
         if server_list:
             found["tools"] = [*server_list.own.values()]
+            found["ignored"] = server_list.ignored
         return 200, found
 
     # What clients do.

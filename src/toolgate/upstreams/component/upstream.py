@@ -101,10 +101,10 @@ class ComponentUpstream:
             return Items()
         since, self._unlisted = self._unlisted, None
         if self._tools and since is not None and self._clock.now() - since < UNLISTED:
-            return Items(self._tools.raw)
+            return Items(self._tools.raw, ignored=self._tools.faults)
         tools = await self._ask()
         self._unlisted = None
-        return Items(tools.raw)
+        return Items(tools.raw, ignored=tools.faults)
 
     def begin(self, call: Call) -> Begun | None:
         return None

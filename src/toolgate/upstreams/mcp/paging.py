@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core import counting, items, jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 MOST_PAGES = 1000  # of one list
 LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
 VALUES = 100  # JSON values that an item may have, taking all of a page together
+MOST_TOLD = 10  # tools that are named to people
 MOST_VALUES = 10_000  # of one item: that one is left out. Of 7,400 real tools the largest has 240
 
 
@@ -49,7 +50,7 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
     seen: set[str | None] = set()
     cursor: str | None = None
     limits = bounds.limits
-    items = size = 0
+    count = size = 0
     while cursor not in seen:
         seen.add(cursor)
         if len(seen) > MOST_PAGES:
@@ -63,8 +64,8 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
             raise too_long(server, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
         page = await bounds.looked_at(server, len(memoryview(raw)), partial(_page_of, server, raw, kind, limits.items))
         pages.append(page)
-        items += len(page.items)
-        if items > limits.items:
+        count += len(page.items)
+        if count > limits.items:
             raise too_long(server, kind, f"{limits.items:,} items (catalog.items)")
         cursor = page.cursor
         if cursor is None:
@@ -78,7 +79,18 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
     for what, why, tool in kept.useless:
         if requests.complaints.takes(server):
             log.warning("%s: ignored %s: %s: %r", requests.server.name, what, why, excerpt(bytes(tool), server=server))
-    return found if kept.is_all else msgspec.structs.replace(found, raw=kept.items)
+    if kept.is_all:
+        return found
+    return msgspec.structs.replace(found, raw=kept.items, ignored=tuple(_ignored(kept, server)))
+
+
+def _ignored(kept: _Kept, server: str) -> Iterator[str]:
+    for why, less in kept.left_out.items():
+        yield f"ignored {less:,} of its items: {why} in one"
+    for what, why, tool in kept.useless[:MOST_TOLD]:
+        yield f"ignored {what}, {excerpt(items.read(tool).name, 100, server)}: {why}"
+    if len(kept.useless) > MOST_TOLD:
+        yield f"ignored {len(kept.useless) - MOST_TOLD:,} more"
 
 
 def _page_of(server: str, raw: Raw, kind: str, most: int) -> Page:
@@ -137,7 +149,7 @@ class _Kept(msgspec.Struct, frozen=True):
     is_all: bool
 
 
-def _kept(items: Sequence[Raw], kind: str, has_headers: bool) -> InSteps[_Kept]:
+def _kept(whole: Sequence[Raw], kind: str, has_headers: bool) -> InSteps[_Kept]:
     """Without items that have so many values or levels, or so long a name, that whoever reads them holds up everybody
     else or fails; without those that some client cannot read, and the whole list with them (`eras.listed`), and output
     schemas that are so (`eras.output_schemas`); and without tools whose annotations break the rules (streamable-http,
@@ -146,7 +158,7 @@ def _kept(items: Sequence[Raw], kind: str, has_headers: bool) -> InSteps[_Kept]:
     useless: list[tuple[str, str, Raw]] = []
     schemas = OutputSchemas()
     left_out = Counter[str]()
-    for item in items:
+    for item in whole:
         if counting.has_more_values(bytes(item), MOST_VALUES):
             left_out[_VALUES] += 1
         elif counting.is_deeper(bytes(item), jsonrpc.DEEPEST_ITEM):
@@ -162,7 +174,7 @@ def _kept(items: Sequence[Raw], kind: str, has_headers: bool) -> InSteps[_Kept]:
             useless += [("the output schema of a tool", why, item)] if why else []
             kept.append(usable)
         yield
-    is_all = len(kept) == len(items) and all(map(operator.is_, kept, items))
+    is_all = len(kept) == len(whole) and all(map(operator.is_, kept, whole))
     return _Kept(tuple(kept), left_out, useless, is_all)
 
 

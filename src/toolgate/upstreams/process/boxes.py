@@ -113,7 +113,7 @@ class Boxes:
             write = grants.writable(write)
             folders = [os.path.realpath(each) for each in write]
             read = grants.own_rule(read, folders)
-            run = grants.own_rule(run, folders, covered=programs.SYSTEM)
+            run = grants.own_rule(run, folders, covered=programs.system())
         except grants.LedAstray as error:
             message = f"{server.name} was not started: {error} leads out of a folder that it may write"
             hint = "look who has put that link there, or name what it leads to"
@@ -123,7 +123,7 @@ class Boxes:
         return Box(
             read=everything if confines.reads_all else (*programs.TOLD, *read),
             write=everything if confines.writes_all else write,
-            execute=everything if confines.reads_all else (*programs.SYSTEM, *run),
+            execute=everything if confines.reads_all else (*programs.system(), *run),
             network="all" if confines.net is True else "tcp" if ports else "none",
             ports=ports,
             unix=confines.sockets,

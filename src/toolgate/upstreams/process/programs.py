@@ -16,8 +16,8 @@ from toolgate.core.redaction import excerpt
 
 log = logging.getLogger(__name__)
 
-# Programs and libraries that every user of this machine may read and run.
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/nix/store")
+# Programs and libraries that every user of this machine may read and run, beside those below /usr.
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/nix/store")
 
 # What programs read to find their way: hosts, certificates, time zones, users by name; and of the machine how much
 # there is of it. None of it tells of other programs.
@@ -49,6 +49,20 @@ BROWSERS = (
     "/etc/firefox",
     "/opt/google/chrome",
 )
+
+
+def system(usr: str = "/usr") -> tuple[str, ...]:
+    """Programs and libraries that every user of this machine may read and run; no configuration, as in /usr/local/etc,
+    where services keep keys."""
+    return (*_within(usr, "etc", "local"), *_within(os.path.join(usr, "local"), "etc"), *_SYSTEM)
+
+
+def _within(folder: str, *without: str) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name not in without]
+    except OSError:
+        return []
+
 
 _ROOTS = ("package.json", "pyproject.toml", "setup.py", "go.mod", "Cargo.toml")
 _OF_ALL = """
@@ -127,7 +141,7 @@ class Programs:
         if folder in beside or named == shutil.which(last, path=self._path):
             return shutil.which(named)
         real = os.path.realpath(name)
-        if any(holds(each, real) for each in SYSTEM):
+        if any(holds(each, real) for each in system()):
             return shutil.which(real)
         log.warning(
             "%s: its first line names %s, which its box does not show; `run` of a box can name it",
