@@ -16,7 +16,9 @@ import retrieval
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "unit"))
 import search_fixture
 
-from toolgate.search import Document, Hit, Index, confidence
+from toolgate.provision import catalogue
+from toolgate.provision.provisioning import as_document
+from toolgate.search import Document, Hit, Index, confidence, words
 
 PLACES = 5  # hits of each query that are learned from
 RIDGE = 1.0  # keeps a coefficient small that the sets say little of
@@ -26,7 +28,9 @@ WANTED = 0.82  # precision where the verdict is `match`
 
 MANY_SERVERS = 100  # a set with more is no catalogue of servers
 FEW = 4
-SEED = 60.0  # as many of the sets' first hits
+NAMES = 60  # of each set, that are asked for in a word
+ONE_WORD, SMALL_TALK = 0.004, 0.03  # what such a request weighs
+SEED = 90.0  # as many of the sets' first hits
 
 Seen = list[dict[str, float]]
 
@@ -45,12 +49,15 @@ def samples(data: Path, seen: Seen) -> Iterator[Sample]:
         weight = 1 / math.sqrt(len(each.queries))  # a large set says more, but not all
         searched = retrieval.searched_with_a_third_unanswerable(each, ready, PLACES)
         yield from learned_from(each, searched, seen, weight)
+        yield from of_one_word(each, ready, seen)
         if len({document.server for document in each.documents}) < MANY_SERVERS:
             yield from learned_from(each, searched_among_few(each, ready), seen, weight)
             servers = of_servers(each)
             ready = retrieval.index(servers.documents)
             searched = retrieval.searched_with_a_third_unanswerable(servers, ready, PLACES)
             yield from learned_from(servers, searched, seen, weight)
+            yield from of_one_word(servers, ready, seen)
+            yield from of_small_talk(ready, seen)
 
 
 def of_servers(each: retrieval.Set) -> retrieval.Set:
@@ -67,9 +74,30 @@ def of_servers(each: retrieval.Set) -> retrieval.Set:
     return retrieval.Set(f"{each.name}, servers", list(documents.values()), items, asked)
 
 
+def of_one_word(each: retrieval.Set, ready: Index, seen: Seen) -> Iterator[Sample]:
+    """People type a single word as well. What has it in its name is meant; what says it in passing is not."""
+    chance = random.Random(each.name)
+    for document in chance.sample(each.documents, min(NAMES, len(each.documents))):
+        said = sorted({word for word in words.terms(document.description) if len(word) > 2})
+        for query in (document.name, *chance.sample(said, min(2, len(said)))):
+            for place, hit in enumerate(ready.search(query, PLACES)):
+                is_right = set(words.terms(query)) <= set(words.terms(f"{hit.document.name} {hit.document.title}"))
+                if len(ready.ranking(query).query.weights) == 1:
+                    yield Sample(list(seen[place].values()), is_right, ONE_WORD * (1 if place == 0 else 0.25), False)
+
+
+def of_small_talk(ready: Index, seen: Seen) -> Iterator[Sample]:
+    """Much that is said to a model is for itself alone."""
+    for query in Path(__file__).with_name("small_talk.txt").read_text().splitlines():
+        for place, _ in enumerate(ready.search(query, PLACES)):
+            yield Sample(list(seen[place].values()), False, SMALL_TALK * (1 if place == 0 else 0.25), False)
+
+
 def of_seed(seen: Seen) -> Iterator[Sample]:
     """What seed 002 says of its own examples is part of what confidence means: learned from like the rest, and as much
     as it takes; the calibration on the sets says what that costs."""
+    bundled = retrieval.index(map(as_document, catalogue.bundled()))
+    yield from of_small_talk(bundled, seen)
     for ready, query, sure in (
         (search_fixture.local(), search_fixture.SCREENSHOT, 0.95),
         (search_fixture.local(), search_fixture.CRAWL, 0.87),

@@ -40,7 +40,7 @@ FITS_NOTHING = (
     "Explain photosynthesis to a child",
     "Who wrote War and Peace?",
     "How many primes are below one hundred?",
-    "Translate good night into French",
+    "Go on with what you were doing",
     "Give me a recipe for lentil soup",
     "Which is heavier, iron or aluminium?",
     "Summarize the plot of Hamlet",

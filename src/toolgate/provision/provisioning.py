@@ -157,7 +157,7 @@ class Provisioning:
             listed = lists[url]
             all_of_it = listed.values() if isinstance(listed, Mapping) else listed
             wanted = [each for each in all_of_it if not url or _key(each) not in taken]
-            documents = {_document(entry): entry for entry in wanted}
+            documents = {as_document(entry): entry for entry in wanted}
             self._index.put(url, documents)
             self._entries = {key: each for key, each in self._entries.items() if each.source != url} | documents
             self._indexed[url] = id(listed)
@@ -351,7 +351,7 @@ def _key(entry: Entry) -> tuple[str, str]:
     return (package.kind, package.name) if package else ("", "")
 
 
-def _document(entry: Entry) -> Document:
+def as_document(entry: Entry) -> Document:
     """What it is found by. A forge is in the name of each server that is kept there, and says nothing."""
     name = entry.name.removeprefix("io.github.").removeprefix("com.github.")
     tools = " ".join(f"{name.replace('_', ' ')}: {about}." for name, about in entry.tools.items())[:MOST_TOLD]

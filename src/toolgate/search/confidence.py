@@ -53,6 +53,7 @@ def features(ranking: Ranking, at: int) -> dict[str, float]:
     return {
         "always": 1.0,
         "coverage": coverage,
+        "one word, not of its name": float(len(query.weights) == 1 and not named[entry]),
         "terms covered": len(has) / len(query.weights),
         "saturation": sum(parts[term][entry] for term in has) / total,
         "ratio to the top": worth / top,
