@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from attack.floods import beside
 from inmemory import LATEST, MODERN, Json, Scripted, Visitor, gateway, said, tools
 from msgspec import Raw
+from scripts_room import Code
 from virtualtime import VirtualTimeLoop, settle
 
 from toolgate.core import counting, jsonrpc
@@ -19,10 +21,12 @@ from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.core.model import Done
 from toolgate.eras import legacy, modern
 from toolgate.frontends import responses
-from toolgate.policy import scrub
+from toolgate.policy import audit, scrub
 from toolgate.surfaces import uris
-from toolgate.surfaces.controls import base
+from toolgate.surfaces.controls import base, scripts
 from toolgate.upstreams import bounds
+from toolgate.upstreams.component import answers as answers_of_components
+from toolgate.upstreams.component.client import ComponentResponse
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.mcp import requests
 
@@ -81,6 +85,9 @@ class Looks:
         (uris, "rewrite"),
         (base, "wrapped"),
         (scrub.Scrubber, "body"),
+        (scripts, "value_of"),
+        (audit, "_has_failed"),
+        (answers_of_components, "result"),
     )
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,14 +98,15 @@ class Looks:
     def _noted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*given: Any, **named: Any) -> Any:
             size = max(map(self._size, given), default=0)
-            if size > LARGE and not VirtualTimeLoop.is_aside:
+            is_here = threading.current_thread() is threading.main_thread() and not VirtualTimeLoop.is_aside
+            if size > LARGE and is_here and not getattr(given[0], "frame", b""):
                 self.large.append((name, size))
             return function(*given, **named)
 
         return noted
 
     def _size(self, given: Any) -> int:
-        given = given.body if isinstance(given, Done) else given
+        given = given.body if isinstance(given, Done | ComponentResponse) else given
         return len(memoryview(given)) if isinstance(given, bytes | Raw) else 0
 
 
@@ -139,6 +147,21 @@ async def test_nor_where_it_comes_after_a_question(method: str, monkeypatch: pyt
         script._answer(call, body)
         assert len(json.dumps((await calling.response()).last["result"])) > SIZE
         assert not looks.large
+
+
+@pytest.mark.parametrize("shape", ["text", "JSON in a text", "structured"])
+@pytest.mark.parametrize("tool", ["mcp_execute", "execute_code"])
+async def test_nor_where_a_script_gets_it(tool: str, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(["\u00e9 x"] * (SIZE // 10)) if shape == "JSON in a text" else '\u00e9 "x" ' * (SIZE // 7)
+    more = {"structuredContent": {"a": text}} if shape == "structured" else {}
+    code, script = Code(), Scripted(**answers(text, LATEST, **more))
+    async with gateway(scripts={"there": script}, engines=code.engines) as app:
+        await Visitor(app).ask("tools/list")
+        looks = Looks(monkeypatch)
+        arguments = {"code": json.dumps([["there", "act", {}]])}
+        reply = await asked(app, LATEST, "tools/call", {"name": tool, "arguments": arguments})
+        assert not reply["result"].get("isError")
+        assert code.ran and not looks.large
 
 
 SHAPES: dict[str, Any] = {
@@ -263,6 +286,8 @@ TOLD = [  # carrier, era and shape of the server, and how its client asks
     ("stdio", "legacy", "fewer items", "modern", "tools/call"),
     ("stdio", "legacy", "text", "legacy", "after a question"),
     ("ws", "legacy", "long texts", "ws", "tools/call"),
+    *(("component", "legacy", shape, "modern", "tools/call") for shape in ("text", "structured")),
+    *(("http", "modern", "text", "modern", way) for way in ("execute_code", "mcp_execute", "printing", "returning")),
     ("sse", "legacy", "text", "sse", "tools/call"),
 ]
 

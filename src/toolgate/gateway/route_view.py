@@ -77,7 +77,7 @@ class RouteViews:
         self.embeddings = Embeddings(self.providers, policy_deps.store, lambda: current().config.virtual_search.model)
         self.finder = Finder(self.embeddings)
         self.observed = ObservedShapes()
-        self.in_turns = FairLimit(1)  # large results of code that are written
+        self.in_turns = FairLimit(1)  # large results that code gets, and gives
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
 
     def of(self, route: Route, client: Client) -> RouteView:
@@ -310,7 +310,9 @@ class RouteView:
         calls_tools: bool = True,
     ) -> Ran:
         views, route = self._views, self._route
-        calls = ScriptCalls(context, self, language, lambda call: views.handle(call, route), self.observe)
+        calls = ScriptCalls(
+            context, self, language, lambda call: views.handle(call, route), self.observe, views.in_turns
+        )
         _rest(context.call)
         try:
             ran = await views.sandbox.run(

@@ -6,12 +6,14 @@ its caller has at that moment; what it asks is asked of the script's caller."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
 from toolgate.core import items, names
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault, Reached, let_go
 from toolgate.core.model import Accepted, Call, Outcome
 from toolgate.sandbox.run import Host, Rests
@@ -20,6 +22,7 @@ from toolgate.surfaces.controls import base, scripts
 from toolgate.surfaces.controls.context import GatewayView
 from toolgate.upstreams.inprocess.tools import ToolContext
 
+LARGE = 256 * 1024  # bytes of a result: to read one takes as long as it is
 MOST_NAMES = 5_000  # of tools, that a script is told of at its beginning
 
 
@@ -33,7 +36,7 @@ NO_TOOLS = Host({}, _no_tools)
 
 class ScriptCalls:
     """Those of one script in a language. `handle` has a call of its route go the whole way; `observe` is told what
-    tools give that promise nothing."""
+    tools give that promise nothing; large results are read in threads, `in_turns`."""
 
     def __init__(
         self,
@@ -42,12 +45,14 @@ class ScriptCalls:
         language: str,
         handle: Callable[[Call], Awaitable[Outcome]],
         observe: Callable[[str, str, bytes], object],
+        in_turns: FairLimit,
     ) -> None:
         self._context = context
         self._view = view
         self._language = language
         self._handle = handle
         self._observe = observe
+        self._in_turns = in_turns
 
     def host(self) -> Host:
         """What the script may reach."""
@@ -74,7 +79,7 @@ class ScriptCalls:
             outcome = await self._context.end_of(await self._handle(call), rests)
             if isinstance(outcome, Accepted):
                 raise Fault("UPSTREAM_ERROR", f"{tool} was begun as a task: a script cannot wait for it")
-            return bytes(outcome.body) if raw else self._value(server, tool, outcome.body)
+            return bytes(outcome.body) if raw else await self._value(server, tool, outcome.body)
         except Fault as fault:
             let_go(fault)  # the code may make many such calls, and each would hold its arguments
             raise self._told(fault, server, tool) from None
@@ -82,9 +87,12 @@ class ScriptCalls:
     def _told(self, fault: Fault, server: str, tool: str) -> Fault:
         return Fault(fault.code, self._helpful(fault, server, tool), reach=fault.reach)
 
-    def _value(self, server: str, tool: str, body: Raw | bytes) -> bytes:
+    async def _value(self, server: str, tool: str, body: Raw | bytes) -> bytes:
         item = self._item(server, tool)
-        value = scripts.value_of(body, has_output=item is not None and bool(item.outputSchema))
+        read = partial(scripts.value_of, body, has_output=item is not None and bool(item.outputSchema))
+        whose = self._context.client.principal.counted_as
+        is_large = len(memoryview(body)) > LARGE
+        value = await self._in_turns.in_thread(whose, read) if is_large else read()
         if item and not item.outputSchema:
             self._observe(base.find_server(server, self._view.names), tool, value)
         return value

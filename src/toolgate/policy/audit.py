@@ -171,7 +171,7 @@ class Audit(Policy):
 def _told(ending: Outcome | BaseException, reached: Reached) -> tuple[Decision, EndedAs, str, str, bool]:
     """Decision, outcome, code, reason, and whether it was sent."""
     if isinstance(ending, Done):
-        return "allow", "error" if _is_error(ending.body) else "done", "", "", reached.is_let
+        return "allow", "error" if _has_failed(ending) else "done", "", "", reached.is_let
     if isinstance(ending, Accepted):
         return "allow", "done", "", "accepted as a task", True
     if isinstance(ending, NeedInput):
@@ -196,11 +196,12 @@ def _in_one_line(arguments: bytes) -> bytes:
         return jsonrpc.one_line(arguments)
 
 
-def _is_error(body: Raw | bytes) -> bool:
+def _has_failed(result: Done) -> bool:
     """A tool's own failure."""
-    if b"isError" not in bytes(body):
+    looked_at = result.frame or result.body
+    if b"isError" not in bytes(looked_at):
         return False
     try:
-        return jsonrpc.read(body, type=_Result).isError
+        return jsonrpc.read(looked_at, type=_Result).isError
     except jsonrpc.UNREADABLE:
         return False

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import msgspec
+from msgspec import Raw
 
+from toolgate.core import jsonrpc, mcp
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.model import Asker, Call, Done, NeedInput, Outcome, Resume
 from toolgate.policy.scrub import Scrubber, is_large
@@ -33,8 +35,29 @@ async def aside(
         outcome = await scrubber.aside(outcome, in_thread)
     if truncate:
         outcome = await truncate.aside(call, outcome, in_thread)
-    left = await in_thread(lambda: leave(outcome))
-    return msgspec.structs.replace(left, is_scrubbed=True, is_cut=True) if isinstance(left, Done) else left
+    return await in_thread(lambda: _left(outcome, leave))
+
+
+def _left(outcome: Done, leave: Callable[[Outcome], Outcome]) -> Outcome:
+    left = leave(outcome)
+    if not isinstance(left, Done):
+        return left
+    return msgspec.structs.replace(left, is_scrubbed=True, is_cut=True, frame=left.frame or _frame(left.body))
+
+
+def _frame(body: Raw | bytes) -> Raw:
+    """What eras look at, where its reader has not noted that, as for an answer of a component; nothing for what cannot
+    be read."""
+    try:
+        members = jsonrpc.members(body)
+    except jsonrpc.UNREADABLE:
+        return jsonrpc.NOTHING
+    looked_at = {name: members[name] for name in mcp.OF_RESULTS if name in members}
+    short = {name: raw if len(memoryview(raw)) <= _SHORT else None for name, raw in looked_at.items()}
+    return Raw(jsonrpc.encode(short))
+
+
+_SHORT = 1024  # bytes
 
 
 class _Later:

@@ -29,6 +29,7 @@ from toolgate.core.lines import Lines
 from toolgate.sandbox.limits import Limits
 
 BESIDE = 64 * 1024  # bytes of a line beside a value of the greatest size
+LARGE = 256 * 1024  # bytes of a result
 LONGEST_NAME = 1024  # characters of a server's or tool's
 LONGEST_REASON = 16 * 1024  # characters of an error's message, and of its stack
 OVER = 1000  # calls beyond those that a run may make, which are refused one by one; then the run ends
@@ -70,9 +71,10 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The result as JSON, None where there is none."""
+    """The result as JSON, None where there is none. A large one is to be `looked_at` where nobody waits for that."""
 
     value: bytes | None
+    is_looked_at: bool = True
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -207,9 +209,7 @@ class Bridge:
         value = bytes(done.value)
         if not self._has_room(len(value)):
             return Broken(OUTPUT)
-        if counting.is_deeper(value, jsonrpc.DEEPEST - 1):
-            return Failed("RangeError", f"the result is {_TOO_DEEP}")
-        return Done(value)
+        return Done(value, is_looked_at=False) if len(value) > LARGE else looked_at(value)
 
     def _deep(self, line: bytes) -> Event:
         """Of a line that is nested too deep to be read."""
@@ -231,6 +231,13 @@ class Bridge:
     def _broken(self, message: str) -> Broken:
         self._is_over = True
         return Broken(message)
+
+
+def looked_at(value: bytes) -> Done | Failed:
+    """A result, which must not be nested too deep."""
+    if counting.is_deeper(value, jsonrpc.DEEPEST - 1):
+        return Failed("RangeError", f"the result is {_TOO_DEEP}")
+    return Done(value)
 
 
 # What the host says.

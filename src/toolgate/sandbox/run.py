@@ -111,6 +111,8 @@ async def execute(worker: Worker, order: bytes, host: Host, limits: Limits, cloc
         worker.on_event, worker.on_room = ignored, nobody
         worker.kill()
     logs = run.logs.decode().removesuffix("\n")
+    if isinstance(end, Done) and not end.is_looked_at and end.value:
+        end = await asyncio.to_thread(bridge.looked_at, end.value)
     if isinstance(end, Done):
         return Ran(end.value, logs, worker.engine, run.stopwatch.seconds)
     raise SandboxError(_words(end), logs, worker.engine, run.stopwatch.seconds)

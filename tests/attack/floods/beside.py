@@ -122,7 +122,7 @@ def large(carrier: str, shape: str, size: int, era: str) -> Iterator[dict[str, A
         assert process.stdin and process.stdout
         port = int(process.stdout.readline())
         url = f"{'ws' if carrier == 'ws' else 'http'}://127.0.0.1:{port}/mcp"
-        yield {"url": url} | ({"type": "sse"} if carrier == "sse" else {})
+        yield {"url": url} | ({"type": carrier} if carrier in ("sse", "component") else {})
         process.stdin.close()
         process.wait(timeout=BOUND)
 

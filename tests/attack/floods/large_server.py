@@ -1,6 +1,6 @@
 """A server with large results: `large_server.py CARRIER SHAPE SIZE ERA`. The tool `act`, the resource `x://a` and the
 prompt `p` are as large as is said, and so is what `ask` gives once it was answered. `CARRIER` is `stdio`, or one of
-`http`, `events`, `sse` and `ws`, which say their port on stdout and end with their stdin."""
+`http`, `events`, `sse`, `ws` and `component`, which say their port on stdout and end with their stdin."""
 
 from __future__ import annotations
 
@@ -125,6 +125,9 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None: ...
 
     def do_GET(self) -> None:
+        if CARRIER == "component":
+            self.plain(json.dumps([{**tool, "description": "As large as is said"} for tool in TOOLS]).encode())
+            return
         if CARRIER != "sse":
             self.send_error(405)
             return
@@ -137,6 +140,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_error(405)
 
     def do_POST(self) -> None:
+        if CARRIER == "component":
+            self.rfile.read(int(self.headers["content-length"]))
+            self.plain(b"{%b}" % LARGE)
+            return
         if self.path == "/mcp" and CARRIER == "sse":
             self.send_error(405)
             return
@@ -146,17 +153,20 @@ class Handler(BaseHTTPRequestHandler):
             self.event(found, b"message")
             self.wfile.write(b"0\r\n\r\n")
         elif found and CARRIER == "http":
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(found)))
-            self.end_headers()
-            self.wfile.write(found)
+            self.plain(found)
         else:
             if found:
                 self.said.put(found)
             self.send_response(202)
             self.send_header("content-length", "0")
             self.end_headers()
+
+    def plain(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def head(self, kind: str) -> None:
         self.send_response(200)

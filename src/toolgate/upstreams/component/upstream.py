@@ -173,7 +173,9 @@ class ComponentUpstream:
             if fault.code == "TOOL_NOT_FOUND":
                 raise
             raise self._failed(fault.message, "not_sent", fault.code, fault.hint, fault.words) from None
-        return Done(answers.result(answer, self._server), kept=answer.kept)
+        look = partial(answers.result, answer, self._server)
+        whose = call.client.principal.counted_as
+        return Done(await self._link_deps.bounds.looked_at(whose, len(answer.body), look), kept=answer.kept)
 
     async def _posted_or_again(self, call: Call) -> ComponentResponse:
         """A process that does not listen any more is ending: what it was not sent is for another one."""
