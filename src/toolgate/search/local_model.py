@@ -57,7 +57,7 @@ class LocalModel:
             self._tokenizer.enable_padding()
             self._wanted = {each.name for each in self._session.get_inputs()}
             outputs = [each.name for each in self._session.get_outputs()]
-        except Exception as error:  # either library raises what it likes
+        except Exception as error:  # the rescue: either library raises what it likes
             raise NoModel(f"the model in {folder} cannot be loaded: {type(error).__name__}") from error
         self._output = _POOLED if _POOLED in outputs else outputs[0]
 
@@ -75,7 +75,7 @@ class LocalModel:
             (found,) = self._session.run(
                 [self._output], {name: value for name, value in given.items() if name in self._wanted}
             )
-        except Exception as error:
+        except Exception as error:  # the rescue: the same
             raise NoModel(f"the model cannot be run: {type(error).__name__}") from error
         if found.ndim == 3:  # one for each token: their mean
             held = mask[:, :, None].astype(found.dtype)
