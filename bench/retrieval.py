@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolgate.search import Document, Hit, Index, semantic
-from toolgate.search.local_model import LocalModel
+from toolgate.search.folder import LocalModel
 
 Figures = dict[str, float]
 DEPTH = 50

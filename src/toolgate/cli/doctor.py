@@ -39,7 +39,7 @@ from toolgate.core import items
 from toolgate.core.fault import Fault as CoreFault
 from toolgate.frontends import operator
 from toolgate.sandbox.services import described
-from toolgate.search.local_model import LocalModel, NoModel
+from toolgate.search.folder import LocalModel, NoModel
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
 from toolgate.upstreams.process import confinement

@@ -21,7 +21,7 @@ from toolgate.core.background import BackgroundTasks
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.search import Document
-from toolgate.search.local_model import LocalModel, NoModel, mark
+from toolgate.search.folder import LocalModel, NoModel, mark
 from toolgate.search.semantic import text_of
 from toolgate.state.base import Store
 from toolgate.upstreams.providers.embeddings import Vector

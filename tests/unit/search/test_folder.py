@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import small_model
 
-from toolgate.search.local_model import LocalModel, NoModel, mark
+from toolgate.search.folder import LocalModel, NoModel, mark
 from toolgate.search.semantic import likeness
 
 
