@@ -87,7 +87,7 @@ bench: $(INSTALLED)
 
 # Another directory of sets: make retrieval DATA=dir
 retrieval: $(INSTALLED)
-	.venv/bin/python bench/retrieval.py $(DATA)
+	.venv/bin/python bench/retrieval.py $(DATA) $(if $(MODEL),--model $(MODEL))
 
 # What a model reads of 50, 250 and 500 real tools, by each way to them. The set `livemcpbench` of the same directory.
 tokens: $(INSTALLED)

@@ -8,14 +8,17 @@ import math
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolgate.search import Document, Hit, Index
+from toolgate.search import Document, Hit, Index, semantic
+from toolgate.search.folder import LocalModel
 
 Figures = dict[str, float]
 DEPTH = 50
+SHOWN = 10  # as many as a search shows
+BATCH = 64  # texts that are made vectors at once
 
 
 class Asked(NamedTuple):
@@ -90,6 +93,7 @@ def scores(found: list[str], grades: Mapping[str, float]) -> Figures:
         **{f"recall@{n}": sum(map(bool, got[:n])) / len(grades) for n in (5, 10)},
         "mrr": 0 if first is None else 1 / (first + 1),
         "top1": float(first == 0),
+        "hit@3": float(first is not None and first < 3),
     }
 
 
@@ -101,14 +105,31 @@ def mean(figures: list[Figures]) -> Figures:
     return {name: sum(each[name] for each in figures) / len(figures) for name in figures[0]}
 
 
-def measured(each: Set, index: Index) -> Figures:
+Search = Callable[[str, int], list[Hit]]
+
+
+def by_meaning(each: Set, index: Index, model: LocalModel) -> Search:
+    """By words and by meaning, as `virtual_search.mode = "semantic"` does."""
+    vectors: dict[Document, Any] = {}
+    for at in range(0, len(each.documents), BATCH):
+        part = each.documents[at : at + BATCH]
+        vectors |= zip(part, model.embed([semantic.text_of(document) for document in part]), strict=True)
+
+    def search(text: str, limit: int) -> list[Hit]:
+        (meant,) = model.embed([text])
+        return semantic.fused(text, meant, vectors, index.search(text, semantic.CANDIDATES), limit)
+
+    return search
+
+
+def measured(each: Set, search: Search) -> Figures:
     found: list[Figures] = []
     took: list[float] = []
     for query in each.queries:
         start = time.perf_counter()
-        index.search(query.text)
+        search(query.text, SHOWN)
         took.append((time.perf_counter() - start) * 1e3)
-        hits = index.search(query.text, DEPTH)
+        hits = search(query.text, DEPTH)
         found.append(scores(list(dict.fromkeys(each.items[hit.document] for hit in hits)), query.grades))
     figures = {name: value * 100 for name, value in mean(found).items()}
     return figures | {"p50_ms": percentile(took, 0.5), "p99_ms": percentile(took, 0.99)}
@@ -155,13 +176,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="a directory of sets: SET/corpus.jsonl and SET/queries*.jsonl")
     parser.add_argument("--by-set", action="store_true", help="the calibration of each set as well")
+    parser.add_argument("--model", type=Path, help="by meaning too: the directory of a model, see docs/providers.md")
     args = parser.parse_args()
+    model = LocalModel(args.model) if args.model else None
+    engine = "semantic" if model else "default"
     all_figures: list[Figures] = []
     all_judged: list[tuple[float, bool, str]] = []
     for each in sets(args.data):
         ready = index(each.documents)
-        figures = measured(each, ready)
-        line(each.name, figures, engine="default", queries=len(each.queries))
+        figures = measured(each, by_meaning(each, ready, model) if model else ready.search)
+        line(each.name, figures, engine=engine, queries=len(each.queries))
         found = list(judged(each, ready))
         if args.by_set:
             line(f"calibration:{each.name}", calibration(found))
@@ -169,7 +193,7 @@ def main() -> int:
         all_judged += found
     if not all_figures:
         sys.exit(f"there is no set in {args.data}")
-    line("mean", mean(all_figures), engine="default", queries=len(all_judged))
+    line("mean", mean(all_figures), engine=engine, queries=len(all_judged))
     line("calibration", calibration(all_judged))
     return 0
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_model
 from inmemory import Json, Scripted, gateway
 from stage import Asker, playing, tool
 
@@ -161,6 +162,40 @@ async def test_without_such_a_model_the_mode_is_a_clear_error(era: str) -> None:
         arguments = {"query": "x", "mode": "semantic"}
         error = await Asker(app, era).error("tools/call", name="search_tools", arguments=arguments)
         assert "none is configured: use mode bm25" in error["message"] and 'uses = ["embeddings"]' in str(error["data"])
+
+
+@asynccontextmanager
+async def with_a_folder(folder: Path, mode: str = "semantic") -> AsyncGenerator[App]:
+    config = Config(virtual_search=VirtualSearch(mode=mode, model=str(folder)))  # type: ignore[arg-type]
+    async with gateway(config=config, scripts={"many": Scripted(tools_list={"tools": TOOLS})}) as app:
+        yield app
+
+
+async def test_a_model_in_a_folder_needs_no_provider(era: str, tmp_path: Path) -> None:
+    async with with_a_folder(small_model.made(tmp_path)) as app:
+        asker = Asker(app, era)
+        await found(asker, "a picture of it")
+        await settled(app)
+        assert (await found(asker, "a photograph of it"))[0] == "many__browser_screenshot"
+        assert (await found(asker, "money from somebody"))[0] == "many__send_invoice"
+
+
+async def test_one_mode_of_one_search_may_use_the_folder(era: str, tmp_path: Path) -> None:
+    async with with_a_folder(small_model.made(tmp_path), mode="bm25") as app:
+        asker = Asker(app, era)
+        await found(asker, "a picture of it", mode="semantic")
+        await settled(app)
+        assert (await found(asker, "a photograph of it", mode="semantic"))[0] == "many__browser_screenshot"
+        assert await found(asker, "a photograph of it") == []
+
+
+async def test_where_the_folder_has_no_model_words_are_searched_and_it_is_told(
+    era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with with_a_folder(tmp_path) as app:
+        assert (await found(Asker(app, era), "rows of a table"))[0] == "many__list_rows"
+        await settled(app)
+        assert "has no model.onnx: name a folder" in caplog.text
 
 
 async def test_other_searches_are_by_meaning_too_and_what_is_found_so_is_no_match(era: str) -> None:

@@ -39,6 +39,7 @@ from toolgate.core import items
 from toolgate.core.fault import Fault as CoreFault
 from toolgate.frontends import operator
 from toolgate.sandbox.services import described
+from toolgate.search.folder import LocalModel, NoModel
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
 from toolgate.upstreams.process import confinement
@@ -106,7 +107,7 @@ async def _doctor(config: Config, only: Server | None, ask: bool, as_json: bool)
         )
     console.print(f"configuration: {escape(config.source or 'none')}", soft_wrap=True)
     general = [*_configuration(config), *_disk(config), *await _quarantine(config), *_code(config), *_boxes(config)]
-    general += await _providers(config, ask)
+    general += [*_model(config), *await _providers(config, ask)]
     for found in general:
         _print(console, found)
     async with gateways.reached(config, lambda: config) as gateway:
@@ -195,6 +196,18 @@ def _boxes(config: Config) -> list[Finding]:
         ]
     fix = "use Linux 6.12 or newer with landlock and seccomp; or set sandbox.require_boxes = false to start them anyway"
     return [Finding(name="boxes", is_ok=False, says=f"cannot be put on: this machine lacks {lacking}", fix=fix)]
+
+
+def _model(config: Config) -> list[Finding]:
+    """The model on this machine that searches by meaning: it is loaded, and makes a word a vector."""
+    folder = config.virtual_search.model
+    if not folder:
+        return []
+    try:
+        (vector,) = LocalModel(Path(folder)).embed(("tool",))
+    except NoModel as why:
+        return [Finding(name="model", is_ok=False, says=str(why), fix="see virtual_search.model in the configuration")]
+    return [Finding(name="model", is_ok=True, says=f"{folder} makes vectors of {len(vector)} numbers")]
 
 
 async def _providers(config: Config, ask: bool) -> list[Finding]:

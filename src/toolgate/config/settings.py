@@ -124,10 +124,19 @@ class VirtualSearch(msgspec.Struct, frozen=True):
         Literal["bm25", "regex", "semantic"],
         Key(
             choice("bm25", "regex", "semantic"),
-            'how `search_tools` searches: `"bm25"`, `"regex"`, or `"semantic"`, which needs a provider for '
+            'how `search_tools` searches: `"bm25"`, `"regex"`, or `"semantic"`, which needs `model` or a provider for '
             '`"embeddings"`, and which all searches for tools use then',
         ),
     ] = "bm25"
+    model: Annotated[
+        str,
+        Key(
+            filled,
+            "the folder of a model of embeddings on this machine, for `semantic`: `model.onnx` and `tokenizer.json` "
+            "([providers.md](providers.md#a-model-on-this-machine)); it is loaded with the first search",
+            default="none: a provider is asked",
+        ),
+    ] = ""
 
 
 _lines = values.record(head=whole(0), tail=whole(0))

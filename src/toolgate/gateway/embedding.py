@@ -1,4 +1,5 @@
-"""What tools mean, as vectors of a model that is configured for it: made in the background, kept by what they are of.
+"""What tools mean, as vectors of a model that is configured for it, on this machine or behind an API: made in the
+background, kept by what they are of.
 
 The rules this file keeps: a search waits for the vector of its own words and for no other; where a model does not
 answer, words alone are searched; and what was made once is not asked for again, by the next process either.
@@ -10,12 +11,17 @@ import asyncio
 import hashlib
 import logging
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from toolgate.core.background import BackgroundTasks
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.search import Document
+from toolgate.search.folder import LocalModel, NoModel, mark
 from toolgate.search.semantic import text_of
 from toolgate.state.base import Store
 from toolgate.upstreams.providers.embeddings import Vector
@@ -27,14 +33,22 @@ SPACE: Final = "embeddings"
 USE: Final = "embeddings"
 BATCH = 64  # texts of one request
 MOST = 5000  # documents that have a vector; a catalogue beyond it is searched by words
+AT_ONCE = 16  # texts that a model on this machine is given: about a tenth of a second
+MOST_WAITING = 8  # searches of one principal
 MOST_QUERIES = 500  # whose vectors are kept
 KEPT = 90 * 24 * 3600.0  # seconds in the store
 
 
 class Embeddings:
-    def __init__(self, providers: Providers, store: Store) -> None:
+    """`folder` is that of the model on this machine, as it is configured now; empty where a provider is to be asked."""
+
+    def __init__(self, providers: Providers, store: Store, folder: Callable[[], str]) -> None:
         self._providers = providers
         self._store = store
+        self._folder = folder
+        self._local: tuple[str, LocalModel | NoModel] | None = None  # by its mark
+        self._turns = FairLimit(1, most=MOST_WAITING, what="searches by meaning")  # at it
+        self._thread = ThreadPoolExecutor(1, "toolgate embeddings")
         self._background = BackgroundTasks()
         self._known: dict[bytes, Vector] = {}  # by a hash of model and text
         self._queries: dict[bytes, Vector] = {}
@@ -42,20 +56,21 @@ class Embeddings:
 
     async def close(self) -> None:
         await self._background.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def check(self) -> None:
         """Raises `Fault` where no model is there for it."""
-        if not self._providers.of(USE):
-            hint = CONFIGURE.format(use=f'"{USE}"')
+        if not self._folder() and not self._providers.of(USE):
+            hint = CONFIGURE.format(use=f'"{USE}"') + ", or one on this machine: `virtual_search.model`"
             message = "The mode semantic needs a model that makes embeddings, and none is configured: use mode bm25"
             raise Fault("INVALID_ARGS", message, hint=hint, reach="not_sent")
 
     async def of_query(self, query: str, whose: str) -> Vector | None:
         """None where the model does not answer."""
-        key = self._key(query)
+        key = _key(self._model(), query)
         if key not in self._queries:
             try:
-                (self._queries[key],) = await self._providers.embed((query,), whose)
+                (self._queries[key],) = await self._embed((query,), whose)
             except Fault as fault:
                 log.warning("searched by words alone: %s", fault.message)
                 return None
@@ -65,7 +80,8 @@ class Embeddings:
 
     def known(self, documents: Sequence[Document]) -> Mapping[Document, Vector]:
         """The vectors that are there; those that are not are made in the background."""
-        keys = {document: self._key(text_of(document)) for document in documents[:MOST]}
+        model = self._model()
+        keys = {document: _key(model, text_of(document)) for document in documents[:MOST]}
         lacking = [document for document, key in keys.items() if key not in self._known]
         if lacking and not self._turn.locked():
             self._background.start(self._make(lacking), "make embeddings of tools")
@@ -78,7 +94,8 @@ class Embeddings:
 
     async def _make(self, documents: Sequence[Document]) -> None:
         async with self._turn:
-            texts = {self._key(text): text for text in map(text_of, documents)}
+            model = self._model()
+            texts = {_key(model, text): text for text in map(text_of, documents)}
             for key in texts:
                 if kept := self._store.get(SPACE, key.hex()):
                     self._known[key] = array("f", kept)
@@ -86,7 +103,7 @@ class Embeddings:
             try:
                 for at in range(0, len(wanted), BATCH):
                     part = wanted[at : at + BATCH]
-                    vectors = await self._providers.embed([texts[key] for key in part], "")
+                    vectors = await self._embed([texts[key] for key in part], "")
                     for key, vector in zip(part, vectors, strict=True):
                         self._known[key] = vector
                         self._store.put(SPACE, key.hex(), vector.tobytes(), KEPT)
@@ -95,7 +112,43 @@ class Embeddings:
             while len(self._known) > 2 * MOST:
                 del self._known[next(iter(self._known))]
 
-    def _key(self, text: str) -> bytes:
+    async def _embed(self, texts: Sequence[str], whose: str) -> Sequence[Vector]:
+        """Raises `Fault`."""
+        folder = self._folder()
+        if not folder:
+            return await self._providers.embed(texts, whose)
+        vectors: list[Vector] = []
+        for at in range(0, len(texts), AT_ONCE):  # so that a search waits for few of them
+            part = texts[at : at + AT_ONCE]
+            vectors += await self._turns.in_thread(whose, partial(self._made_here, Path(folder), part), self._thread)
+        return vectors
+
+    def _made_here(self, folder: Path, texts: Sequence[str]) -> Sequence[Vector]:
+        """On the model's thread. One that cannot be loaded is not tried again until its files are others."""
+        model = mark(folder)
+        try:
+            if not self._local or self._local[0] != model:
+                self._local = model, _loaded(folder)
+            if isinstance(self._local[1], NoModel):
+                raise self._local[1]
+            return self._local[1].embed(texts)
+        except NoModel as why:
+            raise Fault("SERVER_FAILED", str(why), reach="not_sent") from None
+
+    def _model(self) -> str:
+        """What makes vectors now: those of another one are of no use."""
+        if folder := self._folder():
+            return mark(Path(folder))
         provider = self._providers.of(USE)
-        model = f"{provider.base} {provider.model}" if provider else ""
-        return hashlib.sha256(f"{model}\n{text}".encode(errors="replace")).digest()
+        return f"{provider.base} {provider.model}" if provider else ""
+
+
+def _loaded(folder: Path) -> LocalModel | NoModel:
+    try:
+        return LocalModel(folder)
+    except NoModel as why:
+        return why
+
+
+def _key(model: str, text: str) -> bytes:
+    return hashlib.sha256(f"{model}\n{text}".encode(errors="replace")).digest()

@@ -13,6 +13,7 @@ Finding
     confidence  how likely it is that a hit is what was meant, by the weights in `confidence.json`
     comparing   how sure a candidate would be without those that answer the same
     semantic    the order by words and the order by meaning made one
+    folder      a model of embeddings in a folder: the extra `semantic`
     points      the integer score of seed 002, shown beside a hit
     patterns    search by regular expression, in bounded time
 Saying what was found
