@@ -2,7 +2,8 @@
 
 One client makes a call at a time, with pauses, on one connection. Another has 200 connections, each of which calls
 again as soon as it is answered: once without a limit, and once with one that refuses nearly all of it. Blocks with and
-without the flood take turns in one run, so that whatever else the machine does hits both.
+without the flood take turns in one run, so that whatever else the machine does hits both. With `--scripts N` the other
+client starts N scripts at once instead, each on a connection of its own; most are refused, as the rest wait.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import shlex
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +32,7 @@ ENVELOPE = {
 }
 PATIENCE = 30.0  # seconds for one answer
 SETTLE = 0.3  # seconds of each block that are not looked at
+MOST_P95 = 25.0  # ms beside scripts, whose processes take all cores that are left
 MOST = {"p50": 3.0, "p99": 5.0}  # times as long as without the flood
 
 
@@ -86,6 +89,71 @@ class Caller:
         return found
 
 
+class Scripts:
+    """The client that starts scripts, as a process of its own. `PYTHON -c STARTER URL KEY TOOL COUNT`."""
+
+    def __init__(self, url: str, tool: str, count: int) -> None:
+        command = [sys.executable, "-I", "-c", STARTER, url, LOUD, tool, str(count), json.dumps(ENVELOPE)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    @property
+    def is_over(self) -> bool:
+        return self._process.poll() is not None
+
+    def ran(self) -> int:
+        """How many of them; the others were refused."""
+        return int(self._process.communicate()[0])
+
+
+STARTER = """
+import json, selectors, socket, sys
+url, key, tool, count, envelope = sys.argv[1:]
+host, _, path = url.removeprefix("http://").partition("/")
+code = {"code": "result = 1 + 1", "language": "python"} if tool == "execute_code" else {"code": "return 1 + 1"}
+params = {"name": tool, "arguments": code, "_meta": json.loads(envelope)}
+body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+head = f"POST /{path} HTTP/1.1\\r\\nHost: {host}\\r\\nAccept: application/json, text/event-stream\\r\\n"
+head += f"Content-Type: application/json\\r\\nMCP-Protocol-Version: 2026-07-28\\r\\nMcp-Method: tools/call\\r\\n"
+head += f"Mcp-Name: {tool}\\r\\nAuthorization: Bearer {key}\\r\\nConnection: close\\r\\n"
+message = f"{head}Content-Length: {len(body)}\\r\\n\\r\\n".encode() + body
+waiting = selectors.DefaultSelector()
+for _ in range(int(count)):
+    connection = socket.create_connection((host.partition(":")[0], int(host.partition(":")[2])))
+    connection.sendall(message)
+    waiting.register(connection, selectors.EVENT_READ, bytearray())
+ran = 0
+while waiting.get_map():
+    for each, _ in waiting.select():
+        if data := each.fileobj.recv(65536):
+            each.data.extend(data)
+            continue
+        ran += b"200 OK" in each.data[:20] and b'"isError":true' not in each.data and b"busy" not in each.data
+        waiting.unregister(each.fileobj)
+        each.fileobj.close()
+print(ran)
+"""
+
+
+def beside_scripts(tool: str, args: argparse.Namespace, url: str) -> list[str]:
+    """Prints a line of the table; what is wrong with it."""
+    without: list[float] = []
+    beside: list[float] = []
+    ran = 0
+    caller = Caller(url)
+    caller.took(1.0, args.pause)
+    for _ in range(args.rounds):
+        without += caller.took(args.block, args.pause)
+        scripts = Scripts(url, tool, args.scripts)
+        while not scripts.is_over:
+            beside += caller.took(args.pause, args.pause)
+        ran += scripts.ran()
+        time.sleep(SETTLE)
+    told = [f"{share(took, which) / 1e3:.1f}" for took in (without, beside) for which in (0.5, 0.95, 1.0)]
+    print(f"| {tool} | {args.scripts} | {ran / args.rounds:.0f} | {' | '.join(told)} |", flush=True)
+    after = share(beside, 0.95) / 1e3
+    return [f"{tool}: the p95 beside is {after:.1f} ms, and may be {MOST_P95:g}"] if after > MOST_P95 else []
+
+
 def share(took: list[float], which: float) -> float:
     return sorted(took)[min(len(took) - 1, int(which * len(took)))] * 1e6
 
@@ -129,12 +197,34 @@ def arguments() -> argparse.Namespace:
     add("--block", type=int, default=2, help="seconds of a block (%(default)s)")
     add("--pause", type=float, default=0.005, help="seconds between the calls of the other client (%(default)s)")
     add("--connections", type=int, default=200, help="of the client that floods (%(default)s)")
+    add("--scripts", type=int, default=0, help="the other client starts so many scripts at once")
     add("--gateway", type=shlex.split, default=[*TOOLGATE, "serve"], metavar="COMMAND", help="another gateway")
     return parser.parse_args()
 
 
+def scripts(args: argparse.Namespace) -> int:
+    head = "| code by | at once | ran | p50 ms without | p95 | longest | p50 ms beside | p95 | longest |"
+    print(f"{head}\n|{'---|' * 9}")
+    problems: list[str] = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolgate-bench-")))
+        url, _ = stack.enter_context(upstream(build(folder, "upstream")))
+        clients = [{"id": id, "key": key, "mcp_server_access": "all"} for id, key in (("a", QUIET), ("b", LOUD))]
+        config = {"mcpServers": {"there": {"url": url}}, "clients": clients, "audit": {"enabled": False}}
+        (folder / "toolgate.json").write_text(json.dumps(config))
+        (folder / "toolgate.json").chmod(0o600)
+        with Gateway(args.gateway, folder / "toolgate.json", folder) as gateway:
+            for tool in ("execute_code", "mcp_execute"):
+                problems += beside_scripts(tool, args, gateway.url())
+    for problem in problems:
+        print("FAILED:", problem)
+    return bool(problems)
+
+
 def main() -> int:
     args = arguments()
+    if args.scripts:
+        return scripts(args)
     problems: list[str] = []
     print(
         "| the client that floods | its calls/s | refused | gateway's CPU | p50 µs without | with | times "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import subprocess
 import sys
@@ -19,8 +20,12 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from processes.ground import LEGACY, MODERN, PREFIX, Json, Served, gateway, real, shut, toolgate, until
 from processes.ground import child as scripted_child
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from toolgate.config import Config, Server
+from toolgate.core.inflow import Intake
+from toolgate.frontends.connections import Connection
 from toolgate.upstreams.links import MakeLink
 from toolgate.upstreams.links.memory import MemoryLink
 
@@ -113,6 +118,43 @@ async def test_connections_that_vanish_leave_nothing() -> None:
                 await until(lambda: calls(script) > number)
                 socket.transport.abort()
         await until(lambda: len(asyncio.all_tasks()) <= tasks and not served.app.http._pipes._open)
+
+
+@real
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_connection_that_has_ended_leaves_nothing_for_the_collector_of_garbage(is_known: bool) -> None:
+    """A thousand of them at once would have it hold up everybody else."""
+    text = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head += b"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    parts = [head % len(text) + text] if is_known else [head % len(text), text]
+
+    async def asks(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        assert b"HTTP/1.1 " in await reader.read()
+        writer.close()
+        await writer.wait_closed()
+
+    def left() -> list[Any]:
+        kinds = (Intake, Connection, FlowControl, RequestResponseCycle)
+        return [each for each in gc.garbage if isinstance(each, kinds)]
+
+    async with gateway(GREETER) as served:
+        await asks(served.port)
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            for _ in range(10):
+                await asks(served.port)
+            await asyncio.sleep(0)
+            gc.collect()
+            assert not left()
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
 
 
 @real

@@ -19,7 +19,8 @@ from toolgate.config.settings import Http
 from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
-from toolgate.sandbox import monty
+from toolgate.sandbox import javascript, monty
+from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.run import Host
 from toolgate.sandbox.services import Sandbox, described
 from toolgate.upstreams.process import confinement
@@ -109,3 +110,14 @@ async def test_a_language_without_its_engine_is_not_offered_and_says_what_to_ins
         with pytest.raises(Fault, match="pip install"):
             await service.run("javascript", "return 1", NOWHERE, whose="")
         await service.close()
+
+
+def test_the_box_of_javascript_is_looked_for_once_and_not_for_each_run_that_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(javascript, "_deno", lambda: looked.append("") or sys.executable)
+    engine = javascript.engine(Supervisor(SystemClock(), {}), Limits())
+    for _ in range(3):
+        engine.problem()
+    assert len(looked) == 1

@@ -149,7 +149,7 @@ class Intake:
 
     def forget(self) -> None:
         """Who takes what comes is not to be held any more: nothing does."""
-        self._take, self.whose, self.transport = _nobody, _nobodys, None
+        self._take, self._is_one, self.whose, self.transport = _nobody, None, _nobodys, None
 
     def _go_on(self) -> None:
         if not self._is_taking and not self.is_due and self._waiting and not self._holders:

@@ -219,6 +219,7 @@ class _Protocol(HttpToolsProtocol):
         if self._known and self._known.on_left:
             self._known.disconnected = True  # another one may have begun behind it
             self._known.on_left()
+        self._intake.forget()  # a cycle for each connection is what the garbage collector takes long for
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -79,6 +80,7 @@ def engine(supervisor: Supervisor, limits: Limits, is_lenient: bool = False) -> 
     """The engine whose processes this supervisor starts and ends. `is_lenient`: also where the system cannot confine
     them whole."""
 
+    @cache  # of what is there: to look for it takes longer than all else that is done for a run which is refused
     def box() -> Box:
         confined = confinement.box_for_deno(_deno(), [str(WORKER)], RESERVED, limits.cpu)
         return dataclasses.replace(confined, lenient=is_lenient)
