@@ -30,13 +30,14 @@ from toolgate.app import running
 from toolgate.auth.cross_checks import problems
 from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import checked, checks, common, gateways, measuring, printing
-from toolgate.cli.checks import Check
+from toolgate.cli import checked, common, gateways, measuring, printing
 from toolgate.cli.measuring import Size
 from toolgate.config import SURFACES, Config, ConfigError, Server, state_folder
 from toolgate.core import items
 from toolgate.state import backups
 from toolgate.state.sqlite import FILE
+from toolgate.upstreams import checks
+from toolgate.upstreams.checks import Check
 
 app = typer.Typer(add_completion=False)
 
