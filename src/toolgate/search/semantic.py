@@ -15,7 +15,7 @@ from toolgate.search import confidence, points
 from toolgate.search.documents import Document, Hit
 
 CANDIDATES = 128  # of each order
-_DAMPING = 10  # how little the first places differ: reciprocal rank fusion
+MEANING = 0.35  # what meaning counts, and words the rest: each as a share of what its best is worth
 
 
 def text_of(document: Document) -> str:
@@ -32,12 +32,13 @@ def fused(
     query: str, meant: array[float], vectors: Mapping[Document, array[float]], hits: Sequence[Hit], limit: int
 ) -> list[Hit]:
     """`meant` is the query as a vector, `vectors` those of the documents that have one; `hits` are those by words."""
-    alike = ((likeness(meant, vector), document) for document, vector in vectors.items())
-    closest = heapq.nsmallest(CANDIDATES, alike, key=lambda each: (-each[0], each[1].server, each[1].name))
-    worth: dict[Document, float] = {}
-    for order in ([hit.document for hit in hits[:CANDIDATES]], [document for _, document in closest]):
-        for rank, document in enumerate(order):
-            worth[document] = worth.get(document, 0.0) + 1 / (_DAMPING + rank)
+    alike = {document: likeness(meant, vector) for document, vector in vectors.items()}
+    closest = heapq.nsmallest(CANDIDATES, alike, key=lambda each: (-alike[each], each.server, each.name))
+    nearest = max((alike[each] for each in closest), default=0.0) or 1.0
+    most = max((hit.relevance for hit in hits), default=0.0) or 1.0
+    worth = dict.fromkeys(closest, 0.0) | {hit.document: hit.relevance / most for hit in hits[:CANDIDATES]}
+    for document, said in worth.items():
+        worth[document] = (1 - MEANING) * said + MEANING * alike.get(document, 0.0) / nearest
     by_words = {hit.document: hit for hit in hits}
     best = sorted(worth, key=lambda each: (-worth[each], each.server, each.name))[:limit]
     sure, verdict = 1.0, "match"
