@@ -19,7 +19,7 @@ from virtualtime import VirtualTimeLoop, settle
 from toolgate.core import counting, jsonrpc
 from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.core.model import Done
-from toolgate.eras import legacy, modern
+from toolgate.eras import legacy, modern, tasks
 from toolgate.frontends import responses
 from toolgate.policy import audit, scrub
 from toolgate.surfaces import uris
@@ -88,6 +88,9 @@ class Looks:
         (scripts, "value_of"),
         (audit, "_has_failed"),
         (answers_of_components, "result"),
+        (tasks, "read_task"),
+        (tasks, "with_related"),
+        (tasks, "with_id"),
     )
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:

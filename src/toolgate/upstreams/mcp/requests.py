@@ -115,7 +115,7 @@ class Requests:
         self._results = results or Bodies()
         self._kept: dict[int, Kept] = {}  # of large results, while they are read
         self._large = LargeAnswers()
-        self._bounds = bounds or Bounds()
+        self.bounds = bounds or Bounds()
         self._again = again
         self._on_closed = on_closed
         self._ids = itertools.count(1)
@@ -465,7 +465,7 @@ class Requests:
     async def _until_read(self, data: bytes, origin: int | None, whose: str) -> None:
         try:
             reading = jsonrpc.decoding(data, mcp.OF_RESULTS)
-            self.received(data, origin, await self._bounds.looked_through(whose, len(data), reading))
+            self.received(data, origin, await self.bounds.looked_through(whose, len(data), reading))
         except jsonrpc.Malformed as error:
             self._misread(error, data, origin)
         finally:

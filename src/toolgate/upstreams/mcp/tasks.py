@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 from msgspec import Raw
@@ -24,6 +25,7 @@ from toolgate.eras import calls, tasks
 from toolgate.eras.tasks import Task
 from toolgate.upstreams.bounds import too_long
 from toolgate.upstreams.mcp.attribution import OpenRequest
+from toolgate.upstreams.mcp.large_answers import LARGE
 from toolgate.upstreams.mcp.made_tasks import MOST_TASKS, TaskOwners
 from toolgate.upstreams.mcp.requests import TELLING, Requests
 
@@ -120,7 +122,7 @@ class Tasks:
         elif call.method == mcp.TASK_RESULT and not isinstance(answer, RpcError):
             self._over(call.target)
         elif call.method == mcp.TASK_GET and isinstance(answer, Done):
-            self._taken_on(call, answer.body)
+            self._taken_on(call, answer.frame or answer.body)
 
     def _accepted(self, id: int, request: OpenRequest, call: Call, accepted: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
@@ -221,7 +223,10 @@ class Waiting:
             await asyncio.gather(waiting, return_exceptions=True)
         if not isinstance(outcome, Done):
             return outcome
-        return msgspec.structs.replace(outcome, body=tasks.with_related(outcome.body, ""))
+        write, whose = partial(tasks.with_related, outcome.body, ""), self._call.client.principal.counted_as
+        size = len(memoryview(outcome.body))
+        body = await self._requests.bounds.looked_at(whose, size, write) if size > LARGE else write()
+        return msgspec.structs.replace(outcome, body=body)
 
     async def _came(self, waiting: asyncio.Future[Outcome]) -> bool:
         try:
