@@ -172,6 +172,9 @@ async def _certificate(name: str, host: str, port: int) -> Check | None:
         ended = writer.get_extra_info("peercert").get("notAfter", "")
     finally:
         writer.close()
+        with contextlib.suppress(OSError, TimeoutError):  # of a peer that does not say goodbye
+            async with asyncio.timeout(PATIENCE):
+                await writer.wait_closed()
     left = (ssl.cert_time_to_seconds(ended) - time.time()) / 86_400 if ended else SOON
     if left >= SOON:
         return None
