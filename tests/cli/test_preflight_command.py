@@ -6,15 +6,21 @@ import contextlib
 import json
 import random
 import socket
+import ssl
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from toolgate.cli import app
+from toolgate.cli import app, preflight
 from toolgate.demo import SERVERS
+
+TLS = Path(__file__).parents[1] / "fixtures" / "tls"
 
 
 def entry(name: str) -> str:
@@ -133,3 +139,59 @@ def test_a_host_that_cannot_be_reached_is_told(config: Path) -> None:
     config.write_text(config.read_text() + '[mcpServers.far]\nurl = "https://127.0.0.1:9/mcp"\n')
     [check] = [each for each in report(config, "--no-start")["checks"] if each["check"] == "certificates"]
     assert (check["level"], check["about"]) == ("problem", "far") and "127.0.0.1:9 cannot be reached" in check["says"]
+
+
+@contextlib.contextmanager
+def behind_tls(certificate: str) -> Iterator[int]:
+    """The port of a server that shakes hands once with this certificate."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(TLS / f"{certificate}.pem")
+
+    def serve() -> None:
+        with contextlib.suppress(OSError), listening.accept()[0] as peer, context.wrap_socket(peer, server_side=True):
+            pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(30)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join(30)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "says"),
+    [
+        ("expired", "the certificate of 127.0.0.1 is not accepted: certificate has expired"),
+        ("elsewhere", "the certificate of 127.0.0.1 is not accepted: IP address mismatch"),
+    ],
+)
+def test_a_certificate_that_is_not_accepted_is_told_with_the_reason(
+    config: Path, monkeypatch: pytest.MonkeyPatch, certificate: str, says: str
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
+    with behind_tls(certificate) as port:
+        config.write_text(config.read_text() + f'[mcpServers.far]\nurl = "https://127.0.0.1:{port}/mcp"\n')
+        [check] = [each for each in report(config, "--no-start")["checks"] if each["check"] == "certificates"]
+    assert (check["level"], check["about"]) == ("problem", "far") and check["says"].startswith(says), check
+
+
+def test_an_authority_that_is_not_known_is_told_and_how_to_name_it(config: Path) -> None:
+    with behind_tls("good") as port:
+        config.write_text(config.read_text() + f'[mcpServers.far]\nurl = "https://127.0.0.1:{port}/mcp"\n')
+        [check] = [each for each in report(config, "--no-start")["checks"] if each["check"] == "certificates"]
+    assert "unable to get local issuer certificate" in check["says"] and "SSL_CERT_FILE" in check["fix"]
+
+
+@pytest.mark.parametrize(("left", "found"), [(15, []), (13, ["the certificate of 127.0.0.1 ends on "])])
+def test_a_certificate_that_ends_soon_is_a_warning(
+    config: Path, monkeypatch: pytest.MonkeyPatch, left: int, found: list[str]
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
+    ends = ssl.cert_time_to_seconds("Dec 31 00:00:00 2119 GMT")
+    monkeypatch.setattr(preflight, "SOON", (ends - time.time()) / 86_400 + 14 - left)
+    with behind_tls("good") as port:
+        config.write_text(config.read_text() + f'[mcpServers.far]\nurl = "https://127.0.0.1:{port}/mcp"\n')
+        checks = [each for each in report(config, "--no-start")["checks"] if each["check"] == "certificates"]
+    assert [each["says"][: len(says)] for each, says in zip(checks, found, strict=True)] == found
+    assert all(each["level"] == "warning" for each in checks)

@@ -21,7 +21,6 @@ Looking
     status       the running gateway
     doctor       the configuration and every server
     preflight    all that a gateway needs, before it is served
-    checks       what can be said of servers without starting them
     checked      what came of one server, and what to do about it
     suggesting   the tightest box in which a server works
     config       a configuration file: its dialect, its servers, its problems

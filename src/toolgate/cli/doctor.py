@@ -30,7 +30,7 @@ from toolgate.auth.safe_net import SafeNet
 from toolgate.catalog import pins, poisoning
 from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import checks, common, gateways, suggesting
+from toolgate.cli import common, gateways, suggesting
 from toolgate.cli.checked import Checked, fix_for, unprovoked, what_it_has
 from toolgate.cli.gateways import Reached
 from toolgate.config import Config, Server, permission_names, state_folder
@@ -42,6 +42,7 @@ from toolgate.sandbox.services import described
 from toolgate.search.folder import LocalModel, NoModel
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
+from toolgate.upstreams import checks
 from toolgate.upstreams.process import confinement
 from toolgate.upstreams.providers.services import looked_at
 

@@ -30,13 +30,14 @@ from toolgate.app import running
 from toolgate.auth.cross_checks import problems
 from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import checked, checks, common, gateways, measuring, printing
-from toolgate.cli.checks import Check
+from toolgate.cli import checked, common, gateways, measuring, printing
 from toolgate.cli.measuring import Size
 from toolgate.config import SURFACES, Config, ConfigError, Server, state_folder
 from toolgate.core import items
 from toolgate.state import backups
 from toolgate.state.sqlite import FILE
+from toolgate.upstreams import checks
+from toolgate.upstreams.checks import Check
 
 app = typer.Typer(add_completion=False)
 
@@ -171,6 +172,9 @@ async def _certificate(name: str, host: str, port: int) -> Check | None:
         ended = writer.get_extra_info("peercert").get("notAfter", "")
     finally:
         writer.close()
+        with contextlib.suppress(OSError, TimeoutError):  # of a peer that does not say goodbye
+            async with asyncio.timeout(PATIENCE):
+                await writer.wait_closed()
     left = (ssl.cert_time_to_seconds(ended) - time.time()) / 86_400 if ended else SOON
     if left >= SOON:
         return None

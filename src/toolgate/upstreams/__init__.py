@@ -17,6 +17,7 @@ What they share
     breaker      the circuit breaker
     stopping     how a call ends whose server is stopped on purpose
     diagnosis    known causes of a failure, each with its fix
+    checks       what can be said of servers without starting them
     bounds       how long a list of a server may be
     known_eras   which era each server speaks, kept from one start to the next
     kept_tasks   who made which task, kept likewise

@@ -3,14 +3,16 @@ enabled."""
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from toolgate import config as configs
 from toolgate.catalog.base import ServerList, ServerSummary
+from toolgate.config import Config
 from toolgate.config.edits import table_of
 from toolgate.config.settings import APPROVAL_POLICIES, SANDBOXES
 from toolgate.core import items, jsonrpc, mcp, surrogates
@@ -21,6 +23,7 @@ from toolgate.surfaces.controls import base, code, importing, recommending
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
 from toolgate.surfaces.controls.context import ControlContext
 from toolgate.surfaces.controls.states import IN_004
+from toolgate.upstreams import checks
 from toolgate.upstreams.base import Status
 
 # Fault code → `error_type` (behaviour.md, "004 daemon tools").
@@ -174,7 +177,8 @@ def table_of_new(given: Given) -> Mapping[str, Any]:
 
 
 def planned(given: Given, asks: bool) -> Object:
-    """What a call of `add_mcp_server` would do that is to do nothing. `asks`: a person would be asked first."""
+    """What a call of `add_mcp_server` would do that is to do nothing, and what `preflight` says of such a server
+    without starting it. `asks`: a person would be asked first."""
     table = table_of_new(given)
     said: dict[str, Any] = {
         "success": True,
@@ -185,11 +189,12 @@ def planned(given: Given, asks: bool) -> Object:
         **{key: table[key] for key in ("url", "command", "args") if key in table},
         **{key: sorted(table[key]) for key in ("env", "headers") if key in table},
     }
-    command = table.get("command")
-    if command and not shutil.which(command):
-        hint = f"install {command[:100]}, or give its whole path"
-        return {**said, "problems": [{"error": f"Command not found: {command[:200]}", "hint": hint}]}
-    return {**said, "problems": []}
+    (server,) = configs.with_own(Config(), {given["name"]: table}, {}).servers
+    found = [
+        {"check": each.check, "level": each.level, "says": each.says, **({"fix": each.fix} if each.fix else {})}
+        for each in checks.of_server(server, os.environ)
+    ]
+    return {**said, "ok": not any(each["level"] == "problem" for each in found), "checks": found}
 
 
 async def add_mcp_server(given: Given, context: ControlContext) -> Object:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from toolgate.cli import checks
-from toolgate.cli.checks import Check
 from toolgate.config import Server
+from toolgate.upstreams import checks
+from toolgate.upstreams.checks import Check
 
 
 def server(**given: Any) -> Server:

@@ -1,5 +1,5 @@
-"""What can be said of servers without starting them, and of their tools once they are listed: for `doctor` and
-`preflight`.
+"""What can be said of servers without starting them, and of their tools once they are listed: for `doctor`, `preflight`
+and dry runs.
 
 The rules this file keeps: nothing is started, written or sent; no value of a variable, header or token is shown.
 """
