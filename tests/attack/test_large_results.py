@@ -13,7 +13,8 @@ import pytest
 from attack.floods import beside
 from inmemory import LATEST, MODERN, Json, Scripted, Visitor, gateway, said, tools
 from msgspec import Raw
-from scripts_room import Code
+from scripts_room import Code, room
+from scripts_room import script as stored_script
 from virtualtime import VirtualTimeLoop, settle
 
 from toolgate.core import counting, jsonrpc
@@ -165,6 +166,24 @@ async def test_nor_where_a_script_gets_it(tool: str, shape: str, monkeypatch: py
         reply = await asked(app, LATEST, "tools/call", {"name": tool, "arguments": arguments})
         assert not reply["result"].get("isError")
         assert code.ran and not looks.large
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/meta"])
+async def test_nor_where_a_stored_script_gives_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with room() as there:
+        there.servers["shop"].answers["tools/call"] = said('\u00e9 "x" ' * (SIZE // 7))
+        await there.approve(stored_script("much", ["shop", "buy", {}]))
+        assert "gobby-scripts__much" in await there.listed()
+        looks = Looks(monkeypatch)
+        if path == "/mcp":
+            [came] = await there.call("gobby-scripts__much")
+        else:
+            reply = await there.visitor("", path).ask(
+                "tools/call", name="mcp_call", arguments={"server": "gobby-scripts", "tool": "much", "args": {}}
+            )
+            came = json.dumps(reply.last["result"])
+        assert len(came) > SIZE // 2
+        assert not looks.large
 
 
 SHAPES: dict[str, Any] = {

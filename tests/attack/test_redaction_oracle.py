@@ -36,9 +36,9 @@ async def complains(scene: Scene) -> str:
     raise RpcError(-32602, f"what is {scene.arguments}?", {"said": scene.arguments})
 
 
-def holder() -> LegacyServer:
+def holder(secret: str = SECRET) -> LegacyServer:
     server = LegacyServer({"echoes": echoes, "complains": complains})
-    server.settings["env"] = {"API_KEY": SECRET}
+    server.settings["env"] = {"API_KEY": secret}
     return server
 
 
@@ -106,12 +106,17 @@ async def test_a_guess_at_the_next_character_of_a_secret_gets_no_answer(
 @pytest.mark.attack
 @pytest.mark.parametrize("ask", WAYS)
 async def test_a_secret_cannot_be_read_character_by_character(ask: Ask) -> None:
-    """The whole attack: what the redactor does to each guess is compared with what it does to the others."""
-    async with gateway(config=EVERYTHING, there=holder()) as rig:
-        client = await rig.client(LATEST)
+    """The whole attack: each guess is answered as a gateway answers it that has another secret. (That all guesses are
+    answered alike would say less, and is not so of a search: some of them are like words of a tool.)"""
+    async with (
+        gateway(config=EVERYTHING, there=holder()) as rig,
+        gateway(config=EVERYTHING, there=holder("tg-another")) as without,
+    ):
+        client, other = await rig.client(LATEST), await without.client(LATEST)
         for length in range(BEGINNING, len(SECRET) - 1):
-            shown = {await shown_for(ask, client, SECRET[:length] + letter) for letter in ALPHABET}
-            assert len(shown) == 1, f"character {length} of the secret can be told"
+            for guess in (SECRET[:length] + letter for letter in ALPHABET):
+                shown = await shown_for(ask, client, guess)
+                assert shown == await shown_for(ask, other, guess), f"character {length} of the secret can be told"
 
 
 @pytest.mark.parametrize("ask", [by_name, by_echo])

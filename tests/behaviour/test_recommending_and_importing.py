@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import model_double
 import pytest
 import registry_double
 from inmemory import Json, Scripted, gateway, said, tools
@@ -16,6 +17,7 @@ from toolgate.app import App
 from toolgate.auth.safe_net import Fetched
 from toolgate.config import Config
 from toolgate.config.access import KnownClient
+from toolgate.config.providers import Provider
 from toolgate.config.provision import Provision
 from toolgate.core import names
 from toolgate.workspace.projects import project_of
@@ -48,6 +50,57 @@ def there(config: Config = Config(), **more: Any) -> Any:
 
 
 # recommend_tools.
+
+
+class Model:
+    """The API of a model in this process, which answers with this text, or with this status and nothing of use."""
+
+    def __init__(self, text: str = "", status: int = 200) -> None:
+        self.text, self.status = text, status
+        self.asked: list[Json] = []
+
+    async def fetch(self, url: str, _method: str, *, body: bytes, **_: Any) -> Fetched:
+        self.asked.append(json.loads(body))
+        said = model_double.completion(self.text) if self.status == 200 else {}
+        return Fetched(self.status, {}, json.dumps(said).encode(), url)
+
+
+def with_model(*uses: str) -> Config:
+    url, name = "http://127.0.0.1:9/v1", model_double.MODEL
+    return Config(providers={"robot": Provider(type="openai", model=name, key=model_double.KEY, url=url, uses=uses)})
+
+
+@pytest.mark.promise("004.ai.recommend")
+async def test_a_model_that_is_configured_for_it_writes_the_recommendation_of_the_tools_that_were_found(
+    era: str,
+) -> None:
+    async with playing(config=with_model("recommendations")) as app:
+        app.providers._net = model = Model("Ask context7 for the hooks of React.")  # type: ignore[assignment]
+        told = await Asker(app, era).told("recommend_tools", task_description=TASK)
+        assert told["recommendation"] == "Ask context7 for the hooks of React."
+        assert told["model"] == {"provider": "robot", "model": model_double.ANSWERED}
+        assert told["tools"][0]["tool"] == "get-library-docs"
+        (asked,) = model.asked
+        assert TASK in json.dumps(asked) and "get-library-docs" in json.dumps(asked)
+
+
+async def test_where_the_model_does_not_answer_the_recommendation_is_written_without_it_and_says_so(era: str) -> None:
+    async with playing(config=with_model("recommendations")) as app:
+        app.providers._net = Model(status=500)  # type: ignore[assignment]
+        told = await Asker(app, era).told("recommend_tools", task_description=TASK)
+        assert "get-library-docs" in told["recommendation"] and "model" not in told
+        assert told["note"] == "The provider robot answered HTTP 500; the recommendation is written without a model"
+
+
+async def test_no_model_is_asked_for_what_it_is_not_configured_for_nor_about_nothing(era: str) -> None:
+    async with playing(config=with_model("datasets")) as app:
+        app.providers._net = model = Model("never")  # type: ignore[assignment]
+        await Asker(app, era).told("recommend_tools", task_description=TASK)
+        assert not model.asked
+    async with playing(config=with_model("recommendations")) as app:
+        app.providers._net = model = Model("never")  # type: ignore[assignment]
+        await Asker(app, era).told("recommend_tools", task_description="Peel these potatoes")
+        assert not model.asked
 
 
 @PATHS

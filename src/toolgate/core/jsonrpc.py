@@ -142,18 +142,22 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
             message = _strict_message(data)  # not by `Decoder`: two of these are read in a call
         except msgspec.DecodeError as refusal:
             message = surrogates.decode(data, _strict_message, refusal)
-    except RecursionError:
-        raise _malformed(INVALID_REQUEST, _TOO_DEEP, data, tokens) from None
-    except msgspec.ValidationError as error:
-        raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data, tokens) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _malformed(PARSE_ERROR, f"Parse error: {error}", data, tokens) from None
+    except (RecursionError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _refusal(error, data, tokens) from None
     is_plain_response = message.jsonrpc == "2.0" and not message.method and bool(message.result) != bool(message.error)
     if not is_plain_response and (fault := _fault_of(message)):
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
     if len(data) > SHALLOW and _is_deep(message):
         raise _malformed(INVALID_REQUEST, _TOO_DEEP, _without_depth(message), tokens)
     return message
+
+
+def _refusal(error: Exception, data: bytes, tokens: int) -> Malformed:
+    if isinstance(error, RecursionError | outline.TooDeep):
+        return _malformed(INVALID_REQUEST, _TOO_DEEP, data, tokens)
+    if isinstance(error, msgspec.ValidationError):
+        return _malformed(INVALID_REQUEST, f"Invalid request: {error}", data, tokens)
+    return _malformed(PARSE_ERROR, f"Parse error: {error}", data, tokens)
 
 
 _BODIES = ("params", "result", "error")
@@ -176,12 +180,8 @@ def decoding(
         head = {name: Raw(b"0" if name in _BODIES else _short(span.of(data))) for name, span in spans}
         bodies = {name: Raw(span.of(data)) for name, span in spans if name in _BODIES}
         message = msgspec.structs.replace(_strict_message(encode(head)), **bodies)
-    except outline.TooDeep:
-        raise _malformed(INVALID_REQUEST, _TOO_DEEP, data, tokens) from None
-    except msgspec.ValidationError as error:
-        raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data, tokens) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _malformed(PARSE_ERROR, f"Parse error: {error}", data, tokens) from None
+    except (outline.TooDeep, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _refusal(error, data, tokens) from None
     is_plain_response = message.jsonrpc == "2.0" and not message.method and bool(message.result) != bool(message.error)
     if not is_plain_response and (fault := _fault_of(message)):
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)

@@ -84,6 +84,7 @@ class Lists:
         self.lists = known
         self.now: dict[Wanted, ServerList | Fault] = {}
         self.live, self.live_or_stopped = set(known), set(known)
+        self.lost: dict[Wanted, ServerList] = {}
         self.held: set[str] = set()
         self.hidden: set[str] = set()
         self.looked: list[tuple[list[Wanted], float | None, bool]] = []
@@ -96,7 +97,7 @@ class Lists:
         return self.lists.get((server, kind))
 
     def remembered(self, client: Client) -> Callable[[str, str], ServerList | None]:
-        return lambda server, kind: self.known(server, kind, client)
+        return lambda server, kind: self.lost.get((server, kind)) or self.known(server, kind, client)
 
     def is_live(self, server: str, kind: str, client: Client, or_stopped: bool = False) -> bool:
         assert client == ANN
@@ -332,6 +333,29 @@ async def test_what_a_client_may_not_use_leaves_its_name_to_nobody_in_a_new_list
     fetched = Gateway(Permissions(tools={"there__a": "off"}), there={}, other={})
     fetched.lists.now = gateway.lists.now
     assert (await fetched.fault("a")).code == "TOOL_NOT_FOUND"
+
+
+async def test_a_new_list_suggests_no_name_that_its_client_may_not_use() -> None:
+    for permissions, hint in ((None, " (did you mean there__secret?)"), (Permissions(tools={"there__s*": "off"}), "")):
+        gateway = Gateway(permissions, there=there("x"), other=there("y"))
+        gateway.lists.live.clear()
+        gateway.lists.now["there", "tools"] = listed("secret")
+        assert (await gateway.fault("there__secre")).message == f"Tool not found: there__secre{hint}"
+
+
+async def test_a_bare_name_on_a_path_of_one_server_is_of_one_list_and_its_plan_is_kept() -> None:
+    gateway = Gateway(there=there("a"))
+    gateway.servers["there"].of_ann = "ann/"
+    await gateway.enter("a")
+    assert gateway.plan and gateway.plan.scope == "ann/"
+
+
+def test_what_is_known_has_what_was_known_before_and_nothing_that_is_activated() -> None:
+    gateway = Gateway(there=there("a"))
+    gateway.lists.lost["other", "tools"] = listed("b")
+    known = gateway.resolver.known(gateway.route, ANN, gateway.rules)
+    assert known.remembered("other", "tools") is gateway.lists.lost["other", "tools"]
+    assert (known.server_list("other", "tools"), known.activated) == (None, ())
 
 
 async def test_what_is_off_in_a_new_list_is_resolved_for_the_policy_that_refuses_it() -> None:

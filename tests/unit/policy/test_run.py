@@ -270,6 +270,34 @@ async def test_the_next_round_after_a_question_tells_those_in_front_that_they_we
     assert told == [("front", "a", True, None), ("asks", "a", False, None), ("behind", "a", False, None)]
 
 
+async def test_what_is_answered_to_a_question_that_came_after_a_wait_is_the_next_round_too() -> None:
+    async def until() -> int:
+        return 5
+
+    async def again(made: Call) -> Outcome:
+        return Done(made.target.encode())
+
+    asks = Says("asks", [], Required((QUESTION,), "state"))
+    asked = await begun(call("a"), Says("waits", [], Wait(until)), asks).before(again)
+    assert isinstance(asked, NeedInput) and isinstance(asked.resume, Retry)
+    asked.resume.answer("sure", Answer(msgspec.Raw(b"{}")))
+    assert await asked.resume.next() == Done(b"a")
+
+
+async def test_a_call_that_has_waited_and_is_refused_then_was_never_let_go_on() -> None:
+    async def until() -> int:
+        return 5
+
+    async def anew() -> Any:
+        raise Fault("ACCESS_DENIED", "it is off now")
+
+    made = call("a", reached=Reached())
+    run = PolicyRun(made, compiled((Says("waits", [], Wait(until)),)), FakeClock(), anew)
+    with pytest.raises(Fault, match="it is off now"):
+        await run.before(_never)
+    assert made.reached and not made.reached.is_let
+
+
 async def test_while_a_policy_waits_in_a_later_round_it_is_still_told_that_it_was_passed() -> None:
     async def until() -> int:
         return 5

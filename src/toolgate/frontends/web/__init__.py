@@ -6,6 +6,7 @@
     discovery  what is said of each endpoint before anybody connects: server cards, and where they are
     registry   the servers, as an MCP registry lists them
     endpoints  how both write an endpoint down
+    health     whether the gateway works, and takes calls
 
 Another page is a class with `answer` in a file here, and its row in `Web`. It passes the guards itself, and refuses by
 raising `Refused`. No framework stands behind it: see docs/decisions/0028-pages-without-a-framework.md.
@@ -20,10 +21,11 @@ from toolgate.auth.resource import WELL_KNOWN, Resource
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Scope
 from toolgate.frontends.streams import Receive, Response
-from toolgate.frontends.web import admin, connect, discovery, registry
+from toolgate.frontends.web import admin, connect, discovery, health, registry
 from toolgate.frontends.web.admin import Admin
 from toolgate.frontends.web.connect import Connect
 from toolgate.frontends.web.discovery import Discovery
+from toolgate.frontends.web.health import Health
 from toolgate.frontends.web.metadata import Metadata
 from toolgate.frontends.web.registry import Registry
 
@@ -41,13 +43,15 @@ class Web:
 
     def __init__(self, deps: FrontendDeps, guards: Guards, resource: Resource) -> None:
         self.admin = Admin(deps.gateway, deps.editor, guards)
-        self._discovery = Discovery(deps.gateway, guards)
+        self._discovery, lives = Discovery(deps.gateway, guards), Health(deps.gateway, guards)
         self._pages: Mapping[str, Page] = {
             admin.PREFIX: self.admin,
             WELL_KNOWN: Metadata(resource, guards, (admin.PREFIX,)),
             connect.PREFIX: Connect(deps.sign_ins, guards),
             discovery.CATALOG: self._discovery,
             registry.PREFIX: Registry(deps.gateway, guards),
+            health.ALIVE: lives,
+            health.READY: lives,
         }
         self.prefixes, self.suffixes = tuple(self._pages), (discovery.CARD,)
 
