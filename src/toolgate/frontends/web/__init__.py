@@ -7,6 +7,7 @@
     registry   the servers, as an MCP registry lists them
     endpoints  how both write an endpoint down
     health     whether the gateway works, and takes calls
+    metrics    how it and its servers are, for Prometheus
 
 Another page is a class with `answer` in a file here, and its row in `Web`. It passes the guards itself, and refuses by
 raising `Refused`. No framework stands behind it: see docs/decisions/0028-pages-without-a-framework.md.
@@ -21,12 +22,13 @@ from toolgate.auth.resource import WELL_KNOWN, Resource
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Scope
 from toolgate.frontends.streams import Receive, Response
-from toolgate.frontends.web import admin, connect, discovery, health, registry
+from toolgate.frontends.web import admin, connect, discovery, health, metrics, registry
 from toolgate.frontends.web.admin import Admin
 from toolgate.frontends.web.connect import Connect
 from toolgate.frontends.web.discovery import Discovery
 from toolgate.frontends.web.health import Health
 from toolgate.frontends.web.metadata import Metadata
+from toolgate.frontends.web.metrics import Metrics
 from toolgate.frontends.web.registry import Registry
 
 
@@ -52,6 +54,7 @@ class Web:
             registry.PREFIX: Registry(deps.gateway, guards),
             health.ALIVE: lives,
             health.READY: lives,
+            metrics.PATH: Metrics(deps.gateway, guards),
         }
         self.prefixes, self.suffixes = tuple(self._pages), (discovery.CARD,)
 
