@@ -14,7 +14,6 @@ from typing import get_args
 
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response
-from toolgate.frontends.web import admin
 from toolgate.gateway.gateway import Gateway
 from toolgate.upstreams.base import State
 
@@ -27,15 +26,18 @@ Sample = tuple[Mapping[str, str], float]  # labels and value
 
 
 class Metrics:
-    def __init__(self, gateway: Gateway, guards: Guards) -> None:
+    """`audience` is the path that a token of an administrator must be for."""
+
+    def __init__(self, gateway: Gateway, guards: Guards, audience: str) -> None:
         self._gateway = gateway
+        self._audience = audience
         self._guards = guards
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused`, `Unauthorized`."""
         if str(scope["path"]).rstrip("/") != PATH:
             raise Refused(404, f"Not found: {scope['path']}")
-        await self._guards.admit_admin(scope, receive, admin.PREFIX)
+        await self._guards.admit_admin(scope, receive, self._audience)
         if scope["method"] not in ("GET", "HEAD"):
             raise not_allowed("GET")
         body = "".join([*self._of_gateway(), *self._of_servers()])
