@@ -5,7 +5,7 @@ RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 MUTMUT = .venv/bin/mutmut
 
-.PHONY: demo test attack check format install interop faults conformance behaviour docs tools keys grid fuzz soak bench \
+.PHONY: demo test attack check format install interop faults conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
 	retrieval tokens mutants constraints clean
 
 demo: $(INSTALLED)
@@ -79,7 +79,13 @@ soak: $(INSTALLED)
 fuzz: $(INSTALLED)
 	.venv/bin/python -W error tests/properties/test_any_conversation.py
 
+# Beside nginx and other gateways, in under two minutes. `.venv/bin/python bench/peers.py --install` gets them once.
+bench-quick: $(INSTALLED)
+	.venv/bin/python bench/peers.py --quick
+
 bench: $(INSTALLED)
+	.venv/bin/python bench/peers.py --only warm sizes real
+	.venv/bin/python bench/large.py
 	.venv/bin/python bench/call_cost.py
 	.venv/bin/python bench/startup.py
 	.venv/bin/python bench/fairness.py

@@ -2,12 +2,13 @@
  * another, each answer checked for its own id and its own text.
  *
  *   load --url http://127.0.0.1:PORT/mcp [--era modern|legacy] [--tool NAME] [--connections N]
- *        [--calls N] [--seconds N] [--key KEY] [--steered] [--refused]
+ *        [--calls N] [--seconds N] [--key KEY] [--steered] [--refused] [--at-least BYTES]
  *
- * A legacy connection is a client of its own: it initializes and keeps its session. Every
+ * A legacy connection is a client of its own: it initializes and keeps its session, if it gets one. Every
  * connection counts its ids from 1, so the same id is in flight from many clients at once.
  * A run ends after so many calls or seconds, whichever comes first, and prints one line of JSON.
  * With --refused a call may be refused for its rate; how many were is in the line of JSON.
+ * With --at-least each answer has so many bytes, and the call's text again at its end.
  * With --steered it connects, prints "ready", and makes a run for each line of standard input
  * that holds a number of calls.
  */
@@ -33,7 +34,7 @@ static const char *path = "/mcp", *tool = "echo", *key;
 static bool legacy, may_be_refused;
 static client_t *clients;
 static int connections = 16, poller;
-static long started, refused;
+static long started, refused, at_least;
 
 static uint64_t now(void) {
     struct timespec t;
@@ -129,6 +130,13 @@ static span message(const response_t *r) {
     return found;
 }
 
+/* Nothing of a large answer is missing. */
+static bool whole(const client_t *c, span m) {
+    size_t tail = m.len < 512 ? m.len : 512;
+    return !at_least ||
+           (m.len >= (size_t)at_least && memmem(m.at + m.len - tail, tail, c->text, strlen(c->text)));
+}
+
 static void check(const client_t *c, const response_t *r) {
     span m = message(r), answer = member(m, "result"), content = member(answer, "content");
     char id[24];
@@ -145,7 +153,7 @@ static void check(const client_t *c, const response_t *r) {
     }
     if (r->status != 200 || !same(member(m, "id"), id) ||
         !same(inside(member(content, "text")), c->text) || same(member(answer, "isError"), "true") ||
-        (!legacy && !same(inside(member(answer, "resultType")), "complete")))
+        (!legacy && !same(inside(member(answer, "resultType")), "complete")) || !whole(c, m))
         fail("call %ld, text \"%s\", got HTTP %d with: %.*s", c->id, c->text, r->status,
              (int)(m.len < 1000 ? m.len : 1000), m.at);
 }
@@ -180,7 +188,7 @@ static void begin(client_t *c, const struct sockaddr_in *address) {
         send_request(c, "initialize", NULL, &body);
         while (!take(c, &r, &size)) {}
         span session = header(r.head, "Mcp-Session-Id"), m = message(&r);
-        if (r.status != 200 || !session.at || !same(member(m, "id"), "0") || !member(m, "result").at)
+        if (r.status != 200 || !same(member(m, "id"), "0") || !member(m, "result").at)
             fail("initialize: HTTP %d with: %.*s", r.status, (int)r.body.len, r.body.at);
         put(&c->session, session.at, session.len);
         drop(&c->in, size);
@@ -188,7 +196,7 @@ static void begin(client_t *c, const struct sockaddr_in *address) {
         putf(&body, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
         send_request(c, "notifications/initialized", NULL, &body);
         while (!take(c, &r, &size)) {}
-        if (r.status != 202) fail("notifications/initialized: HTTP %d", r.status);
+        if (r.status / 100 != 2) fail("notifications/initialized: HTTP %d", r.status);
         drop(&c->in, size);
     }
     free(body.at);
@@ -262,6 +270,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--connections")) connections = atoi(value);
         else if (!strcmp(argv[i], "--key")) key = value;
         else if (!strcmp(argv[i], "--calls")) calls = atol(value);
+        else if (!strcmp(argv[i], "--at-least")) at_least = atol(value);
         else if (!strcmp(argv[i], "--seconds")) seconds = (unsigned)atoi(value);
         else fail("load: what is %s?", argv[i]);
         i++;

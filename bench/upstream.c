@@ -1,11 +1,15 @@
 /* A cheap MCP server over Streamable HTTP: one thread, epoll, keep-alive, loopback only.
  *
- *   upstream [--legacy] [--port N] [--tools N] [--seconds N]
+ *   upstream [--legacy] [--port N] [--tools N] [--seconds N] [--sse] [--shapes] [--stdio]
  *
  * It speaks 2026-07-28, or with --legacy 2025-11-25 (initialize and a session id), and is strict
  * about each, so that a gateway that talks in the wrong form fails here and is not measured.
+ * With --sse it answers calls with a stream of one event, in chunks. With --stdio it speaks 2025-11-25
+ * in lines over standard input and output. With --shapes it has tools whose results look like
+ * those of real servers (see shapes.h).
  */
 #include "mini.h"
+#include "shapes.h"
 
 enum { MAX_BODY = 64 << 20, MAX_HEAD = 64 << 10 };
 
@@ -15,7 +19,7 @@ typedef struct {
     bytes in, out;
 } link_t;
 
-static bool legacy;
+static bool legacy, streams, over_stdio, shaped;
 static long sessions;
 static bytes tools;
 static int poller;
@@ -33,13 +37,16 @@ static void write_tools(int count) {
     for (int i = 1; i < count; i++)
         putf(&tools, ",{\"name\":\"tool_%d\",\"description\":\"Tool %d of many, to make lists long\","
              "\"inputSchema\":%s}", i, i, ECHO_SCHEMA);
+    for (size_t i = 0; shaped && i < SHAPES; i++)
+        putf(&tools, ",{\"name\":\"%s\",\"description\":\"%s\",\"inputSchema\":%s}", shapes[i].tool,
+             shapes[i].like, ECHO_SCHEMA);
     putf(&tools, "]}");
 }
 
 /* ---- answers ---- */
 
 static void answer_bare(link_t *l, const char *status, const char *more) {
-    putf(&l->out, "HTTP/1.1 %s\r\n%sContent-Length: 0\r\n\r\n", status, more);
+    if (!over_stdio) putf(&l->out, "HTTP/1.1 %s\r\n%sContent-Length: 0\r\n\r\n", status, more);
 }
 
 static void answer(link_t *l, const char *status, const char *more, span id, const char *kind,
@@ -47,8 +54,14 @@ static void answer(link_t *l, const char *status, const char *more, span id, con
     static const char form[] = "{\"jsonrpc\":\"2.0\",\"id\":";
     if (!id.at) id = text_span("null");
     size_t len = sizeof form - 1 + id.len + 2 + strlen(kind) + 2 + value.len + 1;
-    putf(&l->out, "HTTP/1.1 %s\r\nContent-Type: application/json\r\n%sContent-Length: %zu\r\n\r\n",
-         status, more, len);
+    static const char event[] = "event: message\ndata: ";
+    bool as_event = streams && !strcmp(kind, "result");
+    if (as_event)
+        putf(&l->out, "HTTP/1.1 %s\r\nContent-Type: text/event-stream\r\n%sTransfer-Encoding: chunked\r\n\r\n"
+             "%zx\r\n%s", status, more, sizeof event - 1 + len + 2, event);
+    else if (!over_stdio)
+        putf(&l->out, "HTTP/1.1 %s\r\nContent-Type: application/json\r\n%sContent-Length: %zu\r\n\r\n",
+             status, more, len);
     put(&l->out, form, sizeof form - 1);
     put(&l->out, id.at, id.len);
     put(&l->out, ",\"", 2);
@@ -56,6 +69,8 @@ static void answer(link_t *l, const char *status, const char *more, span id, con
     put(&l->out, "\":", 2);
     put(&l->out, value.at, value.len);
     put(&l->out, "}", 1);
+    if (as_event) putf(&l->out, "\n\n\r\n0\r\n\r\n");
+    if (over_stdio) put(&l->out, "\n", 1);
 }
 
 static void result(link_t *l, const char *more, span id, span value) {
@@ -71,7 +86,9 @@ static void error(link_t *l, const char *status, span id, int code, const char *
 static void call_tool(link_t *l, span id, span params) {
     static bytes value;
     span text = member(member(params, "arguments"), "text");
-    if (!same(inside(member(params, "name")), "echo") || !inside(text).at) {
+    span name = inside(member(params, "name"));
+    const shape_t *shape = shaped ? shape_of(name) : NULL;
+    if ((!shape && !same(name, "echo")) || !inside(text).at) {
         error(l, legacy ? "200 OK" : "400 Bad Request", id, -32602,
               "no such tool, or no string in arguments.text");
         return;
@@ -80,7 +97,14 @@ static void call_tool(link_t *l, span id, span params) {
     putf(&value, "{%s\"content\":[{\"type\":\"text\",\"text\":",
          legacy ? "" : "\"resultType\":\"complete\",");
     put(&value, text.at, text.len);
-    put(&value, "}]}", 3);
+    put(&value, "}", 1);
+    if (shape) {
+        put_shape(&value, shape);
+        putf(&value, ",{\"type\":\"text\",\"text\":"); /* again at the end: a cut answer is noticed */
+        put(&value, text.at, text.len);
+        put(&value, "}", 1);
+    }
+    put(&value, "]}", 2);
     result(l, "", id, (span){value.at, value.len});
 }
 
@@ -98,12 +122,12 @@ static void serve_legacy(link_t *l, span head, span id, span method, span params
         return;
     }
     span session = header(head, "Mcp-Session-Id");
-    if (!session.at) {
+    if (!session.at && !over_stdio) {
         error(l, "400 Bad Request", id, -32600, "Mcp-Session-Id is missing");
         return;
     }
     long number = session.len > 6 && !memcmp(session.at, "bench-", 6) ? atol(session.at + 6) : 0;
-    if (number < 1 || number > sessions) {
+    if (!over_stdio && (number < 1 || number > sessions)) {
         error(l, "404 Not Found", id, -32600, "no such session");
         return;
     }
@@ -219,6 +243,30 @@ static bool serve_all(link_t *l) {
     return flush(l);
 }
 
+/* Lines of standard input, until it ends. */
+static void serve_stdio(void) {
+    link_t l = {.fd = STDIN_FILENO};
+    for (;;) {
+        reserve(&l.in, 65536);
+        ssize_t got = read(STDIN_FILENO, l.in.at + l.in.len, l.in.cap - l.in.len);
+        if (got <= 0) return;
+        l.in.len += (size_t)got;
+        size_t done = 0;
+        for (char *line; (line = memchr(l.in.at + done, '\n', l.in.len - done));) {
+            span body = {l.in.at + done, (size_t)(line - l.in.at) - done};
+            serve_legacy(&l, (span){"", 0}, member(body, "id"), inside(member(body, "method")), member(body, "params"));
+            done = (size_t)(line + 1 - l.in.at);
+        }
+        drop(&l.in, done);
+        for (size_t sent = 0; sent < l.out.len;) {
+            ssize_t n = write(STDOUT_FILENO, l.out.at + sent, l.out.len - sent);
+            if (n < 0) return;
+            sent += (size_t)n;
+        }
+        l.out.len = 0;
+    }
+}
+
 static bool receive(link_t *l) {
     reserve(&l->in, 16384);
     ssize_t got = recv(l->fd, l->in.at + l->in.len, l->in.cap - l->in.len, 0);
@@ -232,13 +280,20 @@ int main(int argc, char **argv) {
     unsigned seconds = 600;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--legacy")) legacy = true;
+        else if (!strcmp(argv[i], "--sse")) streams = true;
+        else if (!strcmp(argv[i], "--shapes")) shaped = true;
+        else if (!strcmp(argv[i], "--stdio")) over_stdio = legacy = true;
         else if (i + 1 < argc && !strcmp(argv[i], "--port")) port = atoi(argv[++i]);
         else if (i + 1 < argc && !strcmp(argv[i], "--tools")) count = atoi(argv[++i]);
         else if (i + 1 < argc && !strcmp(argv[i], "--seconds")) seconds = (unsigned)atoi(argv[++i]);
-        else fail("usage: upstream [--legacy] [--port N] [--tools N] [--seconds N]");
+        else fail("usage: upstream [--legacy] [--port N] [--tools N] [--seconds N] [--sse] [--shapes] [--stdio]");
     }
     bounded_life(seconds);
     write_tools(count);
+    if (over_stdio) {
+        serve_stdio();
+        return 0;
+    }
 
     int door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     struct sockaddr_in address = loopback(port);

@@ -22,6 +22,7 @@ from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient
 from toolgate.frontends import known_heads, server
 from toolgate.frontends.known_heads import KnownHeads, is_plain
+from toolgate.frontends.scheduling import Scheduler
 from toolgate.state import changes
 from toolgate.state.memory import MemoryStore
 from toolgate.state.settings import Settings
@@ -193,6 +194,29 @@ async def test_a_request_that_waits_for_its_turn_is_judged_by_what_holds_then(kn
         asked = len(script.requests)
         assert (await wire.answer()).status == 401
         assert len(known) == 1 and len(script.requests) == asked
+
+
+async def test_a_client_that_shows_its_key_for_the_first_time_is_not_taken_for_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes no turns with itself; with somebody else it does."""
+    took_turns: list[str] = []
+    start = Scheduler.start
+
+    def seen(self: Scheduler, key: str, run: Any) -> Any:
+        took_turns.append(key)
+        return start(self, key, run)
+
+    monkeypatch.setattr(Scheduler, "start", seen)
+    config = msgspec.structs.replace(CONFIG, clients=(client("ann", ADA), client("bob", BOB)))
+    async with served(config) as (app, _):
+        wire = Wire(app)
+        for number in range(4):
+            assert (await wire.ask(call(number, bearer(ADA)))).status == 200
+        assert not took_turns
+        assert (await Wire(app).ask(call(1, bearer(BOB)))).status == 200
+        assert (await wire.ask(call(5, bearer(ADA)))).status == 200
+        assert len(took_turns) == 2
 
 
 # One client's head is no other's.

@@ -203,8 +203,8 @@ class Guards:
             raise refused(unauthorized) from None
         if connection:
             self.came_on(connection, principal)
-        if principal.via:
-            self._callers.learn(headers["authorization"], principal)
+        if principal.via and self._callers.learn(headers["authorization"], principal) and connection:
+            self._scheduler.is_known(Principal(address=connection.address).counted_as, principal.counted_as)
         return principal
 
     def came_on(self, connection: Connection, principal: Principal) -> None:

@@ -55,13 +55,15 @@ class Callers:
                     return self._known.get(value, stranger)
         return stranger
 
-    def learn(self, authorization: str, principal: Principal) -> None:
-        """This principal was let in by what it showed."""
+    def learn(self, authorization: str, principal: Principal) -> bool:
+        """This principal was let in by what it showed; whether that was not known."""
         shown = authorization.encode("latin-1")
-        if shown not in self._known and b"  " not in shown:  # of what is shown with blanks there is no end
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            self._known[shown] = principal.counted_as
+        if shown in self._known or b"  " in shown:  # of what is shown with blanks there is no end
+            return False
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[shown] = principal.counted_as
+        return True
 
     def forget(self) -> None:
         """Who was let in before might not be now."""
@@ -123,6 +125,11 @@ class Scheduler:
         if self._begun >= WATCHED:
             self._watch()
         return True
+
+    def is_known(self, stranger: str, key: str) -> None:
+        """Who called as this stranger is this principal: its next request is not another's."""
+        if self._last == stranger:
+            self._last = key
 
     def start(self, key: str, run: Run) -> Turn:
         """Call `run` when it is this principal's turn, which may be now. It must not raise."""

@@ -96,6 +96,23 @@ async def test_a_principal_that_calls_alone_waits_for_nothing() -> None:
     assert len(requests.started) == 10 * scheduling.MOST_ALONE
 
 
+@pytest.mark.promise("b.fair.turns")
+async def test_a_stranger_that_turns_out_to_be_a_principal_still_calls_alone_until_a_stranger_calls_again() -> None:
+    requests = Requests()
+    requests.come("s1", "s2")
+    requests.scheduler.is_known("s", "a")
+    for _ in range(3):
+        requests.come(*(f"a{number}" for number in range(4)))
+        assert not requests.scheduler.waiting and not requests.turns
+        await settle()
+    requests.come("s3")
+    requests.scheduler.is_known("t", "a")  # who has called before somebody else did
+    requests.come("a5")
+    assert list(requests.turns) == ["s3", "a5"]
+    await requests.answer_all()
+    requests.scheduler.close()
+
+
 async def test_of_300_requests_that_come_at_once_few_are_started_before_somebody_else_is_heard() -> None:
     requests = Requests()
     requests.come(*(f"a{number}" for number in range(300)))
