@@ -85,6 +85,7 @@ bench-quick: $(INSTALLED)
 
 bench: $(INSTALLED)
 	.venv/bin/python bench/peers.py --only warm sizes real
+	.venv/bin/python bench/large.py
 	.venv/bin/python bench/call_cost.py
 	.venv/bin/python bench/startup.py
 	.venv/bin/python bench/fairness.py

@@ -18,7 +18,7 @@ from harness import ROOT, TOOLGATE, Gateway, environment, family, resident_mb
 
 VERSION = "2026-07-28"
 META = "io.modelcontextprotocol/"
-LIST = {
+LIST: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "tools/list",
