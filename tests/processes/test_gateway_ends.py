@@ -107,6 +107,18 @@ async def test_a_gateway_told_to_stop_ends_cleanly_with_nothing_left(number: sig
             writer.close()
 
 
+@real
+async def test_a_log_in_json_is_an_object_in_each_line_from_beginning_to_end(tmp_path: Path) -> None:
+    async with toolgate("serve", "--port", "0", config=families(tmp_path), log={"format": "json"}) as running:
+        await running.until_it_serves()
+        await running.until_it_says(b"started, process")
+        running.signal_group(signal.SIGTERM)
+        assert await running.ended() == 0
+    lines = [json.loads(line) for line in running.errors.splitlines()]
+    assert all(each.keys() >= {"time", "level", "logger", "message"} for each in lines)
+    assert any(each["message"].startswith("listening on http://127.0.0.1:") for each in lines)
+
+
 @pytest.mark.promise("b.lifecycle.own-group")
 @real
 async def test_a_child_killed_takes_its_own_grandchildren_along(tmp_path: Path) -> None:

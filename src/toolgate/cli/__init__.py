@@ -16,6 +16,7 @@ Serving
     memory       given back to the system when large messages are gone
 Looking
     listing      servers and tools (`toolgate list`)
+    log_lines    the log of a gateway that serves
     call         one call
     search       tools that are here, and servers that could be added
     status       the running gateway

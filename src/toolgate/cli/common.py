@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,8 +29,6 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-# Modules whose every step an operator wants to read of.
-TOLD = ("cli", "app", "gateway.reload", "gateway.notices", "frontends.operator", "frontends.server")
 GARBAGE = 10_000  # objects that may be garbage before it is looked for: some hundred calls at once are less
 
 WHERE = "Default: toolgate.toml, .yaml or .json in this folder, if trusted; otherwise in ~/.config/toolgate."
@@ -146,13 +143,6 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     memory.give_back()
     guard.prctl(guard.PR_SET_DUMPABLE, 0)  # what a server starts, of our own user, cannot read our memory and variables
     return uvloop.run(work)
-
-
-def log_to_stderr(format: str) -> None:
-    """What an operator reads: what toolgate does, and warnings of all else. Modules are no matter of theirs."""
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=format)
-    for name in TOLD:
-        logging.getLogger(f"toolgate.{name}").setLevel(logging.INFO)
 
 
 def log_start(servers: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ from toolgate import state as stores
 from toolgate.app import App, running
 from toolgate.auth.cross_checks import problems
 from toolgate.auth.safe_net import LOOPBACK
-from toolgate.cli import common, printing, summary
+from toolgate.cli import common, log_lines, printing, summary
 from toolgate.config import Config, ConfigError, Problem, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.frontends import operator
@@ -26,6 +27,7 @@ from toolgate.state.settings import Settings
 from toolgate.workspace.hooks import SPOOL
 
 app = typer.Typer(add_completion=False)
+log = logging.getLogger(__name__)
 
 
 @app.command(help="Serve the configured servers over HTTP until Ctrl-C.")
@@ -57,9 +59,12 @@ def serve(
 
     found, settings = common.open_settings(config, children_config, surface, change)
     common.require_servers(found, may_be_empty=True)
+    log_lines.log_to_stderr(found.log, "%(asctime)s %(levelname)s %(message)s")
     for warning in remarks(found):
-        typer.echo(f"warning: {warning}", err=True)
-    common.log_to_stderr("%(asctime)s %(levelname)s %(message)s")
+        if found.log.format == "json":
+            log.warning("%s", warning)
+        else:
+            typer.echo(f"warning: {warning}", err=True)
     common.run(_serve(found, settings))
 
 
@@ -120,8 +125,11 @@ async def _serve(config: Config, settings: Settings) -> None:
     ):
         gateway.port = listener.getsockname()[1]
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
-        typer.echo(f"toolgate is listening on {url_of(listener)}", err=True)
-        typer.echo("\n".join(summary.lines(gateway, url_of(listener))) + "\n", err=True)
+        if config.log.format == "json":
+            log.info("listening on %s", url_of(listener))
+        else:
+            typer.echo(f"toolgate is listening on {url_of(listener)}", err=True)
+            typer.echo("\n".join(summary.lines(gateway, url_of(listener))) + "\n", err=True)
         common.log_start(sum(server.enabled for server in config.servers))
         await until_stopped(gateway)
 

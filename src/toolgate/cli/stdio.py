@@ -14,7 +14,7 @@ import typer
 
 from toolgate import state as stores
 from toolgate.app import running
-from toolgate.cli import common, printing
+from toolgate.cli import common, log_lines, printing
 from toolgate.config import Config, ConfigError, KnownClient, Problem, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
@@ -61,7 +61,7 @@ def stdio(
     known = _named(found, client)
     if known and not known.enabled:
         printing.fail(f"The client {known.id} is disabled in {found.source}", 2)
-    common.log_to_stderr("%(levelname)s toolgate: %(message)s")
+    log_lines.log_to_stderr(found.log, "%(levelname)s toolgate: %(message)s")
     path = f"{ENDPOINT}/{known.surface}" if known and known.surface and not surface else ENDPOINT
     common.run(_stdio(found, settings, path, _principal(known)))
 

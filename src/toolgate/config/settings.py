@@ -139,6 +139,26 @@ class VirtualSearch(msgspec.Struct, frozen=True):
     ] = ""
 
 
+class Log(msgspec.Struct, frozen=True):
+    """What a gateway that serves writes to stderr."""
+
+    format: Annotated[
+        Literal["text", "json"],
+        Key(
+            choice("text", "json"),
+            '`"text"`, or `"json"`: an object in each line, with `time`, `level`, `logger`, `message`',
+        ),
+    ] = "text"
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Key(
+            choice("debug", "info", "warning", "error"),
+            'what is written: `"error"`, `"warning"` and worse, `"info"`: also what toolgate does, `"debug"`: all that '
+            "it would say",
+        ),
+    ] = "info"
+
+
 _lines = values.record(head=whole(0), tail=whole(0))
 
 
@@ -323,6 +343,7 @@ class Config(msgspec.Struct, frozen=True):
         Section(VirtualSearch, "Above a threshold, lists of tools show only the search tool.", "relist"),
         allowing.LOOKS,
     ] = VirtualSearch()
+    log: Annotated[Log, Section(Log, "The log, on stderr.", "gateway"), allowing.WRITTEN] = Log()
     limits: Annotated[
         Limits, Section(Limits, "Sizes and rates ([limits.md](limits.md), [results.md](results.md)).", noted=True)
     ] = Limits()
@@ -448,7 +469,6 @@ class Config(msgspec.Struct, frozen=True):
             shapes.components,
             "names of [components](configuration.md#tool-components), separated by commas or as a list",
         ),
-        "log": Later(),
         "telemetry": Later(),
         "cluster": Later(),
     }

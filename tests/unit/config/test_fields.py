@@ -57,7 +57,7 @@ def test_what_lists_depend_on_keeps_its_order_since_hashes_of_it_are_kept() -> N
 
 
 def test_what_waits_for_a_restart_is_what_was_opened_with_the_gateway() -> None:
-    assert dict(Config().waits_for_restart()).keys() == {"http", "sessions", "parking", "state", "audit.path"}
+    assert dict(Config().waits_for_restart()).keys() == {"http", "log", "sessions", "parking", "state", "audit.path"}
     found = dict(Config(http=Http(port=1), audit=Audit(path="p")).waits_for_restart())
     assert (found["http"], found["audit.path"]) == (Http(port=1), "p")
 
