@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # before this folder, which has another `peers`
 from peers import ModernClient, ModernServer, Scene, gateway
 from retrieval import rows
 
