@@ -467,13 +467,18 @@ def arguments() -> argparse.Namespace:
     return args
 
 
+def _ended(_signal: int, _frame: object) -> None:
+    """So that what was started is stopped."""
+    sys.exit("ended by a signal")
+
+
 def main() -> int:
     args = arguments()
     if args.install:
         install()
         return 0
     alone()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # what was started is stopped
+    signal.signal(signal.SIGTERM, _ended)
     paths = {"agentgateway": args.agentgateway, "go/mcp-proxy": args.go_proxy}
     words = [word.strip().lower() for word in args.rows.split(",") if word.strip()]
     lanes = [Lane(peer, era) for peer in PEERS for era in peer.eras]

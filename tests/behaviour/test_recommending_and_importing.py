@@ -362,6 +362,46 @@ async def test_the_servers_of_a_project_are_imported_by_its_name(tmp_path: Path,
         assert "has the same id as server" in again["error"]
 
 
+PRIVATE = {
+    "x": {"command": "npx", "args": ["-y", "a@1.0.0", "--token", "ghp_of-the-operator"], "env": {"B": "${NOT_SET}"}},
+    "y": {"url": "https://h.example/mcp?key=of-the-operator", "headers": {"Z": "${NOT_SET}"}},
+}
+
+
+def project(folder: Path) -> Path:
+    (folder / ".gobby").mkdir(parents=True)
+    (folder / ".gobby" / "project.json").write_text('{"id": "p-1", "name": "parser"}')
+    return folder
+
+
+async def test_of_a_projects_file_no_secret_is_shown_that_stands_in_arguments_or_in_a_url(tmp_path: Path) -> None:
+    (project(tmp_path) / ".mcp.json").write_text(json.dumps({"mcpServers": PRIVATE}))
+    async with there() as app:
+        told = await Asker(app, "modern").told("import_mcp_server", from_project=str(tmp_path))
+        assert told["config"]["x"]["args"] == ["-y", "a@1.0.0", "--token", "***"]
+        assert told["config"]["y"]["url"] == "https://h.example/mcp?***"
+        assert "of-the-operator" not in json.dumps(told)
+
+
+@pytest.mark.parametrize("file", [".mcp.json", ".cursor/mcp.json", ".codex/config.toml"])
+async def test_a_link_in_a_project_leads_to_no_file_of_ours(tmp_path: Path, file: str) -> None:
+    (tmp_path / "private.json").write_text(json.dumps({"mcpServers": PRIVATE}))
+    link = project(tmp_path / "p") / file
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(tmp_path / "private.json")
+    async with there() as app:
+        told = await Asker(app, "modern").failed("import_mcp_server", from_project=str(tmp_path / "p"))
+        assert f"{file} is not read: it is a symbolic link" in told["error"]
+
+
+async def test_a_folder_that_others_can_write_to_is_no_project_of_ours(tmp_path: Path) -> None:
+    (project(tmp_path / "p") / ".mcp.json").write_text(json.dumps({"mcpServers": PRIVATE}))
+    (tmp_path / "p").chmod(0o777)
+    async with there() as app:
+        told = await Asker(app, "modern").failed("import_mcp_server", from_project=str(tmp_path / "p"))
+        assert "is not read: it" in told["error"] and told["hint"] == "name a project of your own"
+
+
 def searched(**provision: Any) -> tuple[Registry, Config]:
     registry = Registry(item(OWNER, description="Keeps searchable notes of meetings", packages=[npm()]))
     registry.url = registry_double.URL

@@ -1,4 +1,5 @@
-"""The request headers of revision 2026-07-28: the values of the body that intermediaries may read.
+"""The request headers of MCP over HTTP: of revision 2026-07-28 the values of the body that intermediaries may read, of
+the older ones the session.
 
 Spec: basic/transports/streamable-http, "Request Metadata". A value that is no plain ASCII is written as
 `=?base64?…?=`, canonical base64 of UTF-8.

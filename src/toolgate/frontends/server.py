@@ -10,12 +10,14 @@ import contextlib
 import logging
 import re
 import socket
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager
 from functools import cached_property, lru_cache, partial
 from typing import Any, cast
 
 import uvicorn
+from httptools import HttpRequestParser
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import (
     HEADER_VALUE_RE,
@@ -187,6 +189,9 @@ class _Protocol(HttpToolsProtocol):
     _is_between = True  # requests: what comes next begins one
     _came: Parted | None = None  # the one that begins, where it came whole
     _known: _KnownCycle | None = None  # the last one whose head was known
+    _piece = b""  # that is read just now
+    _again = b""  # what of it is to be read once more, in other words
+    _is_passed_over = False  # a head that is to be read once more
 
     def __init__(self, application: Application, **given: Any) -> None:
         super().__init__(**given)
@@ -268,7 +273,11 @@ class _Protocol(HttpToolsProtocol):
             self._is_between = True
             return
         self._overhead += len(data)
-        super().data_received(data)
+        while data:
+            self._piece, self._again = data, b""
+            super().data_received(data)
+            data = self._again
+        self._piece = b""
         if self.pipeline and len(self.pipeline) > MOST_PIPELINED:
             self._is_full = True
             self._intake.hold(self)
@@ -311,6 +320,9 @@ class _Protocol(HttpToolsProtocol):
         self._patience = HEAD_PATIENCE
 
     def on_headers_complete(self) -> None:
+        self._is_passed_over = self.parser.should_upgrade() and not self._should_upgrade()
+        if self._is_passed_over:
+            return
         if self._timer:
             self._stop_timer()
         self._is_in_head = False
@@ -328,11 +340,33 @@ class _Protocol(HttpToolsProtocol):
         self.headers = self.scope["headers"]  # type: ignore[assignment]
         return super()._should_upgrade()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Who asks for another protocol than WebSocket is answered in this one (RFC 9110, 7.8). The parser has stopped
+        behind its head, and would take its body for further requests: it reads the head again, without the wish."""
+        self._is_passed_over = False
+        if self.parser.get_method() == b"CONNECT":
+            self.send_400_response("CONNECT is not served here.")
+            return
+        (read,) = cast(BaseException, sys.exc_info()[1]).args  # bytes of the piece
+        rest = self._piece[read:]
+        version = self.parser.get_http_version().encode()
+        head = [self.parser.get_method(), b" ", self.url, b" HTTP/", version, b"\r\n"]
+        for name, value in self.scope["headers"]:
+            if name == b"connection":
+                value = b"close" if b"close" in value.lower() else b"keep-alive"
+            if name not in (b"upgrade", b"http2-settings"):
+                head += [name, b": ", value, b"\r\n"]
+        self.parser = HttpRequestParser(self)
+        self._came = None
+        self._again = b"".join((*head, b"\r\n", rest))
+
     def on_body(self, body: bytes) -> None:
         self._overhead = max(0, self._overhead - len(body) * (1 + FRAMING))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._is_passed_over:
+            return
         if self._timer:
             self._stop_timer()
         self._patience = 0.0

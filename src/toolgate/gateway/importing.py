@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from toolgate import config as configs
-from toolgate.config import ConfigError
+from toolgate.config import ConfigError, ownership
 from toolgate.core import names
 from toolgate.core.fault import Fault
 from toolgate.gateway.installing import told_gates
@@ -116,14 +116,20 @@ def _needed(report: Report) -> Mapping[str, str]:
 
 
 def _in_folder(folder: Path) -> Tables:
-    """The first file that has a server says what it is. Raises `Fault`."""
+    """The first file that has a server says what it is. Nobody who can write there chooses what of ours is read: a file
+    that is a link, or stands in a folder of somebody else, is not. Raises `Fault`."""
     found: Tables = {}
     for each in OF_PROJECTS:
         path = folder / each
         if not path.is_file():
             continue
         try:
+            for there in dict.fromkeys((folder, path.parent)):
+                ownership.check(there)
+            ownership.check_file(path)
             tables = configs.tables(path, {})
+        except ownership.NotOurs as error:
+            raise _nothing(f"{error.filename} is not read: it {error.why}", "name a project of your own") from None
         except ConfigError as error:
             raise _nothing(f"{path} cannot be read: {error.problems[0].message}", "correct the file") from None
         known = {names.slug(name) for name in found}

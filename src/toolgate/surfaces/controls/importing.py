@@ -116,6 +116,10 @@ def _waits(each: Importable) -> Object:
 def _shown(each: Importable) -> Object:
     """Without values that are secret: who asks may be a model that has never seen the file."""
     shown = {**each.table}
+    if "args" in shown:
+        shown["args"] = masking.arguments(map(str, shown["args"]))
+    if "url" in shown:
+        shown["url"] = masking.url(str(shown["url"]))
     for part in ("env", "headers"):
         if part in shown:
             shown[part] = {name: _masked(name, value, each.missing) for name, value in shown[part].items()}
