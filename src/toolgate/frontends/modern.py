@@ -48,7 +48,19 @@ from toolgate.state.parking import ParkedCall, Parking
 
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
+LONGEST_REPEATED = 1024  # bytes of what is known of the last request with a head
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a request says beside its arguments; most with the same headers say the same again. `written` are its name
+    and `_meta`, None where they are too long to be kept."""
+
+    method: str
+    written: tuple[bytes, bytes] | None
+    envelope: modern.Envelope
+    client: Client
+    target: str | None
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -61,7 +73,8 @@ class Request(msgspec.Struct, frozen=True):
     client: Client
     route: Route
     send: SendMessage
-    target: str | None = None  # what it names, where it must say so in a header
+    target: str | None  # what it names, where it must say so in a header
+    asked: Asked
 
 
 class ModernRound(msgspec.Struct, frozen=True):
@@ -115,10 +128,33 @@ class ModernResponses:
         return await handle(self, self.read(message, http, principal, route, send))
 
     def read(
-        self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: SendMessage
+        self,
+        message: Message,
+        http: Mapping[str, str] | None,
+        principal: Principal,
+        route: Route,
+        send: SendMessage,
+        before: Asked | None = None,
     ) -> Request:
-        """One request, checked; see `answer`. Raises `Fault`."""
+        """One request, checked; see `answer`. `before` is what one has said that came with the very same headers, from
+        the same principal, to the same route. Raises `Fault`."""
         params = calls.read_members(message.params, "params")
+        written = bytes(params.get("name", b"")), bytes(params.get("_meta", b""))
+        if before and before.written == written and before.method == message.method:
+            asked = before
+        else:
+            asked = self._asked(message, params, written, http, principal, route)
+        return Request(message, params, asked.envelope, http, asked.client, route, send, asked.target, asked)
+
+    def _asked(
+        self,
+        message: Message,
+        params: Members,
+        written: tuple[bytes, bytes],
+        http: Mapping[str, str] | None,
+        principal: Principal,
+        route: Route,
+    ) -> Asked:
         envelope = modern.read_envelope(params.get("_meta", jsonrpc.EMPTY_OBJECT))
         target: str | None = None
         if http is not None:
@@ -128,7 +164,8 @@ class ModernResponses:
         if not envelope.revision:
             raise modern.unsupported(envelope.version)
         client = Client(principal, "", envelope.capabilities, envelope.revision, envelope.told, route.path)
-        return Request(message, params, envelope, http, client, route, send, target)
+        is_kept = len(written[0]) + len(written[1]) <= LONGEST_REPEATED
+        return Asked(message.method, written if is_kept else None, envelope, client, target)
 
     def begin(self, request: Request) -> ModernRound | None:
         """The same of a call, as far as nothing has to be waited for: `rest` goes on, or `finish`. None, and nothing is

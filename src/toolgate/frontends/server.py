@@ -166,6 +166,17 @@ class _KnownCycle(_Cycle, Slot):
     def can_answer(self) -> bool:
         return not self.flow.write_paused
 
+    def answer_whole(self, status: int, headers: HeaderList, body: bytes) -> None:
+        if not self.keep_alive:
+            self.answer(status, (*headers, (b"content-length", b"%d" % len(body))), body)
+            return
+        head = self._protocol.head(status, headers, self.default_headers)
+        self.response_started = self.response_complete = True
+        self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+        if "message_event" in self.__dict__:  # else nobody waits
+            self.message_event.set()
+        self.on_response()
+
     def go_on(self, app: Any) -> asyncio.Task[None]:
         return self._protocol.start(self, app)
 
@@ -200,6 +211,7 @@ class _Protocol(HttpToolsProtocol):
         self._callers = application.callers
         self._connections = application.connections
         self._known_heads = application.known_heads
+        self._head: tuple[int, HeaderList, object, bytes] = 0, (), None, b""  # of the last answer: what it was made of
         self._intake = Intake(self._take, None, PIECE, self._connections.turns, self._whose, self._is_one)
         self.data_received = self._intake.put
 
@@ -267,11 +279,13 @@ class _Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._intake.drop()
             return
-        is_first, self._is_between = self._is_between, False
-        self._came = self._parted(data) if is_first else None
-        if self._came and self._took_known(self._came):
-            self._is_between = True
-            return
+        if self._is_between:
+            self._came = self._parted(data)
+            if self._came and self._took_known(self._came):
+                return
+            self._is_between = False
+        else:
+            self._came = None
         self._overhead += len(data)
         while data:
             self._piece, self._again = data, b""
@@ -291,15 +305,27 @@ class _Protocol(HttpToolsProtocol):
 
     def _took_known(self, request: Parted) -> bool:
         """Start a request whose head is known, where nothing is under way."""
-        known = self._known_heads.find(request)
+        known = self._known_heads.by_head.get(request.head)
         if known is None or self.flow.write_paused or (self.cycle and not self.cycle.response_complete):
             return False
         if self._timer:
             self._stop_timer()
         self._patience = 0.0
         cycle = self.cycle = self._known = _KnownCycle(self, known, request, self._connection)
-        self._schedule(cycle, known.scope["headers"], partial(self._begin, cycle))
+        key = known.principal.counted_as
+        if self._scheduler.lets_pass(key):
+            self._begin(cycle)
+        else:
+            self._turn = self._scheduler.start(key, lambda: cycle.disconnected or self._begin(cycle))
         return True
+
+    def head(self, status: int, headers: HeaderList, usual: Any) -> bytes:
+        """That of an answer, but for its length. `usual` are the headers of all."""
+        before = self._head
+        if before[2] is not usual or before[0] != status or before[1] != headers:
+            lines = [STATUS_LINE[status], *(_line(name, value) for name, value in (*usual, *headers))]
+            before = self._head = status, headers, usual, b"".join(lines)
+        return before[3]
 
     def _begin(self, cycle: _KnownCycle) -> None:
         if not self._application.begin(cycle):
@@ -394,6 +420,11 @@ class _Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Who was answered before all was read has a moment to end it."""
+        if self._known is self.cycle and not (
+            self._turn or self.pipeline or self._is_full or self._patience or self.flow.read_paused
+        ):
+            self._rests()  # nothing else is to be done behind most that are known
+            return
         turn, self._turn = self._turn, None
         if not self.transport.is_closing():
             self._goes_on()
@@ -416,6 +447,9 @@ class _Protocol(HttpToolsProtocol):
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return
+        self._rests()
+
+    def _rests(self) -> None:
         self._idle_since = self.loop.time()
         if not self._keeping:
             self._keeping = self.loop.call_later(self.timeout_keep_alive, self._look)
