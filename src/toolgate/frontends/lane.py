@@ -251,7 +251,8 @@ class Lane:
             call.size = self._unanswered.begun(whose, len(body))
         except Fault:
             return False  # which is told where any other is
-        self._guards.came_on(slot.connection, known.principal)
+        if slot.connection.principal is not known.principal:
+            self._guards.came_on(slot.connection, known.principal)
         try:
             round = call.begin()
         except Fault:
@@ -271,7 +272,8 @@ class Lane:
 
     def finish(self, call: LaneCall, done: Done) -> None:
         """Its server has answered."""
-        call.leaves()
+        call.slot.on_left = None
+        self.calls.discard(call)
         id = bytes(call.message.id)
         try:
             body, headers = call.finish(id, done)

@@ -170,9 +170,12 @@ class _KnownCycle(_Cycle, Slot):
         if not self.keep_alive:
             self.answer(status, (*headers, (b"content-length", b"%d" % len(body))), body)
             return
-        head = self._protocol.head(status, headers, self.default_headers)
+        of = self._protocol.last_head
+        if of[2] is not self.default_headers or of[0] != status or of[1] != headers:
+            lines = [STATUS_LINE[status], *(_line(name, value) for name, value in (*self.default_headers, *headers))]
+            of = self._protocol.last_head = status, headers, self.default_headers, b"".join(lines)
         self.response_started = self.response_complete = True
-        self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+        self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (of[3], len(body), body))
         if "message_event" in self.__dict__:  # else nobody waits
             self.message_event.set()
         self.on_response()
@@ -187,6 +190,7 @@ class _Protocol(HttpToolsProtocol):
     request is started when it is its principal's turn. Of one that comes whole in one piece no timer is started, and
     none while nothing is read; and where its head is known, too, uvicorn's parser has no part in it."""
 
+    last_head: tuple[int, HeaderList, Any, bytes] = 0, (), None, b""  # of an answer: what it was made of, and it
     _overhead = 0  # bytes of this request that are not its body
     _is_in_head = True
     _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
@@ -211,7 +215,6 @@ class _Protocol(HttpToolsProtocol):
         self._callers = application.callers
         self._connections = application.connections
         self._known_heads = application.known_heads
-        self._head: tuple[int, HeaderList, object, bytes] = 0, (), None, b""  # of the last answer: what it was made of
         self._intake = Intake(self._take, None, PIECE, self._connections.turns, self._whose, self._is_one)
         self.data_received = self._intake.put
 
@@ -313,19 +316,11 @@ class _Protocol(HttpToolsProtocol):
         self._patience = 0.0
         cycle = self.cycle = self._known = _KnownCycle(self, known, request, self._connection)
         key = known.principal.counted_as
-        if self._scheduler.lets_pass(key):
-            self._begin(cycle)
-        else:
+        if not self._scheduler.lets_pass(key):
             self._turn = self._scheduler.start(key, lambda: cycle.disconnected or self._begin(cycle))
+        elif not self._application.begin(cycle):
+            self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
         return True
-
-    def head(self, status: int, headers: HeaderList, usual: Any) -> bytes:
-        """That of an answer, but for its length. `usual` are the headers of all."""
-        before = self._head
-        if before[2] is not usual or before[0] != status or before[1] != headers:
-            lines = [STATUS_LINE[status], *(_line(name, value) for name, value in (*usual, *headers))]
-            before = self._head = status, headers, usual, b"".join(lines)
-        return before[3]
 
     def _begin(self, cycle: _KnownCycle) -> None:
         if not self._application.begin(cycle):

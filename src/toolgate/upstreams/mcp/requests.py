@@ -217,7 +217,9 @@ class Requests:
             timeout = LONGEST_RESULT
         if whole:
             return self._expect(id, call, Part(whole, self.clock, timeout, cancel))
-        return self._expect(id, call, Exchange(self.asker, self.clock, timeout, cancel, timed=False))
+        exchange, link = Exchange(self.asker, self.clock, timeout, cancel, timed=False), self.link
+        request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life if link else None)
+        return request
 
     def _write(self, id: int, request: OpenRequest) -> None:
         """Send it, or keep it as one that is not sent yet."""

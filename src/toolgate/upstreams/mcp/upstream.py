@@ -327,7 +327,8 @@ class McpUpstream:
         elif error is None and session.breaker.failures:
             session.breaker.answered()
         session.leases -= 1
-        self._rested(session)
+        if not session.leases:
+            self._rested(session)
 
     def _rested(self, session: UpstreamSession) -> None:
         """Somebody is done with its connection: maybe nobody needs it any more."""
