@@ -323,8 +323,13 @@ class Resume(Protocol):
         ...
 
 
+Joined = dict[tuple[int, int, bool], Raw]
+"""Pages of one list as they were written: by first item, how many, and whether their reader takes any schema."""
+
+
 class Listing(msgspec.Struct, frozen=True):
-    """One list for one client: raw items, and what could not be had, as data that is shown."""
+    """One list for one client, or a page of it: raw items, and what could not be had, as data that is shown. `start` is
+    which of all is the first; `joined` keeps the items as they are written, where that is worth it."""
 
     kind: str
     items: tuple[Raw, ...]
@@ -333,6 +338,8 @@ class Listing(msgspec.Struct, frozen=True):
     ttl: float = 0.0  # seconds for which all servers say that it holds
     is_public: bool = False  # whether all servers say that it is the same for everybody
     next_cursor: str | None = None
+    start: int = 0
+    joined: Joined | None = None
 
     def meta(self) -> dict[str, Any]:
         """The `_meta` of the result: what could not be had, and what is still to come."""

@@ -111,8 +111,7 @@ _SERVER_INFO = mcp.SERVER_INFO_KEY.partition("/")[2].encode()  # the slash in fr
 
 def write_listing(revision: Revision, listing: Listing) -> bytes:
     """The result of a list, each item as this revision allows it."""
-    items = tuple(revisions.write_item(listing.kind, item, revision) for item in listing.items)
-    return jsonrpc.encode(listing.members() | {listing.kind: items})
+    return jsonrpc.encode(listing.members() | {listing.kind: revisions.write_items(listing, revision)})
 
 
 def knows(revision: Revision, notification: str) -> bool:

@@ -240,7 +240,7 @@ def write_listing(client: Client, listing: Listing, server_info: Mapping[str, An
     revision, scope = _spoken(client), "public" if listing.is_public else "private"
     caching = {"ttlMs": int(listing.ttl * 1000), "cacheScope": scope}
     result = {"resultType": "complete"} | caching | listing.members()
-    result[listing.kind] = [revisions.write_item(listing.kind, item, revision) for item in listing.items]
+    result[listing.kind] = revisions.write_items(listing, revision)
     result["_meta"] = listing.meta() | {mcp.SERVER_INFO_KEY: server_info}
     return jsonrpc.encode(result)
 

@@ -52,7 +52,10 @@ class Pages:
         if end < len(listing.items):
             last = _digest(listing.items[end - 1])
             cursor = self._seal.seal(Cursor(client.principal.id, route.path, listing.kind, end, last))
-        return msgspec.structs.replace(listing, items=listing.items[start:end], next_cursor=cursor)
+        joined = None if start % self.size else listing.joined  # pages that overlap would be kept without end
+        return msgspec.structs.replace(
+            listing, items=listing.items[start:end], next_cursor=cursor, start=start, joined=joined
+        )
 
     def _start(self, listing: Listing, params: Members, route: Route, client: Client) -> int:
         given = params.get("cursor", jsonrpc.NOTHING)
