@@ -16,8 +16,9 @@ from msgspec import Raw
 from toolgate.core import asks, counting, jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Params
+from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Listing, Required
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
 from toolgate.eras import calls, header_arguments, headers, revisions, tasks
 from toolgate.eras.calls import Headers
 from toolgate.eras.questions import write_question

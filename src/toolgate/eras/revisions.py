@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Listing
 from toolgate.eras.calls import folded
 from toolgate.eras.repair import (
     ANY_OBJECT,

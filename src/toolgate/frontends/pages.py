@@ -16,7 +16,8 @@ from toolgate.config import Config
 from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
-from toolgate.core.model import Client, Listing
+from toolgate.core.listing import Listing
+from toolgate.core.model import Client
 from toolgate.core.services import Swap, sets
 from toolgate.eras import calls
 from toolgate.gateway.snapshot import Route

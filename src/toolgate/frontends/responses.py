@@ -13,8 +13,9 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
+from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Client, Done, Listing, Outcome
+from toolgate.core.model import Client, Done, Outcome
 from toolgate.core.notes import Note
 from toolgate.eras import revisions
 

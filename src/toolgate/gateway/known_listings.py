@@ -14,7 +14,8 @@ import msgspec
 
 from toolgate.auth.access import Rules
 from toolgate.catalog.base import ServerList
-from toolgate.core.model import Client, Listing
+from toolgate.core.listing import Listing
+from toolgate.core.model import Client
 from toolgate.gateway.snapshot import Route
 
 MOST = 64  # listings

@@ -20,7 +20,8 @@ from toolgate.catalog.views import CatalogView
 from toolgate.core import names, surrogates
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Event, Listing, Made
+from toolgate.core.listing import Listing
+from toolgate.core.model import Call, Client, Event, Made
 from toolgate.core.redaction import Redactor
 from toolgate.eras import tasks
 from toolgate.gateway.known_listings import Key, KnownListing, KnownListings, key_of

@@ -12,7 +12,8 @@ from toolgate.app import App
 from toolgate.config import CatalogLimits, Config
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core import items, mcp
-from toolgate.core.model import Client, Listing, Principal
+from toolgate.core.listing import Listing
+from toolgate.core.model import Client, Principal
 from toolgate.eras import revisions
 from toolgate.gateway import known_listings
 from toolgate.gateway.known_listings import KnownListing, KnownListings, key_of
