@@ -121,7 +121,7 @@ class Admin:
 
     async def status(self, _: Asked) -> Answer:
         gateway_info: GatewayInfo = self._gateway.gateway_info
-        config = self._gateway.snapshot.config
+        config, port = self._gateway.snapshot.config, self._gateway.gateway_info.port()
         shown = {
             "version": gateway_info.version,
             "pid": gateway_info.pid,
@@ -131,7 +131,8 @@ class Admin:
             "configuration": gateway_info.source,
             "problem": gateway_info.problem(),
             "host": config.http.host,
-            "port": gateway_info.port(),
+            "port": port,
+            "url": config.http.url(config.http.host, port) if port else "",
             "code": gateway_info.code() or None,
             "tokens": await self._gateway.tokens(),
         }
