@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from toolgate.config import ownership
 from toolgate.upstreams.process.programs import Programs, holds, system
 
 
@@ -66,3 +69,19 @@ def test_a_language_that_the_operator_has_in_path_is_there(home: Path, first_lin
 def test_what_lies_beside_a_program_interprets_it(home: Path) -> None:
     (home / "cache/node_modules/evil/own").symlink_to(home / "language/bin/python3")
     assert opened(home, "{home}/cache/node_modules/evil/own") == {"language"}
+
+
+def test_a_program_whose_file_is_leased_is_not_waited_for(home: Path) -> None:
+    """Whoever opens a leased file waits for 45 s, unless it says that it will not wait."""
+    program = home / "cache/node_modules/evil/program"
+    program.write_text(f"#!{home}/language/bin/python3\n")
+    holder = os.open(program, os.O_RDONLY)
+    previous = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    try:
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        with pytest.raises(BlockingIOError):
+            ownership.open_anyones(program)
+        assert Programs(str(home), str(home / "state"), "/usr/bin:/bin").parts(str(program), (), None)
+    finally:
+        os.close(holder)
+        signal.signal(signal.SIGIO, previous)

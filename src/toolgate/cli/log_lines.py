@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from toolgate.config.settings import Log
 
 # Modules whose every step an operator wants to read of.
-TOLD = ("cli", "app", "gateway.reload", "gateway.notices", "frontends.operator", "frontends.server")
+TOLD = ("cli", "app", "gateway.reload", "gateway.notices", "frontends.operator", "frontends.server", "frontends.tls")
 _LEVELS: Mapping[str, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 

@@ -37,6 +37,32 @@ from toolgate.config.values import (
     whole,
 )
 
+_A_FILE = "name a file"
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """Paths are written as `state` is."""
+
+    certificate: Annotated[
+        str,
+        Key(
+            filled,
+            "the file with the certificate and the chain of those that issued it, in PEM form. `~/` is expanded; a "
+            "relative path starts at the folder of the file",
+            "gateway",
+            needed=_A_FILE,
+        ),
+    ]
+    key: Annotated[
+        str,
+        Key(
+            filled,
+            "the file with its private key, in PEM form, without a passphrase; named in the same way",
+            "gateway",
+            needed=_A_FILE,
+        ),
+    ]
+
 
 class Http(msgspec.Struct, frozen=True):
     """Where the gateway listens. `body_limit` in bytes."""
@@ -59,8 +85,19 @@ class Http(msgspec.Struct, frozen=True):
         Key(many(host_port), 'other names of the gateway, such as `"gateway.example"` or `"gateway.example:8765"`'),
         Allows("answer under other host names: {}"),
     ] = ()
+    tls: Annotated[
+        Tls | None,
+        Key(
+            fields.table(Tls),
+            "serve HTTPS with this certificate ([proxy.md](proxy.md#without-a-proxy))",
+            default="none: plain HTTP",
+        ),
+        Harmless("clients decide whether they trust a certificate"),
+    ] = None
 
-    also: ClassVar[Mapping[str, Row]] = {"tls": Later(says="put a TLS proxy in front")}
+    def url(self, host: str, port: int) -> str:
+        """How a client on this machine reaches it, without a path."""
+        return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class Sessions(msgspec.Struct, frozen=True):

@@ -137,6 +137,11 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         "stop the keeper": "os.kill(os.getppid(), signal.SIGSTOP); E('sent')",
         "by descriptor": 'fd = sc("pidfd_open", W["neighbour"], 0); may("pidfd_send_signal", fd, 9, 0, 0)',
         "by a pipe's owner": 'import fcntl; r, w = os.pipe(); fcntl.fcntl(r, 8, W["neighbour"]); E("owned")',
+        "by a lease, for which who opens the file waits": "import fcntl\nfor path in (sys.executable, os.__file__):\n"
+        '    fcntl.fcntl(os.open(path, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK); E("leased", path)',
+        "by a lease on its own file": 'import fcntl; fd = os.open(W["own"] + "/lease", os.O_CREAT); '
+        'fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK); E("leased")',
+        "by a watched folder": 'import fcntl; fcntl.fcntl(os.open(W["own"], 0), fcntl.F_NOTIFY, 2); E("watched")',
         "everybody": "os.kill(-1, 18); print('it alone is there')",
     },
     "others' limits": {

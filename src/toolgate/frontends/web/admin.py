@@ -175,6 +175,7 @@ class About(msgspec.Struct, omit_defaults=True, kw_only=True):
     problem: str = ""
     host: str
     port: int | None = None
+    url: str = ""
     code: Mapping[str, str] = {}
     tokens: Mapping[str, Any]
     servers: tuple[ServerState, ...]
@@ -260,7 +261,7 @@ class Admin:
     async def status(self, _: Asked) -> Answer:
         """The gateway and its servers in brief."""
         gateway_info: GatewayInfo = self._gateway.gateway_info
-        config = self._gateway.snapshot.config
+        config, port = self._gateway.snapshot.config, self._gateway.gateway_info.port()
         return 200, About(
             version=gateway_info.version,
             pid=gateway_info.pid,
@@ -270,7 +271,8 @@ class Admin:
             configuration=gateway_info.source,
             problem=gateway_info.problem(),
             host=config.http.host,
-            port=gateway_info.port(),
+            port=port,
+            url=config.http.url(config.http.host, port) if port else "",
             code=gateway_info.code(),
             tokens=await self._gateway.tokens(),
             servers=tuple(ServerState(**self._brief(server)) for server in config.servers),

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import msgspec
 
+from toolgate.config import ownership
 from toolgate.config.profiles import RUNNERS, Split, bare
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
@@ -162,7 +163,7 @@ def _only_program(folder: str, package: str) -> str:
 
 def _read(folder: str) -> dict[str, Any]:
     try:
-        with open(os.path.join(folder, "package.json"), "rb") as file:
+        with ownership.open_anyones(Path(folder, "package.json")) as file:
             found = json.load(file)
     except (OSError, ValueError):
         return {}

@@ -10,7 +10,9 @@ import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
+from toolgate.config import ownership
 from toolgate.config.profiles import INTERPRETERS
 from toolgate.core.redaction import excerpt
 
@@ -185,8 +187,8 @@ def _above_modules(path: str) -> str | None:
 
 def _interpreter_of(program: str) -> list[str]:
     try:
-        with open(program, "rb") as file:
+        with ownership.open_anyones(Path(program)) as file:
             first = file.readline(512)
-    except OSError:
+    except (OSError, ValueError):
         return []
     return os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []

@@ -112,6 +112,7 @@ _OF_THE_TERMINAL = (0x5412, 0x541C)  # which put words into the mouth of who sit
 
 _NO_DEVICES = (0, 0o010000, 0o100000, 0o140000)  # pipes, files, sockets
 _HARMLESS_FCNTL = (0, 1, 2, 3, 4, 1030)  # copies and flags; not who gets signals
+_ABOUT_OTHERS = (8, 10, 15, 1024, 1026)  # signals when something comes; leases, for which all who open the file wait
 _HARMLESS_IOCTL = (0x5401, 0x5421, 0x541B, 0x5450, 0x5451)  # whether it is a terminal, blocks, has something to read
 _ONE_SELF = Condition(0, "in", (0,))
 
@@ -204,7 +205,7 @@ _SERVER = (
     ),
     Rule("setpriority", _ALLOW, (_ONE_SELF, Condition(1, "in", (0,)))),
     Rule("setpriority", _REFUSED),
-    Rule("fcntl", _REFUSED, (Condition(1, "in", (8, 15)),)),  # signals to others when something comes
+    Rule("fcntl", _REFUSED, (Condition(1, "in", _ABOUT_OTHERS),)),
     Rule("socketpair", _ALLOW, _CONNECTED_PAIR),
     Rule("socketpair", _REFUSED),
 )
