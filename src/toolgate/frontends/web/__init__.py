@@ -55,7 +55,7 @@ class Web:
             registry.PREFIX: Registry(deps.gateway, guards),
             health.ALIVE: lives,
             health.READY: lives,
-            metrics.PATH: Metrics(deps.gateway, guards, admin.PREFIX),
+            metrics.PATH: Metrics(deps.gateway, deps.usage, guards, admin.PREFIX),
         }
         self.prefixes, self.suffixes = tuple(self._pages), (discovery.CARD,)
 
