@@ -1,6 +1,7 @@
 """What is served beside MCP, by the path that it begins with.
 
     admin      what an operator's programs ask of a running gateway
+    openapi    what that says of itself
     metadata   what the gateway says to anybody who wants a token for it
     connect    the pages by which a user signs in at a server
     discovery  what is said of each endpoint before anybody connects: server cards, and where they are
