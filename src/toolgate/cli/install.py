@@ -115,8 +115,7 @@ def _way(config: Config, is_http: bool, url: str, surface: str, client: str) -> 
     if is_http:
         if client:
             printing.fail(f"--client is for programs that start the gateway. Over HTTP they show a key: set {KEY}", 2)
-        host = f"[{config.http.host}]" if ":" in config.http.host else config.http.host
-        address = url.rstrip("/") or f"http://{host}:{config.http.port}/mcp"
+        address = url.rstrip("/") or f"{config.http.url(config.http.host, config.http.port)}/mcp"
         needs_key = not config.is_open and not config.auth.issuer
         return Way(url=f"{address}/{surface}" if surface else address, needs_key=needs_key)
     if client and client not in {each.id for each in config.clients}:

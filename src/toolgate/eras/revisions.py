@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.eras.calls import folded
 from toolgate.eras.repair import (
@@ -252,6 +253,25 @@ def write_item(kind: str, raw: Raw, revision: Revision) -> Raw:
         _remembered[key] = raw, written
         _bytes_remembered += size
     return written
+
+
+def write_items(listing: Listing, revision: Revision) -> Raw:
+    """The items of a page for a client of this revision, as one array; what was written before is known."""
+    key = _key_of(listing, revision)
+    if listing.joined and (known := listing.joined.get(key)):
+        return known
+    written = Raw(jsonrpc.encode([write_item(listing.kind, item, revision) for item in listing.items]))
+    if listing.joined is not None:
+        listing.joined[key] = written
+    return written
+
+
+def has_written(listing: Listing, revision: Revision) -> bool:
+    return bool(listing.joined) and _key_of(listing, revision) in listing.joined
+
+
+def _key_of(listing: Listing, revision: Revision) -> tuple[int, int, bool]:
+    return listing.start, len(listing.items), revision.takes_any_schema
 
 
 # Content.
