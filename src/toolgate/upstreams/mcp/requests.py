@@ -246,8 +246,12 @@ class Requests:
     def _written(self, id: int, call: Call) -> tuple[bytes, Headers]:
         """The message of a call, and its headers. Calls of one tool differ in their arguments, and most in nothing
         else: the rest of those is written once. Raises `Fault`."""
-        told = bytes(call.client.told)
-        if not _is_plain(call) or len(call.target) + len(told) > LONGEST_FRAME:
+        told, info = bytes(call.client.told), call.tool_info
+        says_more = call.extra or call.meta or call.task or call.resumption or call.volunteered or call.passed_on
+        is_plain = call.method == mcp.CALL and call.arguments and not ((info and info.header_arguments) or says_more)
+        is_plain = is_plain and not (call.wants_progress or call.log_level)
+        is_plain = is_plain and bool(told or not call.client.capabilities)
+        if not is_plain or len(call.target) + len(told) > LONGEST_FRAME:
             params, headers = self.dialect.call(call, id)
             headers = (*headers, *passed_on(self.server, call)) if call.passed_on else headers
             return jsonrpc.request(id, call.method, jsonrpc.encode(params)), headers
@@ -666,15 +670,6 @@ def _checked(error: RpcError) -> RpcError:
 
 
 _GAP = b"\0"  # which stands in no JSON
-
-
-def _is_plain(call: Call) -> bool:
-    """Whether it is one of a tool that says nothing but its arguments, and these are in no header."""
-    info = call.tool_info
-    if call.method != mcp.CALL or not call.arguments or (info and info.header_arguments):
-        return False
-    more = call.extra or call.meta or call.task or call.resumption or call.volunteered or call.passed_on
-    return not (more or call.wants_progress or call.log_level)
 
 
 def _own_id(message: Message, origin: int | None) -> int | None:
