@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle
@@ -157,8 +158,13 @@ async def test_once_calls_take_turns_none_is_sent_while_one_of_another_client_th
 def written(requests: Requests, link: Link, **more: Any) -> bytes:
     """The bytes of one call more."""
     sent: list[bytes] = []
-    link.send_now = lambda data, headers, origin: bool(sent.append(data) or True)  # type: ignore[method-assign]
-    requests.begin_call(Call("tools/call", **{"target": "t", "client": Client(), **more}))
+
+    def send_now(data: bytes, headers: Any, origin: int) -> bool:
+        sent.append(data)
+        return True
+
+    link.send_now = send_now  # type: ignore[method-assign]
+    requests.begin_call(msgspec.structs.replace(Call("tools/call", "t", Client()), **more))
     return sent[0]
 
 
@@ -200,8 +206,8 @@ async def test_what_a_call_says_beside_its_arguments_is_written_whatever_was_wri
     for _ in range(2):  # the second is written as the first was
         written(*warm, arguments=arguments)
         written(*warm, arguments=arguments, **more)
-    for _ in range(4):
-        next(cold[0]._ids)
+    for _ in range(4):  # as many ids as the other has used
+        cold[0].begin_call(Call("tools/call", "another", Client()))
     assert json.loads(written(*warm, arguments=arguments, **more)) == json.loads(
         written(*cold, arguments=arguments, **more)
     )
