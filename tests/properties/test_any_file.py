@@ -124,7 +124,7 @@ MORE = [7, 10000, "sha256:" + "0" * 64, False, {"sub": "x"}, {"idleTimeoutMs": 1
         "hash", "known", "bm25", "aggregate", "authorization_code", "7d", ["@modelcontextprotocol/*"],
         ".gobby/tasks.jsonl", {"client_id": "x"}, "text", "info",
         {"certificate": "x.pem", "key": "x.pem"}]  # fmt: skip
-NEVER_READ = {"telemetry", "cluster"}
+NEVER_READ = {"cluster"}
 
 
 @pytest.mark.parametrize("place", sorted(PLACES))

@@ -196,6 +196,16 @@ class Log(msgspec.Struct, frozen=True):
     ] = "info"
 
 
+class Telemetry(msgspec.Struct, frozen=True):
+    """What toolgate tells programs that watch it."""
+
+    usage: Annotated[
+        bool,
+        Key(flag, "`true`: calls are counted by principal, server and tool, for [`/metrics`](monitoring.md#metrics)"),
+        Harmless("only administrators read what is counted"),
+    ] = False
+
+
 _lines = values.record(head=whole(0), tail=whole(0))
 
 
@@ -381,6 +391,9 @@ class Config(msgspec.Struct, frozen=True):
         allowing.LOOKS,
     ] = VirtualSearch()
     log: Annotated[Log, Section(Log, "The log, on stderr.", "gateway"), allowing.WRITTEN] = Log()
+    telemetry: Annotated[
+        Telemetry, Section(Telemetry, "What is counted of calls ([monitoring.md](monitoring.md)).")
+    ] = Telemetry()
     limits: Annotated[
         Limits, Section(Limits, "Sizes and rates ([limits.md](limits.md), [results.md](results.md)).", noted=True)
     ] = Limits()
@@ -506,7 +519,6 @@ class Config(msgspec.Struct, frozen=True):
             shapes.components,
             "names of [components](configuration.md#tool-components), separated by commas or as a list",
         ),
-        "telemetry": Later(),
         "cluster": Later(),
     }
 

@@ -1,0 +1,117 @@
+"""Counts each round of a call that ends: who called what, what became of it, how long it took, and how much it was.
+
+`Served` stands in front of all other policies and sees what clients get, refusals too; `Sent` stands behind them and
+sees what servers do. The rules this file keeps: a label is a name that is configured, listed, or in our own tables,
+never what a client wrote; and what is estimated costs a call next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core import mcp, names
+from toolgate.core.clock import Clock
+from toolgate.core.fault import Reached
+from toolgate.core.model import Accepted, Call, Done, NeedInput, Outcome
+from toolgate.policy.base import Passed, Policy
+from toolgate.policy.endings import EndedAs, told
+from toolgate.search import tokens
+from toolgate.telemetry import names as told_as
+from toolgate.telemetry.usage import Called, Line, Usage, add
+
+LOOKED_AT = 2048  # bytes of which tokens are estimated
+OFTEN, SELDOM = 4, 64  # the first calls that are counted together are looked at, and every so many later on
+
+
+class _Begun(msgspec.Struct):
+    when: float
+    reached: Reached
+    is_over: bool = False
+
+
+class Served(Policy):
+    name = "usage"
+    sees_misses = True
+
+    def __init__(self, usage: Usage, clock: Clock) -> None:
+        self._usage = usage
+        self._now = clock.now
+
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Passed:
+        if call.reached is None:
+            call = msgspec.structs.replace(call, reached=Reached())
+        return Passed(call, _Begun(self._now(), call.reached or Reached()))
+
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
+        line = self._usage.line(called(call))
+        if isinstance(ending, NeedInput):
+            line.asked += 1
+            return
+        decision, outcome, code, _, _ = told(ending, ticket.reached)
+        line.calls += 1
+        error = ""
+        if outcome != "done":
+            error = _error(outcome, code)
+            counts = line.refusals if decision == "deny" else line.errors
+            counts[error] = counts.get(error, 0) + 1
+        _measure(line, call.arguments, ending)
+        add(line.served, error, self._now() - ticket.when)
+
+
+class Sent(Policy):
+    name = "sent"
+
+    def __init__(self, usage: Usage, clock: Clock) -> None:
+        self._usage = usage
+        self._now = clock.now
+
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Passed:
+        return Passed(call, _Begun(self._now(), call.reached or Reached()))
+
+    def after(self, call: Call, outcome: Outcome, ticket: _Begun) -> Outcome:
+        self._ended(call, outcome, ticket)
+        return outcome
+
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
+        if not ticket.is_over and not isinstance(ending, NeedInput):
+            self._ended(call, ending, ticket)
+
+    def _ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
+        ticket.is_over = True
+        _, outcome, code, _, was_sent = told(ending, ticket.reached)
+        if was_sent and call.server != names.OWN:
+            error = "" if outcome == "done" else _error(outcome, code)
+            add(self._usage.line(called(call)).sent, error, self._now() - ticket.when)
+
+
+def called(call: Call) -> Called:
+    """What a call is counted as."""
+    method = call.method if call.method in mcp.METHODS else told_as.OTHER
+    is_listed = method == mcp.CALL and (call.tool_info is not None or call.server == names.OWN)
+    return Called(call.client.principal.id, method, call.server, call.target if is_listed else "")
+
+
+def _error(outcome: EndedAs, code: str) -> str:
+    return told_as.CANCELLED if outcome == "cancelled" else code or told_as.TOOL_ERROR
+
+
+def _measure(line: Line, arguments: Raw, ending: Outcome | BaseException) -> None:
+    """How much it was: bytes, and an estimate of tokens by what some calls have in a byte."""
+    result = ending.body if isinstance(ending, Done | Accepted) else b""
+    came, went = memoryview(arguments).nbytes, memoryview(result).nbytes
+    if line.calls <= OFTEN or line.calls % SELDOM == 0:
+        line.ratio_in = _ratio(arguments) or line.ratio_in
+        line.ratio = _ratio(result) or line.ratio
+    line.bytes_in += came
+    line.bytes_out += went
+    line.tokens_in += came * line.ratio_in
+    line.tokens_out += went * line.ratio
+
+
+def _ratio(text: Raw | bytes) -> float:
+    """Tokens in a byte; 0 where there is none."""
+    looked_at = bytes(memoryview(text)[:LOOKED_AT])
+    return tokens.estimate(looked_at) / len(looked_at) if looked_at else 0.0
