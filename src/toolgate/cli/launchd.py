@@ -9,7 +9,6 @@ from pathlib import Path
 import typer
 
 from toolgate.cli import common, printing, systemd
-from toolgate.cli.install import own_command
 from toolgate.config import Config
 
 app = typer.Typer(add_completion=False)
@@ -27,7 +26,7 @@ def launchd(config: common.ConfigPath = None) -> None:
     loaded = common.load_config(config)
     if not loaded.source:
         printing.fail("No configuration found: give --config", 2)
-    typer.echo(agent(loaded, own_command()).decode(), nl=False)
+    typer.echo(agent(loaded, common.own_command()).decode(), nl=False)
 
 
 def agent(config: Config, command: tuple[str, ...]) -> bytes:

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from toolgate.cli import common, printing
-from toolgate.cli.install import own_command
 from toolgate.config import Config, state_folder
 from toolgate.state import audit
 
@@ -65,7 +64,7 @@ def systemd(
         printing.fail("No configuration found: give --config", 2)
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", run_as):
         printing.fail(f"{run_as} is not a name of a user", 2)
-    typer.echo("\n".join(lines(loaded, own_command(), "" if user else run_as)))
+    typer.echo("\n".join(lines(loaded, common.own_command(), "" if user else run_as)))
 
 
 def lines(config: Config, command: tuple[str, ...], run_as: str) -> Iterator[str]:
