@@ -76,6 +76,7 @@ from toolgate.config.reading import (
     state_folder,
     tables,
     tables_in,
+    tls_files,
     with_own,
 )
 from toolgate.config.server import Overlay, Parameter, Root, Server, ServerAuth
@@ -127,5 +128,6 @@ __all__ = [
     "state_folder",
     "tables",
     "tables_in",
+    "tls_files",
     "with_own",
 ]
