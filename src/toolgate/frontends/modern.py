@@ -77,7 +77,6 @@ class ModernRound(msgspec.Struct, frozen=True):
     """A call that was begun."""
 
     request: Request
-    call: Call
     round: Round
 
 
@@ -165,20 +164,19 @@ class ModernResponses:
         done, where it is not clear at once what it is for. Raises `Fault`."""
         if not request.params.keys().isdisjoint(_OF_A_RETRY):
             return None
-        call = self._read_call(request)
-        round = self._gateway.begin(call, request.route)
-        return ModernRound(request, call, round) if round else None
+        round = self._gateway.begin(self._read_call(request), request.route)
+        return ModernRound(request, round) if round else None
 
     async def rest(self, begun: ModernRound) -> Reply:
         """The answer to a call that was begun. Raises `Fault`."""
-        outcome = await self._with_pages(begun.call, begun.request.route, self._gateway.rest(begun.round))
-        return await self._reply(begun.request, begun.call, None, outcome)
+        request, made, rest = begun.request, begun.round.made, self._gateway.rest(begun.round)
+        return await self._reply(request, made, None, await self._with_pages(made, request.route, rest))
 
     def finish(self, begun: ModernRound, done: Done) -> Reply:
         """The same at once, of what its server has answered. Raises `Fault`."""
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        return self._written(begun.request.route, begun.call, None, outcome)
+        return self._written(begun.request.route, begun.round.made, None, outcome)
 
     # Handlers: the rows of `_HANDLERS`.
 
