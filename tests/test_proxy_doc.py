@@ -11,15 +11,23 @@ from virtualtime import FakeClock, play
 from toolgate import config
 from toolgate.auth import keys
 from toolgate.auth.cross_checks import problems
+from toolgate.cli import serve
 from toolgate.state.memory import MemoryStore
 
 PAGE = (Path(__file__).parents[1] / "docs" / "proxy.md").read_text()
-(EXAMPLE,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.M | re.S)
+EXAMPLE, ENCRYPTED = re.findall(r"^```toml\n(.*?)^```", PAGE, re.M | re.S)
 
 
 def test_its_configuration_has_no_slip() -> None:
     found = config.read(EXAMPLE, file="toolgate.toml", environ={}, format="toml")
     assert not found.warnings and not problems(found)
+
+
+def test_without_a_proxy_nothing_is_open_and_nothing_is_warned_of_but_the_files() -> None:
+    found = config.read(ENCRYPTED, file="toolgate.toml", environ={}, format="toml")
+    assert not found.warnings and not problems(found)
+    assert not serve.unguarded(found) and not list(serve.remarks(found))
+    assert found.http.url("gate.example.com", found.http.port) == f"https://{found.http.allowed_hosts[0]}"
 
 
 def test_a_client_behind_the_proxy_comes_in_by_the_public_name_and_no_other() -> None:

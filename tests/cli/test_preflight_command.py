@@ -189,7 +189,7 @@ def test_a_certificate_that_ends_soon_is_a_warning(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
     ends = ssl.cert_time_to_seconds("Dec 31 00:00:00 2119 GMT")
-    monkeypatch.setattr(preflight, "SOON", (ends - time.time()) / 86_400 + 14 - left)
+    monkeypatch.setattr(preflight.tls, "SOON", (ends - time.time()) / 86_400 + 14 - left)
     with behind_tls("good") as port:
         config.write_text(config.read_text() + f'[mcpServers.far]\nurl = "https://127.0.0.1:{port}/mcp"\n')
         checks = [each for each in report(config, "--no-start")["checks"] if each["check"] == "certificates"]

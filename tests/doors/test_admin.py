@@ -78,7 +78,7 @@ async def test_what_is_asked_wrongly_says_what_to_do(method: str, path: str, bod
 @pytest.mark.parametrize("path", ROUTES)
 async def test_each_path_takes_its_methods_and_no_other(path: str) -> None:
     async with gateway(GREETER) as app:
-        path_of_one = "/admin" + path.replace("NAME", "greeter")
+        path_of_one = "/admin" + path.replace("{name}", "greeter")
         response = await Visitor(app).begin("PATCH", b"", path=path_of_one, client=THE_SOCKET).response()
         assert (response.status, response.headers["allow"]) == (405, ", ".join(ROUTES[path]))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from inmemory import Scripted, Visitor, gateway, tools
+from inmemory import Refusal, Scripted, Visitor, gateway, said, tools
 
 from toolgate.config import Config
-from toolgate.config.access import KnownClient
+from toolgate.config.access import KnownClient, Permissions
+from toolgate.config.settings import Telemetry
 
 KEY, ADMIN = "tg-a-key-that-is-long-enough", "tg-the-key-of-an-administrator"
 KNOWN = Config(
@@ -19,11 +22,24 @@ KNOWN = Config(
         KnownClient(id="ops", name="ops", key=ADMIN, admin=True),
     )
 )
-SAMPLE = re.compile(r'([a-z_]+)(?:\{([a-z]+="(?:[^"\\\n]|\\.)*",?)+\})? [0-9.e+]+')
+COUNTED = msgspec.structs.replace(KNOWN, telemetry=Telemetry(usage=True))
+SAMPLE = re.compile(r'([a-z_]+)(?:\{([a-z_]+="(?:[^"\\\n]|\\.)*",?)+\})? [0-9.e+-]+')
+PAGE = (Path(__file__).parents[2] / "docs/monitoring.md").read_text()
 
 
-def opened() -> Any:
-    return gateway(scripts={"git": Scripted(tools_list=tools("t"))}, config=KNOWN)
+def opened(config: Config = KNOWN, **answers: Any) -> Any:
+    return gateway(scripts={"git": Scripted(tools_list=tools("t", "u"), **answers)}, config=config)
+
+
+def figures(lines: list[str], name: str) -> dict[str, float]:
+    """The samples of one metric, by their labels."""
+    found = (line.rpartition(" ") for line in lines if line.startswith(f"{name}{{"))
+    return {labels.removeprefix(name): float(value) for labels, _, value in found}
+
+
+def of(who: str, method: str = "tools/call", server: str = "git", tool: str = "t", **more: str) -> str:
+    labels = {"principal": who, "method": method, "server": server, "tool": tool, **more}
+    return "{" + ",".join(f'{label}="{value}"' for label, value in labels.items()) + "}"
 
 
 async def scraped(app: Any) -> list[str]:
@@ -48,12 +64,87 @@ async def test_a_scrape_shows_the_gateway_and_the_state_of_each_server() -> None
 
 
 async def test_each_line_is_of_the_format_and_each_metric_has_its_row_in_the_docs() -> None:
-    page = (Path(__file__).parents[2] / "docs/lifecycle.md").read_text()
-    async with opened() as app:
-        samples = [SAMPLE.fullmatch(line) for line in await scraped(app) if not line.startswith("# ")]
-        assert all(samples)
-        told = {found[1] for found in samples if found}
-        assert told == set(re.findall(r"^\| `(toolgate_\w+)`", page, re.MULTILINE))
+    async with opened(COUNTED, tools_call=said("x")) as app:
+        await Visitor(app, authorization=f"Bearer {KEY}").ask_modern("tools/call", name="git__t")
+        lines = await scraped(app)
+        assert all(SAMPLE.fullmatch(line) for line in lines if not line.startswith("# "))
+        told = {line.split()[2] for line in lines if line.startswith("# TYPE ")}
+        assert told == set(re.findall(r"^\| `((?:toolgate|mcp)_\w+)` \|", PAGE, re.MULTILINE))
+        assert {line.split()[2] for line in lines if line.startswith("# HELP ")} == told
+
+
+async def test_nothing_is_counted_where_that_is_not_wanted() -> None:
+    async with opened(tools_call=said("x")) as app:
+        await Visitor(app, authorization=f"Bearer {KEY}").ask_modern("tools/call", name="git__t")
+        assert not [line for line in await scraped(app) if "_total" in line or "duration" in line]
+
+
+async def test_calls_are_counted_by_who_called_what_with_their_size() -> None:
+    async with opened(COUNTED, tools_call=said("a few words")) as app:
+        ann = Visitor(app, authorization=f"Bearer {KEY}")
+        for _ in range(3):
+            await ann.ask_modern("tools/call", name="git__t", arguments={"a": 1})
+        lines = await scraped(app)
+        assert figures(lines, "toolgate_calls_total") == {of("client:ann"): 3}
+        assert figures(lines, "toolgate_call_argument_bytes_total") == {of("client:ann"): 3 * len('{"a": 1}')}
+        assert figures(lines, "toolgate_call_result_bytes_total") == {
+            of("client:ann"): 3 * len(json.dumps(said("a few words")))
+        }
+        assert 3 * 10 < figures(lines, "toolgate_call_result_tokens_total")[of("client:ann")] < 3 * 30
+        assert figures(lines, "toolgate_call_errors_total") == {}
+
+
+def bad(_: Any) -> Any:
+    raise Refusal(-32000, "no")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(bad, "UPSTREAM_ERROR"), ({**said("no"), "isError": True}, "tool_error")],
+    ids=["an error", "a tool that fails"],
+)
+async def test_what_a_server_fails_with_is_an_error(answer: Any, error: str) -> None:
+    async with opened(COUNTED, tools_call=answer) as app:
+        await Visitor(app, authorization=f"Bearer {KEY}").ask_modern("tools/call", name="git__t")
+        lines = await scraped(app)
+        assert figures(lines, "toolgate_call_errors_total") == {of("client:ann", error=error): 1}
+        assert figures(lines, "toolgate_call_refusals_total") == {}
+        labels = f'{{mcp_method_name="tools/call",server="git",gen_ai_tool_name="t",error_type="{error}"}}'
+        for end in ("server", "client"):
+            assert figures(lines, f"mcp_{end}_operation_duration_seconds_count") == {labels: 1}
+
+
+async def test_what_the_gateway_refuses_is_a_refusal_and_not_sent() -> None:
+    clients = (
+        msgspec.structs.replace(KNOWN.clients[0], permissions=Permissions(tools={"git__t": "off"})),
+        KNOWN.clients[1],
+    )
+    async with opened(msgspec.structs.replace(COUNTED, clients=clients), tools_call=said("x")) as app:
+        ann = Visitor(app, authorization=f"Bearer {KEY}")
+        await ann.ask_modern("tools/list")
+        await ann.ask_modern("tools/call", name="git__t")
+        lines = await scraped(app)
+        assert figures(lines, "toolgate_call_refusals_total") == {of("client:ann", reason="ACCESS_DENIED"): 1}
+        assert figures(lines, "toolgate_calls_total") == {of("client:ann"): 1}
+        assert figures(lines, "mcp_client_operation_duration_seconds_count") == {}
+
+
+async def test_names_that_a_client_makes_up_are_in_no_label() -> None:
+    async with opened(COUNTED, tools_call=said("x")) as app:
+        ann = Visitor(app, authorization=f"Bearer {KEY}")
+        await ann.ask_modern("tools/call", name="git__made_up")
+        await ann.ask_modern("tools/call", name="made_up_too")
+        await ann.ask_modern("resources/read", uri="made:up")
+        assert not [line for line in await scraped(app) if "made" in line]
+        assert sum(figures(await scraped(app), "toolgate_calls_total").values()) == 3
+
+
+async def test_a_call_through_a_control_tool_counts_for_the_tool_that_works() -> None:
+    async with opened(msgspec.structs.replace(COUNTED, surface="meta"), tools_call=said("x")) as app:
+        ann = Visitor(app, authorization=f"Bearer {KEY}")
+        arguments: Any = {"server_name": "git", "tool_name": "t", "arguments": {}}
+        await ann.ask_modern("tools/call", name="call_tool", arguments=arguments)
+        assert of("client:ann") in figures(await scraped(app), "toolgate_calls_total")
 
 
 @pytest.mark.parametrize(("key", "status"), [("", 401), (KEY, 403), (ADMIN, 200)], ids=["nobody", "client", "admin"])

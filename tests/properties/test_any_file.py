@@ -122,8 +122,9 @@ OF_EACH_KIND = [
 ]
 MORE = [7, 10000, "sha256:" + "0" * 64, False, {"sub": "x"}, {"idleTimeoutMs": 1}, "lazy", "shared", "auto", "vital",
         "hash", "known", "bm25", "aggregate", "authorization_code", "7d", ["@modelcontextprotocol/*"],
-        ".gobby/tasks.jsonl", {"client_id": "x"}, "text", "info"]  # fmt: skip
-NEVER_READ = {"http.tls", "telemetry", "cluster"}
+        ".gobby/tasks.jsonl", {"client_id": "x"}, "text", "info",
+        {"certificate": "x.pem", "key": "x.pem"}]  # fmt: skip
+NEVER_READ = {"cluster"}
 
 
 @pytest.mark.parametrize("place", sorted(PLACES))

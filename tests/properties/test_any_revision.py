@@ -13,7 +13,8 @@ from msgspec import Raw
 from properties.shapes import ITEMS, MODERN, QUESTIONS, RESULTS
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Ask, Client, Listing
+from toolgate.core.listing import Listing
+from toolgate.core.model import Ask, Client
 from toolgate.eras import legacy, modern, revisions
 
 REVISIONS = list(mcp.REVISIONS)

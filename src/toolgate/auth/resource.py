@@ -18,10 +18,9 @@ ENDPOINT = "/mcp"  # what is meant where no path is named
 
 def reached_at(config: Config, port: int | None) -> str:
     """The URL that browsers reach the gateway by, without a path; empty where they cannot."""
-    host = config.http.host
     if port is None:
         return ""
-    return config.auth.audience.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return config.auth.audience.rstrip("/") or config.http.url(config.http.host, port)
 
 
 class Resource:

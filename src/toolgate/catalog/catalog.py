@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -372,13 +373,21 @@ class Catalog:
         slot = self._slot(place)
         if not slot or not slot.server_list or slot.is_outdated:
             return False
-        server_list = slot.server_list
-        until = server_list.fetched + self.limits.ttl if server_list.until is None else server_list.until
-        is_in_time = self._clock.now() < until
+        is_in_time = self._clock.now() < self._until(slot.server_list)
         if is_in_time and slot.is_checked:
             return True
         state = self._upstreams[place[0]].status().state
         return state in ASLEEP or (is_in_time and state == "failed")
+
+    def held_until(self, wanted: Iterable[Wanted], client: Client) -> float:
+        """The time to which all of these, which hold, go on to hold whatever becomes of their servers, while `version`
+        stays: when one comes up, that advances it."""
+        slots = [self._slots.get(self._place(item, client)) for item in wanted]
+        there = [slot.server_list for slot in slots if slot and slot.server_list and not slot.is_outdated]
+        return min(map(self._until, there), default=math.inf) if len(there) == len(slots) else 0.0
+
+    def _until(self, server_list: ServerList) -> float:
+        return server_list.fetched + self.limits.ttl if server_list.until is None else server_list.until
 
     def _place(self, wanted: Wanted, client: Client) -> Place:
         server, kind = wanted

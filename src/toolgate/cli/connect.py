@@ -19,6 +19,7 @@ import typer
 
 from toolgate.app import App
 from toolgate.cli import common, gateways, printing
+from toolgate.cli.serve import certificate_of
 from toolgate.config import Config, Server, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
@@ -91,7 +92,7 @@ async def _connect(config: Config, server: Server, who: str, browser: bool) -> N
             serves, gateway.port = False, config.http.port
         else:
             gateway.port = listener.getsockname()[1]
-            await stack.enter_async_context(serving(gateway.http, listener))
+            await stack.enter_async_context(serving(gateway.http, listener, certificate_of(config)))
         tools = await _tools(gateway, server, who)
         if tools is None:
             await _sign_in(gateway, server, who, browser, serves)

@@ -47,7 +47,7 @@ async def _demo(once: bool, port: int) -> None:
         listener = bind(config.http.host, port)
     except OSError:
         listener = bind(config.http.host, 0)
-    url = url_of(listener)
+    url = url_of(listener, config)
     async with running(config) as gateway, serving(gateway.http, listener):
         console.print(f"[bold]toolgate[/] serves {len(config.servers)} servers at {url}\n")
         await asyncio.to_thread(_tour, console, url)

@@ -200,8 +200,7 @@ async def reached(config: Config, whole: Callable[[], Config] | None = None) -> 
 
 def described(about: Any) -> str:
     """A running gateway in a few words, by what its `GET /admin/status` says."""
-    host = f"[{about['host']}]" if ":" in about["host"] else about["host"]
-    where = f", http://{host}:{about['port']}/mcp" if about.get("port") else ", over stdio"
+    where = f", {about['url']}/mcp" if about.get("url") else ", over stdio"
     return f"process {about['pid']}{where}, {about['state']}"
 
 

@@ -32,8 +32,9 @@ from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import checked, common, gateways, measuring, printing
 from toolgate.cli.measuring import Size
-from toolgate.config import SURFACES, Config, ConfigError, Server, state_folder
+from toolgate.config import SURFACES, Config, ConfigError, Server, state_folder, tls_files
 from toolgate.core import items
+from toolgate.frontends import tls
 from toolgate.state import backups
 from toolgate.state.sqlite import FILE
 from toolgate.upstreams import checks
@@ -41,7 +42,6 @@ from toolgate.upstreams.checks import Check
 
 app = typer.Typer(add_completion=False)
 
-SOON = 14  # days for which a certificate is to be valid
 PATIENCE = 5.0  # seconds for a TLS handshake
 
 HELP = """Check everything before a gateway is served, and change nothing.
@@ -116,6 +116,7 @@ def _at_rest(config: Config) -> Iterator[Check]:
             yield from checks.of_server(server, os.environ)
     yield from _state(config)
     yield _port(config)
+    yield from _own_certificate(config)
 
 
 def _state(config: Config) -> Iterator[Check]:
@@ -144,6 +145,20 @@ def _port(config: Config) -> Check:
 
 
 # Certificates.
+
+
+def _own_certificate(config: Config) -> Iterator[Check]:
+    """The one that clients are shown."""
+    if not config.http.tls:
+        return
+    try:
+        remarks = tls.Certificate(*tls_files(config, os.environ)).remarks()
+    except tls.Unusable as error:
+        yield Check(
+            check="certificates", level="problem", says=str(error), fix="set http.tls to files that can be used"
+        )
+        return
+    yield from (Check(check="certificates", level="warning", says=remark) for remark in remarks)
 
 
 async def _certificates(config: Config) -> list[Check]:
@@ -175,8 +190,8 @@ async def _certificate(name: str, host: str, port: int) -> Check | None:
         with contextlib.suppress(OSError, TimeoutError):  # of a peer that does not say goodbye
             async with asyncio.timeout(PATIENCE):
                 await writer.wait_closed()
-    left = (ssl.cert_time_to_seconds(ended) - time.time()) / 86_400 if ended else SOON
-    if left >= SOON:
+    left = (ssl.cert_time_to_seconds(ended) - time.time()) / 86_400 if ended else tls.SOON
+    if left >= tls.SOON:
         return None
     return Check(check="certificates", level="warning", about=name, says=f"the certificate of {host} ends on {ended}")
 

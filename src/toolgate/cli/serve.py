@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import msgspec
@@ -18,10 +18,12 @@ from toolgate.app import App, running
 from toolgate.auth.cross_checks import problems
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.cli import common, log_lines, printing, summary
-from toolgate.config import Config, ConfigError, Problem, state_folder
+from toolgate.cli.service_manager import ServiceManager
+from toolgate.config import Config, ConfigError, Problem, state_folder, tls_files
 from toolgate.core.clock import SystemClock
 from toolgate.frontends import operator
 from toolgate.frontends.server import bind, serving
+from toolgate.frontends.tls import Certificate, Unusable
 from toolgate.state import audit
 from toolgate.state.settings import Settings
 from toolgate.workspace.hooks import SPOOL
@@ -60,12 +62,13 @@ def serve(
     found, settings = common.open_settings(config, children_config, surface, change)
     common.require_servers(found, may_be_empty=True)
     log_lines.log_to_stderr(found.log, "%(asctime)s %(levelname)s %(message)s")
-    for warning in remarks(found):
+    certificate = certificate_of(found)
+    for warning in (*remarks(found), *(certificate.remarks() if certificate else ())):
         if found.log.format == "json":
             log.warning("%s", warning)
         else:
             typer.echo(f"warning: {warning}", err=True)
-    common.run(_serve(found, settings))
+    common.run(_serve(found, settings, certificate))
 
 
 def unguarded(config: Config) -> str:
@@ -80,8 +83,8 @@ def unguarded(config: Config) -> str:
 
 def remarks(config: Config) -> Iterator[str]:
     """What the operator is to know before anybody comes in."""
-    if config.http.host not in LOOPBACK and not config.is_open:
-        yield "keys and tokens arrive unencrypted: put a TLS proxy in front"
+    if config.http.host not in LOOPBACK and not config.is_open and not config.http.tls:
+        yield "keys and tokens arrive unencrypted: set http.tls, or put a TLS proxy in front"
     if config.is_open and config.add_servers == "allow":
         yield 'add_servers = "allow" without `clients`: any local user can run programs as you'
     if config.is_open and config.codex.enabled and config.codex.calls == "allow":
@@ -107,36 +110,53 @@ def listen(config: Config) -> socket.socket:
         printing.fail(f"Cannot listen on {config.http.host}:{config.http.port}: {why}. Choose another --port.")
 
 
-def url_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+def url_of(listener: socket.socket, config: Config) -> str:
+    return config.http.url(*listener.getsockname()[:2]) + "/mcp"
 
 
-async def _serve(config: Config, settings: Settings) -> None:
+def certificate_of(config: Config) -> Certificate | None:
+    """What the listener shows, or the end of the command."""
+    if not config.http.tls:
+        return None
+    try:
+        return Certificate(*tls_files(config, os.environ))
+    except Unusable as error:
+        printing.fail(f"http.tls: {error}", 2)
+
+
+async def _serve(config: Config, settings: Settings, certificate: Certificate | None) -> None:
     listener = listen(config)
     where = state_folder(config, os.environ)
+    manager = ServiceManager(os.environ)
     async with (
+        manager.alive(),
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL) as gateway,
-        serving(gateway.http, listener),
+        serving(gateway.http, listener, certificate),
         common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
         gateway.port = listener.getsockname()[1]
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
         if config.log.format == "json":
-            log.info("listening on %s", url_of(listener))
+            log.info("listening on %s", url_of(listener, config))
         else:
-            typer.echo(f"toolgate is listening on {url_of(listener)}", err=True)
-            typer.echo("\n".join(summary.lines(gateway, url_of(listener))) + "\n", err=True)
+            typer.echo(f"toolgate is listening on {url_of(listener, config)}", err=True)
+            typer.echo("\n".join(summary.lines(gateway, url_of(listener, config))) + "\n", err=True)
         common.log_start(sum(server.enabled for server in config.servers))
-        await until_stopped(gateway)
+        manager.ready(f"serving at {url_of(listener, config)}")
+        await until_stopped(gateway, manager.stopping)
 
 
-async def until_stopped(gateway: App) -> None:
+async def until_stopped(gateway: App, stopping: Callable[[], None] = lambda: None) -> None:
     """Until SIGINT or SIGTERM, and until calls have ended or have had their time; the second signal ends that. Then
     requests and streams end, so that the server can."""
-    await common.told_to_end(gateway.drain)
+
+    async def drain(hurry: asyncio.Event) -> None:
+        stopping()
+        await gateway.drain(hurry)
+
+    await common.told_to_end(drain)
     gateway.http.close()
     await gateway.sessions.close()

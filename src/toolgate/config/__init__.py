@@ -77,6 +77,7 @@ from toolgate.config.reading import (
     state_folder,
     tables,
     tables_in,
+    tls_files,
     with_own,
 )
 from toolgate.config.server import Overlay, Parameter, Root, Server, ServerAuth
@@ -129,5 +130,6 @@ __all__ = [
     "state_folder",
     "tables",
     "tables_in",
+    "tls_files",
     "with_own",
 ]

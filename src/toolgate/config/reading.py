@@ -146,6 +146,12 @@ def state_folder(config: Config, environ: Mapping[str, str]) -> Path:
     return secrets.folder(config.state, config.source, environ)
 
 
+def tls_files(config: Config, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The certificate of the listener, and its key; nothing where it has none. Written as `state` is."""
+    tls = config.http.tls
+    return tuple(secrets.folder(each, config.source, environ) for each in (tls.certificate, tls.key)) if tls else ()
+
+
 def secrets_of(config: Config) -> frozenset[str]:
     """Values that are never to be shown: those that reading found, and those that stand in the structs."""
     return _certain(config).union(*(_in(each, config).values for each in config.servers))

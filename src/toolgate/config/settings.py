@@ -37,6 +37,32 @@ from toolgate.config.values import (
     whole,
 )
 
+_A_FILE = "name a file"
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """Paths are written as `state` is."""
+
+    certificate: Annotated[
+        str,
+        Key(
+            filled,
+            "the file with the certificate and the chain of those that issued it, in PEM form. `~/` is expanded; a "
+            "relative path starts at the folder of the file",
+            "gateway",
+            needed=_A_FILE,
+        ),
+    ]
+    key: Annotated[
+        str,
+        Key(
+            filled,
+            "the file with its private key, in PEM form, without a passphrase; named in the same way",
+            "gateway",
+            needed=_A_FILE,
+        ),
+    ]
+
 
 class Http(msgspec.Struct, frozen=True):
     """Where the gateway listens. `body_limit` in bytes."""
@@ -59,8 +85,19 @@ class Http(msgspec.Struct, frozen=True):
         Key(many(host_port), 'other names of the gateway, such as `"gateway.example"` or `"gateway.example:8765"`'),
         Allows("answer under other host names: {}"),
     ] = ()
+    tls: Annotated[
+        Tls | None,
+        Key(
+            fields.table(Tls),
+            "serve HTTPS with this certificate ([proxy.md](proxy.md#without-a-proxy))",
+            default="none: plain HTTP",
+        ),
+        Harmless("clients decide whether they trust a certificate"),
+    ] = None
 
-    also: ClassVar[Mapping[str, Row]] = {"tls": Later(says="put a TLS proxy in front")}
+    def url(self, host: str, port: int) -> str:
+        """How a client on this machine reaches it, without a path."""
+        return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class Sessions(msgspec.Struct, frozen=True):
@@ -157,6 +194,19 @@ class Log(msgspec.Struct, frozen=True):
             "it would say",
         ),
     ] = "info"
+    access: Annotated[
+        bool, Key(flag, "`true`: each call is a line, too ([monitoring.md](monitoring.md#the-access-log))")
+    ] = False
+
+
+class Telemetry(msgspec.Struct, frozen=True):
+    """What toolgate tells programs that watch it."""
+
+    usage: Annotated[
+        bool,
+        Key(flag, "`true`: calls are counted by principal, server and tool, for [`/metrics`](monitoring.md#metrics)"),
+        Harmless("only administrators read what is counted"),
+    ] = False
 
 
 _lines = values.record(head=whole(0), tail=whole(0))
@@ -344,6 +394,9 @@ class Config(msgspec.Struct, frozen=True):
         allowing.LOOKS,
     ] = VirtualSearch()
     log: Annotated[Log, Section(Log, "The log, on stderr.", "gateway"), allowing.WRITTEN] = Log()
+    telemetry: Annotated[
+        Telemetry, Section(Telemetry, "What is counted of calls ([monitoring.md](monitoring.md)).")
+    ] = Telemetry()
     limits: Annotated[
         Limits, Section(Limits, "Sizes and rates ([limits.md](limits.md), [results.md](results.md)).", noted=True)
     ] = Limits()
@@ -469,7 +522,6 @@ class Config(msgspec.Struct, frozen=True):
             shapes.components,
             "names of [components](configuration.md#tool-components), separated by commas or as a list",
         ),
-        "telemetry": Later(),
         "cluster": Later(),
     }
 

@@ -16,6 +16,7 @@ The protocol
     outline     where the members of large JSON stand, found a piece at a time
 Values
     model       `Call`, `Done`, `NeedInput`, `Client`, `Principal`, `Event`, and what belongs to them
+    listing     one list for one client, and its pages
     notes       what is told of one call while it runs: progress, logs
     fault       `Fault`: a failure, and the table of codes
 Work

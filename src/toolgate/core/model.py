@@ -323,36 +323,6 @@ class Resume(Protocol):
         ...
 
 
-class Listing(msgspec.Struct, frozen=True):
-    """One list for one client: raw items, and what could not be had, as data that is shown."""
-
-    kind: str
-    items: tuple[Raw, ...]
-    failures: tuple[tuple[str, str], ...] = ()  # (server, why)
-    pending: tuple[str, ...] = ()  # servers that are still starting
-    ttl: float = 0.0  # seconds for which all servers say that it holds
-    is_public: bool = False  # whether all servers say that it is the same for everybody
-    next_cursor: str | None = None
-
-    def meta(self) -> dict[str, Any]:
-        """The `_meta` of the result: what could not be had, and what is still to come."""
-        meta: dict[str, Any] = {}
-        if self.failures:
-            meta["partial_failure"] = True
-            meta["failures"] = [{"server_id": server, "error": why} for server, why in self.failures]
-        if self.pending:
-            meta["pending"] = list(self.pending)
-        return meta
-
-    def members(self) -> dict[str, Any]:
-        """The result's members that all eras have."""
-        found: dict[str, Any] = {self.kind: self.items}
-        if self.next_cursor is not None:
-            found["nextCursor"] = self.next_cursor
-        meta = self.meta()
-        return found | {"_meta": meta} if meta else found
-
-
 class Event(msgspec.Struct, frozen=True):
     """A notification that belongs to no call. `scope` is whose connection to the server it concerns
     (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on. `era`: it came over

@@ -18,8 +18,9 @@ from msgspec import Raw
 from toolgate.core import asks, counting, jsonrpc, mcp, redaction
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message, Params
+from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Listing, Required
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
 from toolgate.eras import calls, questions, revisions, tasks
 from toolgate.eras.calls import Headers
 
@@ -111,8 +112,7 @@ _SERVER_INFO = mcp.SERVER_INFO_KEY.partition("/")[2].encode()  # the slash in fr
 
 def write_listing(revision: Revision, listing: Listing) -> bytes:
     """The result of a list, each item as this revision allows it."""
-    items = tuple(revisions.write_item(listing.kind, item, revision) for item in listing.items)
-    return jsonrpc.encode(listing.members() | {listing.kind: items})
+    return jsonrpc.encode(listing.members() | {listing.kind: revisions.write_items(listing, revision)})
 
 
 def knows(revision: Revision, notification: str) -> bool:

@@ -16,8 +16,9 @@ from msgspec import Raw
 from toolgate.core import asks, counting, jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Params
+from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Listing, Required
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
 from toolgate.eras import calls, header_arguments, headers, revisions, tasks
 from toolgate.eras.calls import Headers
 from toolgate.eras.questions import write_question
@@ -240,7 +241,7 @@ def write_listing(client: Client, listing: Listing, server_info: Mapping[str, An
     revision, scope = _spoken(client), "public" if listing.is_public else "private"
     caching = {"ttlMs": int(listing.ttl * 1000), "cacheScope": scope}
     result = {"resultType": "complete"} | caching | listing.members()
-    result[listing.kind] = [revisions.write_item(listing.kind, item, revision) for item in listing.items]
+    result[listing.kind] = revisions.write_items(listing, revision)
     result["_meta"] = listing.meta() | {mcp.SERVER_INFO_KEY: server_info}
     return jsonrpc.encode(result)
 

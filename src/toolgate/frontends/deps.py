@@ -13,6 +13,7 @@ from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.pages import Pages
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.reload import Reloading
+from toolgate.telemetry.usage import Usage
 
 
 class FrontendDeps(msgspec.Struct, frozen=True):
@@ -26,4 +27,5 @@ class FrontendDeps(msgspec.Struct, frozen=True):
     editor: Reloading
     sign_ins: OAuth
     replay_buffers: ReplayBuffers
+    usage: Usage
     unanswered: Unanswered = msgspec.field(default_factory=Unanswered)

@@ -170,7 +170,8 @@ class ModernResponses:
         listing = await self._gateway.lists.view(kind, route, client)
         page = self._pages.cut(listing, request.params, route, client)
         write = partial(modern.write_listing, client, server_info=responses.SERVER_INFO)
-        return Reply(await responses.listing(page, write, self._gateway.in_turns, client))
+        assert client.revision  # `read` has refused any other
+        return Reply(await responses.listing(page, client.revision, write, self._gateway.in_turns, client))
 
     async def _discover(self, request: Request) -> Reply:
         client, about = request.client, await self._gateway.lists.about(request.route, request.client)

@@ -16,7 +16,8 @@ from toolgate.config import Config
 from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
-from toolgate.core.model import Client, Listing
+from toolgate.core.listing import Listing
+from toolgate.core.model import Client
 from toolgate.core.services import Swap, sets
 from toolgate.eras import calls
 from toolgate.gateway.snapshot import Route
@@ -52,7 +53,10 @@ class Pages:
         if end < len(listing.items):
             last = _digest(listing.items[end - 1])
             cursor = self._seal.seal(Cursor(client.principal.id, route.path, listing.kind, end, last))
-        return msgspec.structs.replace(listing, items=listing.items[start:end], next_cursor=cursor)
+        joined = None if start % self.size else listing.joined  # pages that overlap would be kept without end
+        return msgspec.structs.replace(
+            listing, items=listing.items[start:end], next_cursor=cursor, start=start, joined=joined
+        )
 
     def _start(self, listing: Listing, params: Members, route: Route, client: Client) -> int:
         given = params.get("cursor", jsonrpc.NOTHING)

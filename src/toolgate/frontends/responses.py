@@ -13,7 +13,9 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Client, Done, Listing, Outcome
+from toolgate.core.listing import Listing
+from toolgate.core.mcp import Revision
+from toolgate.core.model import Client, Done, Outcome
 from toolgate.core.notes import Note
 from toolgate.eras import revisions
 
@@ -37,9 +39,11 @@ async def aside(write: Callable[[], Written], outcome: Outcome, in_turns: FairLi
     return await in_turns.in_thread(client.principal.counted_as, write) if is_large else write()
 
 
-async def listing(page: Listing, write: Callable[[Listing], bytes], in_turns: FairLimit, client: Client) -> bytes:
-    """A page as `write` writes it, in a thread where that takes so long that others would wait."""
-    if sum(len(memoryview(item)) for item in page.items) <= LARGE:
+async def listing(
+    page: Listing, revision: Revision, write: Callable[[Listing], bytes], in_turns: FairLimit, client: Client
+) -> bytes:
+    """A page as `write` writes it for this revision, in a thread where that takes so long that others would wait."""
+    if revisions.has_written(page, revision) or sum(len(memoryview(item)) for item in page.items) <= LARGE:
         return write(page)
     return await in_turns.in_thread(client.principal.counted_as, lambda: write(page))
 

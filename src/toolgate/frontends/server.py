@@ -30,7 +30,7 @@ from toolgate.core.bodies import Bodies
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
-from toolgate.frontends import unread
+from toolgate.frontends import tls, unread
 from toolgate.frontends.application import Application
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.frames import paced_socket
@@ -39,6 +39,7 @@ from toolgate.frontends.lane import Slot
 from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Turn
 from toolgate.frontends.streams import WHOLE, HeaderList
+from toolgate.frontends.tls import Certificate
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
@@ -467,7 +468,8 @@ class _Bounded(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.complaints = Complaints(SystemClock())
+        self.clock = SystemClock()
+        self.complaints = Complaints(self.clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
         # What fails in here has a share of its own: nobody hides it behind what is no HTTP.
@@ -475,8 +477,10 @@ class _Bounded(logging.Filter):
 
 
 @asynccontextmanager
-async def serving(application: Application, listener: socket.socket) -> AsyncGenerator[None]:
-    """Serve inside the block; requests under way get a moment to end."""
+async def serving(
+    application: Application, listener: socket.socket, certificate: Certificate | None = None
+) -> AsyncGenerator[None]:
+    """Serve inside the block, over TLS where there is a certificate; requests under way get a moment to end."""
     http = partial(_Protocol, application)
     config = uvicorn.Config(
         application,
@@ -494,15 +498,21 @@ async def serving(application: Application, listener: socket.socket) -> AsyncGen
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=LAST_WORDS,
     )
-    logs, bounded = [logging.getLogger("uvicorn.error"), unread.log], _Bounded()
+    logs, bounded = [logging.getLogger("uvicorn.error"), unread.log, tls.log], _Bounded()
     for log in logs:
         log.addFilter(bounded)
     server = _Server(config)
-    task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]), name="http")
+    sockets = [] if certificate else [listener]
+    task = asyncio.get_running_loop().create_task(server.serve(sockets=sockets), name="http")
     try:
         while not server.started and not task.done():
             await asyncio.sleep(0.001)
-        yield
+        if certificate:
+            made = partial(http, config=config, server_state=server.server_state, app_state={})
+            async with tls.accepting(listener, made, certificate, application.connections, bounded.clock):
+                yield
+        else:
+            yield
     finally:
         server.should_exit = True
         await task

@@ -430,7 +430,7 @@ class Session:
         listing = await self._gateway.lists.view(kind, self.route, self.client, hears=self.is_initialized)
         page = self._pages.cut(listing, params, self.route, self.client)
         write = partial(legacy.write_listing, self.revision)
-        return await responses.listing(page, write, self._gateway.in_turns, self.client)
+        return await responses.listing(page, self.revision, write, self._gateway.in_turns, self.client)
 
     async def _list_tasks(self, message: Message, *_: object) -> bytes:
         if not self._has_tasks:

@@ -13,6 +13,7 @@ May import `policy`, `surfaces` and the rooms below them.
     embedding      what tools mean, as vectors of a model that is configured for it
     token_meter    how many tokens clients have loaded of tools, against all tools at once
     lists          what a client is told of what there is: lists, instructions, its tasks
+    known_listings  lists as they were shown, for the next page of them
     send           when a call is sent to its server a second time
     snapshot       everything that is built from one configuration: `build`, `build_routes`
     changes        judges changes of the servers that a tool call wants, before a person is asked: a policy

@@ -287,6 +287,7 @@ class Gateway:
         that they began with; what clients watch of a server that was changed is asked for anew. The catalog, which
         takes over next, tells of servers that came or are others: who hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
+        self.lists.forget()
         self._audience.adopt(before, snapshot, use_access)
         self.subscriptions.renew(before, snapshot)
 

@@ -13,14 +13,18 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
-from toolgate.auth.access import Access
+from toolgate.auth.access import Access, Rules
 from toolgate.catalog import server_info
+from toolgate.catalog.base import ServerList
+from toolgate.catalog.views import CatalogView
 from toolgate.core import names, surrogates
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Event, Listing, Made
+from toolgate.core.listing import Listing
+from toolgate.core.model import Call, Client, Event, Made
 from toolgate.core.redaction import Redactor
 from toolgate.eras import tasks
+from toolgate.gateway.known_listings import Key, KnownListing, KnownListings, key_of
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.scopes import Scopes
 from toolgate.surfaces.aggregate import exposed
@@ -52,6 +56,11 @@ class Lists:
         self._activated = activated
         self._as_known = as_known
         self._current = current
+        self._known = KnownListings()
+
+    def forget(self) -> None:
+        """Another configuration is served: what was shown by the old one is not shown again."""
+        self._known.clear()
 
     async def view(self, kind: str, route: Route, client: Client, hears: bool = False) -> Listing:
         """One list of everything on this route. `hears`: this client hears later of what is not there yet
@@ -59,13 +68,25 @@ class Lists:
         answered."""
         rules = self._access.rules(client.principal)
         route.check_let_in(rules)
+        catalog, activated = self._current().catalog, tuple(self._activated(client))
+        key = key_of(kind, route, client, rules, activated)
+        listing = self._known.find(key, route, catalog.version, self._clock.now())
+        if not listing:
+            listing = await self._looked_up(key, kind, route, client, rules, hears)
+        if kind == "tools":
+            catalog.loaded.listed(client, listing.items)
+        return listing
+
+    async def _looked_up(
+        self, key: Key, kind: str, route: Route, client: Client, rules: Rules | None, hears: bool
+    ) -> Listing:
         shown = route.surface.shown(kind, route.seen_by(rules))
         wanted = [(server, kind) for server in shown]
-        activated = self._activated(client)
         snapshot = self._current()
+        catalog, version = snapshot.catalog, snapshot.catalog.version
         first = snapshot.config.catalog.first_wait if hears else None
-        view = await snapshot.catalog.view(
-            route.servers, wanted, client, snapshot.list_timeout, activated, rules, first=first
+        view = await catalog.view(
+            route.servers, wanted, client, snapshot.list_timeout, self._activated(client), rules, first=first
         )
         failures = [
             (route.upstreams[server].name, self._told(server, fault))
@@ -75,27 +96,37 @@ class Lists:
         server_lists = [server_list for server in shown if (server_list := view.server_list(server, kind))]
         if failures and len(failures) == len(shown) and not server_lists:
             raise _all_failed(kind, failures)
-        if not isinstance(route.surface, Single) and any(each.size > LARGE for each in server_lists):
-            for server, server_list in view.hold(kind, shown).items():  # a list gets this surface's names once
-                await asyncio.to_thread(exposed, server, kind, server_list)
+        shown_before = self._known.made_of(key, route, server_lists)
+        if shown_before:
+            items, joined = shown_before.items, shown_before.joined
+        else:
+            items, joined = await self._shown(kind, route, shown, view, server_lists), None
         pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
         is_whole = not failures and not pending and len(server_lists) == len(shown)
         now = self._clock.now()
-        items = tuple(route.surface.list(kind, view))
-        if kind == "tools":
-            snapshot.catalog.loaded.listed(client, items)
-        return Listing(
+        fresh_until = min((server_list.until or 0.0 for server_list in server_lists), default=0.0)
+        listing = Listing(
             kind,
             items,
             (*failures, *((server, self._redactor.text(why)) for server, why in route.surface.faults(kind, view))),
             pending,
-            ttl=max(0.0, min((server_list.until or 0.0 for server_list in server_lists), default=now) - now)
-            if is_whole
-            else 0.0,
+            ttl=max(0.0, fresh_until - now) if is_whole else 0.0,
             is_public=is_whole
             and self.is_same_for_all(route)
             and all(server_list.is_public for server_list in server_lists),
+            joined=joined,
         )
+        holds = is_whole and not listing.failures and version == catalog.version
+        until = catalog.held_until(wanted, client) if holds else 0.0
+        return self._known.keep(key, KnownListing(route, listing, tuple(server_lists), version, until, fresh_until))
+
+    async def _shown(
+        self, kind: str, route: Route, shown: Collection[str], view: CatalogView, server_lists: Sequence[ServerList]
+    ) -> tuple[Raw, ...]:
+        if not isinstance(route.surface, Single) and any(each.size > LARGE for each in server_lists):
+            for server, server_list in view.hold(kind, shown).items():  # a list gets this surface's names once
+                await asyncio.to_thread(exposed, server, kind, server_list)
+        return tuple(route.surface.list(kind, view))
 
     def is_same_for_all(self, route: Route) -> bool:
         """Whether an answer at this path cannot depend on who asks: nobody is known, and no server there is told."""

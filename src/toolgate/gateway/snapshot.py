@@ -21,7 +21,7 @@ from toolgate.core.redaction import Redactor
 from toolgate.gateway.changes import Changes
 from toolgate.gateway.own_work import OwnWork, own_server
 from toolgate.gateway.plan import Plans
-from toolgate.policy import chain
+from toolgate.policy import chain, truncate
 from toolgate.policy.base import Policy
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.run import Hooks, compiled
@@ -141,7 +141,7 @@ def build(
         routes=build_routes(config, upstreams, tuple(policies), policy_deps, own),
         servers=servers,
         redactor=policy_deps.redactor,
-        truncate=chain.truncate(config, policy_deps.overflow),
+        truncate=truncate.of(config, policy_deps.overflow),
         passed_on=frozenset(name for server in servers.values() for name in server.forward_headers),
     )
 

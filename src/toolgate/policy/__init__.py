@@ -8,6 +8,7 @@ The frame
     run                one round through the policies and back, and once more before what has waited is sent
     faults             counts and notes what is not found; tells of wrong arguments what they should be
 The policies, in their order
+    telemetry          tells of each call what became of it: to what counts, and to the access log; first and last
     audit              notes what became of each call
     access             refuses what the client may not do
     quarantine         refuses tools that are held back
@@ -18,6 +19,7 @@ The policies, in their order
     truncate           cuts results that are too large (`limits.result_limit`, `.result_tokens`, `.truncate`)
     scrub              takes secrets out of what servers say
 What they use
+    endings            how a round has ended: who decided, and why
     schemas            JSON schemas, compiled; what is wrong with a value, without quoting it
     schema_cost        how much work a schema can make, known before a value is judged
     approval_requests  how a waiting call is shown, and what may be answered

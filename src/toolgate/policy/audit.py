@@ -6,10 +6,9 @@ hash, unless more is wanted; of a server's own words there is nothing.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -18,9 +17,10 @@ from toolgate import config
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Reached
-from toolgate.core.model import Accepted, Call, Done, NeedInput, Outcome
+from toolgate.core.model import Call, Outcome
 from toolgate.core.redaction import Secrets
 from toolgate.policy.base import Passed, Policy
+from toolgate.policy.endings import Decision, EndedAs, told
 from toolgate.state.audit import Trail
 
 log = logging.getLogger(__name__)
@@ -28,17 +28,6 @@ log = logging.getLogger(__name__)
 LARGEST = 64 * 1024  # bytes of arguments that are noted in full
 LONGEST = 300  # characters of a reason
 LONGEST_REFUSED = 256  # characters of the name of what was refused
-
-# Faults by which the gateway decides; all others are what became of a call that it let go on.
-REFUSALS = frozenset(
-    {
-        "ACCESS_DENIED", "APPROVAL_DENIED", "APPROVAL_REQUIRED", "INSUFFICIENT_SCOPE", "INVALID_ARGS",
-        "MISSING_CAPABILITY", "RATE_LIMITED",
-    }
-)  # fmt: skip
-
-Decision = Literal["allow", "deny", "ask", "undecided"]
-EndedAs = Literal["done", "error", "asked", "cancelled"]
 
 
 class AuditEntry(msgspec.Struct, omit_defaults=True):
@@ -81,10 +70,6 @@ def _shortened(target: str) -> str:
     return f"{shown}… ({len(target):,} characters, SHA-256 {digest})"
 
 
-class _Result(msgspec.Struct):
-    isError: bool = False
-
-
 class _Begun(Reached, kw_only=True):
     """A round: since when, and with which arguments it came. `has_ended`: it is told once more, of what came of the
     questions of its server."""
@@ -121,7 +106,7 @@ class Audit(Policy):
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
         is_rest, ticket.has_ended = ticket.has_ended, True
-        decision, outcome, code, reason, sent = _told(ending, ticket)
+        decision, outcome, code, reason, sent = told(ending, ticket)
         server = call.server
         if not server and outcome == "error":
             decision = "deny"  # there is no such target
@@ -169,40 +154,8 @@ class Audit(Policy):
             return None
 
 
-def _told(ending: Outcome | BaseException, reached: Reached) -> tuple[Decision, EndedAs, str, str, bool]:
-    """Decision, outcome, code, reason, and whether it was sent."""
-    if isinstance(ending, Done):
-        return "allow", "error" if _has_failed(ending) else "done", "", "", reached.is_let
-    if isinstance(ending, Accepted):
-        return "allow", "done", "", "accepted as a task", True
-    if isinstance(ending, NeedInput):
-        asker = ending.resume.origin.asker
-        return "allow" if reached.is_let else "ask", "asked", "", str(asker), reached.is_let
-    if isinstance(ending, Fault):
-        has_run = ending.upstream is not None or ending.reach in ("executed", "sent_unknown")
-        if not reached.is_let or (ending.code in REFUSALS and not has_run):
-            return "deny", "error", ending.code, ending.message, False
-        return "allow", "error", ending.code, "", has_run or (reached.is_sent and ending.reach is None)
-    outcome: EndedAs = "cancelled" if isinstance(ending, asyncio.CancelledError) else "error"
-    code, why = ("", "") if outcome == "cancelled" else ("INTERNAL", type(ending).__name__)
-    if reached.is_let:
-        return "allow", outcome, code, why, reached.is_sent
-    return "undecided", outcome, code, why or f"policy:{reached.waits_for}", False
-
-
 def _in_one_line(arguments: bytes) -> bytes:
     try:
         return msgspec.json.format(arguments, indent=-1)
     except jsonrpc.UNREADABLE:  # a line break is nothing but white space in JSON
         return jsonrpc.one_line(arguments)
-
-
-def _has_failed(result: Done) -> bool:
-    """A tool's own failure."""
-    looked_at = result.frame or result.body
-    if b"isError" not in bytes(looked_at):
-        return False
-    try:
-        return jsonrpc.read(looked_at, type=_Result).isError
-    except jsonrpc.UNREADABLE:
-        return False

@@ -8,13 +8,12 @@ from collections.abc import Callable
 import msgspec
 
 from toolgate.auth.access import Access
-from toolgate.config import Config, Limits, Server
+from toolgate.config import Config, Server
 from toolgate.config.access import Permissions
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
-from toolgate.core.excerpts import Ends
 from toolgate.core.redaction import Redactor
-from toolgate.policy import limits
+from toolgate.policy import limits, truncate
 from toolgate.policy.access import Permit
 from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import Approvals, StoredRequest
@@ -25,10 +24,11 @@ from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
 from toolgate.policy.scrub import Scrub
-from toolgate.policy.truncate import Limit, Truncate
+from toolgate.policy.telemetry import Sent, Served, observing
 from toolgate.policy.validate import Validate
 from toolgate.state.audit import Trail, is_on
 from toolgate.state.base import Store
+from toolgate.telemetry.usage import Usage
 
 
 class PolicyDeps(msgspec.Struct, frozen=True):
@@ -42,6 +42,7 @@ class PolicyDeps(msgspec.Struct, frozen=True):
     audit: Trail
     meters: Meters
     call_waits: Callable[[StoredRequest], object]  # for an operator's decision
+    usage: Usage = msgspec.field(default_factory=Usage)
 
 
 def build(
@@ -54,7 +55,10 @@ def build(
     """
     validate = _validate(config, policy_deps.meters) if config.validate_arguments and not is_transparent else None
     approval = _approval(config, policy_deps, validate) if changes or _asks(config) else None
+    observers = observing(config, policy_deps.usage, policy_deps.redactor)
     policies = (
+        # What is refused is told, too, whoever refuses it.
+        Served(observers, policy_deps.clock) if observers else None,
         # The audit sees what is refused behind it.
         Audit(config.audit, policy_deps.audit, policy_deps.clock) if is_on(config) else None,
         # Nobody learns anything by what they may not call.
@@ -70,8 +74,10 @@ def build(
         # A person is asked last, and once.
         approval,
         # Whatever looks at a whole result stands behind this: it sees it first.
-        truncate(config, policy_deps.overflow),
+        truncate.of(config, policy_deps.overflow),
         Scrub(policy_deps.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
+        # What is measured here is the server's time alone.
+        Sent(policy_deps.usage, policy_deps.clock) if config.telemetry.usage else None,
     )
     return tuple(policy for policy in policies if policy)
 
@@ -115,22 +121,3 @@ def _print(server: Server) -> str:
     """What a server is by: not its environment and headers, where credentials change."""
     by = [server.type, server.command, server.args, server.url, server.cwd]
     return hashlib.sha256(jsonrpc.encode(by)).hexdigest()
-
-
-def truncate(config: Config, overflow: OverflowStore) -> Truncate | None:
-    """None where nothing is limited."""
-    limit = _limit(config.limits, None)
-    own = {
-        each.id: _limit(config.limits, each)
-        for each in config.servers
-        if (each.result_limit, each.result_tokens) != (None, None)
-    }
-    if all(each.bytes is None and each.tokens is None for each in (limit, *own.values())):
-        return None
-    return Truncate(limit, own, overflow)
-
-
-def _limit(limits: Limits, server: Server | None) -> Limit:
-    bytes = limits.result_limit if server is None or server.result_limit is None else server.result_limit
-    tokens = limits.result_tokens if server is None or server.result_tokens is None else server.result_tokens
-    return Limit(bytes, tokens, Ends(limits.head, limits.tail))

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolgate.config import Config, Limits, Server
 from toolgate.core import counting, excerpts, jsonrpc, mcp, surrogates
 from toolgate.core.concurrency import InThread
 from toolgate.core.excerpts import Ends, Excerpt
@@ -40,6 +41,25 @@ class Limit(msgspec.Struct, frozen=True):
     def surely_holds(self, size: int) -> bool:
         """No token is shorter than a byte."""
         return all(limit is None or size <= limit for limit in (self.bytes, self.tokens))
+
+
+def of(config: Config, overflow: OverflowStore) -> Truncate | None:
+    """None where nothing is limited."""
+    limit = _limit(config.limits, None)
+    own = {
+        each.id: _limit(config.limits, each)
+        for each in config.servers
+        if (each.result_limit, each.result_tokens) != (None, None)
+    }
+    if all(each.bytes is None and each.tokens is None for each in (limit, *own.values())):
+        return None
+    return Truncate(limit, own, overflow)
+
+
+def _limit(limits: Limits, server: Server | None) -> Limit:
+    bytes = limits.result_limit if server is None or server.result_limit is None else server.result_limit
+    tokens = limits.result_tokens if server is None or server.result_tokens is None else server.result_tokens
+    return Limit(bytes, tokens, Ends(limits.head, limits.tail))
 
 
 class Truncate(Policy):

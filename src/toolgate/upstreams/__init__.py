@@ -1,6 +1,6 @@
 """The servers that calls go to, by kind. Each is what `base.Upstream` says.
 
-May import `auth`, `eras` and the rooms below them.
+May import `auth`, `eras`, `telemetry` and the rooms below them.
 
 Kinds
     kinds        the table of them: how the upstream of each is made

@@ -10,7 +10,8 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
-from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Listing, Required
+from toolgate.core.listing import Listing
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
 from toolgate.eras import modern
 
 LATEST = mcp.LATEST["modern"]

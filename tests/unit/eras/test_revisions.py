@@ -10,7 +10,8 @@ import pytest
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Answer, Ask, Client, Listing
+from toolgate.core.listing import Listing
+from toolgate.core.model import Answer, Ask, Client
 from toolgate.eras import legacy, modern, questions, revisions
 
 LATEST, MODERN = mcp.LATEST["legacy"].date, mcp.LATEST["modern"].date

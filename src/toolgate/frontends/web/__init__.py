@@ -1,6 +1,7 @@
 """What is served beside MCP, by the path that it begins with.
 
     admin      what an operator's programs ask of a running gateway
+    openapi    what that says of itself
     metadata   what the gateway says to anybody who wants a token for it
     connect    the pages by which a user signs in at a server
     discovery  what is said of each endpoint before anybody connects: server cards, and where they are
@@ -54,7 +55,7 @@ class Web:
             registry.PREFIX: Registry(deps.gateway, guards),
             health.ALIVE: lives,
             health.READY: lives,
-            metrics.PATH: Metrics(deps.gateway, guards, admin.PREFIX),
+            metrics.PATH: Metrics(deps.gateway, deps.usage, guards, admin.PREFIX),
         }
         self.prefixes, self.suffixes = tuple(self._pages), (discovery.CARD,)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import UNSET, Meta, Raw, UnsetType
 
+from toolgate import __version__
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
@@ -23,12 +24,15 @@ from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
+from toolgate.frontends.web import openapi
+from toolgate.frontends.web.openapi import Operation
 from toolgate.gateway.confirming import Unconfirmed
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.reload import Reloading
 from toolgate.policy import scrub
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
+from toolgate.upstreams.base import State, StoppedBy
 
 PREFIX = "/admin"
 
@@ -36,9 +40,20 @@ PREFIX = "/admin"
 STATUSES: Mapping[str, int] = {
     "INVALID_ARGS": 400,
     "ACCESS_DENIED": 403,
+    "APPROVAL_DENIED": 403,
+    "APPROVAL_REQUIRED": 403,
+    "INSUFFICIENT_SCOPE": 403,
+    "SIGN_IN_REQUIRED": 403,
     "SERVER_NOT_FOUND": 404,
     "TOOL_NOT_FOUND": 404,
+    "INVALID_STATE": 409,
+    "RATE_LIMITED": 429,
+    "SERVER_FAILED": 502,
+    "UPSTREAM_ERROR": 502,
+    "SESSION_ERROR": 502,
+    "CIRCUIT_OPEN": 503,
     "SHUTTING_DOWN": 503,
+    "TIMEOUT": 504,
 }
 
 Answer: TypeAlias = tuple[int, Any]
@@ -52,32 +67,152 @@ class Asked(NamedTuple):
     name: str = ""
 
 
-class _Called(msgspec.Struct):
+class WantedCall(msgspec.Struct):
     """What `POST /admin/call` is given: a tool by the name that clients know, and the folder in which the operator is:
     the call is in its project."""
 
     tool: str
-    arguments: Raw = Raw(b"{}")
+    arguments: Raw | UnsetType = UNSET
     folder: Annotated[str, Meta(pattern="^/", max_length=4096)] | None = None
 
 
-class _Listed(msgspec.Struct):
+class WantedList(msgspec.Struct):
     """What `POST /admin/list` is given: the path whose tools are wanted, and whether each server is asked again."""
 
     path: str = "/mcp"
     anew: bool = False
 
 
-class _Hook(msgspec.Struct):
+class WantedHook(msgspec.Struct):
     """What `POST /admin/hook` is given: the name of a file in the folder of hooks."""
 
     file: str
 
 
-class _Reloaded(msgspec.Struct):
+class WantedReload(msgspec.Struct):
     """What `POST /admin/reload` may be given: sentences of an answer before, to which the operator has agreed."""
 
     confirmed: tuple[str, ...] = ()
+
+
+class Failure(msgspec.Struct, omit_defaults=True):
+    """Why there is no answer: `outcome` is how far a call got."""
+
+    error: str
+    code: str = ""
+    hint: str = ""
+    outcome: str = ""
+
+
+class Unconfirmable(Failure):
+    """`unconfirmed`: what an edit takes away, in sentences that the operator may confirm."""
+
+    unconfirmed: tuple[str, ...] = ()
+
+
+class _RpcError(msgspec.Struct):
+    code: int
+    message: str
+    data: Any = None
+
+
+class Refusal(msgspec.Struct):
+    """What HTTP refuses, as a JSON-RPC error."""
+
+    jsonrpc: str
+    id: str | int | None
+    error: _RpcError
+
+
+class ServerState(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A server in brief. `box` is what its program may do; `calls` counts those under way or parked."""
+
+    id: str
+    name: str
+    state: State | Literal["disabled"]
+    error: str = ""
+    hint: str = ""
+    pid: int | None = None
+    started: float | None = None
+    revision: str = ""
+    calls: int | UnsetType = UNSET
+    stopped_by: StoppedBy = ""
+    box: str = ""
+    tools: int | UnsetType = UNSET
+
+
+class ServerShown(ServerState, kw_only=True):
+    """A server with the last of its stderr, and as it is configured."""
+
+    stderr: str = ""
+    config: Mapping[str, Any]
+
+
+class ServerChecked(ServerShown, kw_only=True):
+    """A server and what it lists; `ignored` says what of that is left out, and why."""
+
+    fault: Failure | None = None
+    tools: tuple[Raw, ...] | UnsetType = UNSET  # type: ignore[assignment]
+    ignored: tuple[str, ...] | UnsetType = UNSET
+
+
+class ServerListed(ServerState, kw_only=True):
+    """A server in brief, and its tools as it lists them."""
+
+    listed: tuple[Raw, ...]
+
+
+class About(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The gateway: `started` in seconds since 1970, `problem` with the configuration as it stands, where an older one
+    is served, `code` what runs code of clients, `tokens` what models have loaded of tools."""
+
+    version: str
+    pid: int
+    state: str
+    started: float
+    uptime: float
+    configuration: str = ""
+    problem: str = ""
+    host: str
+    port: int | None = None
+    url: str = ""
+    code: Mapping[str, str] = {}
+    tokens: Mapping[str, Any]
+    servers: tuple[ServerState, ...]
+
+
+class Servers(msgspec.Struct):
+    servers: tuple[ServerShown, ...]
+
+
+class Reloaded(msgspec.Struct):
+    """The servers that are served now, by their ids."""
+
+    servers: tuple[str, ...]
+
+
+class Added(msgspec.Struct):
+    id: str
+    name: str
+
+
+class Removed(msgspec.Struct):
+    removed: str
+
+
+class Listed(msgspec.Struct):
+    """What clients get at a path, and what is known of each server; not `is_whole` where a server did not answer."""
+
+    listing: Mapping[str, Any]
+    servers: tuple[ServerListed, ...]
+    is_whole: bool
+
+
+class Called(msgspec.Struct, omit_defaults=True):
+    """The result of a call as its server gave it, or the methods by which it asks its user."""
+
+    result: Raw | UnsetType = UNSET
+    asks: tuple[str, ...] | UnsetType = UNSET
 
 
 class Admin:
@@ -91,9 +226,9 @@ class Admin:
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks. Who goes away is not worked for any longer."""
         request = await self._guards.admit_admin(scope, receive, PREFIX)
-        work, name = _find(str(scope["method"]), str(scope["path"]))
+        operation, name = _find(str(scope["method"]), str(scope["path"]))
         asked = Asked(await self._guards.read(request), request.principal, name)
-        answer = asyncio.get_running_loop().create_task(self._answered(work, asked))
+        answer = asyncio.get_running_loop().create_task(self._answered(operation, asked))
         left = asyncio.get_running_loop().create_task(gone(receive))
         try:
             await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
@@ -105,12 +240,12 @@ class Admin:
 
     async def ask(self, method: str, path: str, body: bytes, by: Principal) -> tuple[int, bytes]:
         """The same inside this process: status and body of the answer. Raises `Refused`."""
-        work, name = _find(method, path)
-        return await self._answered(work, Asked(body, by, name))
+        operation, name = _find(method, path)
+        return await self._answered(operation, Asked(body, by, name))
 
-    async def _answered(self, work: Work, asked: Asked) -> tuple[int, bytes]:
+    async def _answered(self, operation: Operation, asked: Asked) -> tuple[int, bytes]:
         try:
-            status, said = await work(self, asked)
+            status, said = await operation.work(self, asked)
         except Fault as fault:
             shown = scrub.fault(fault, self._gateway.redactor)
             said = _written(shown)
@@ -119,45 +254,55 @@ class Admin:
 
     # The gateway.
 
+    async def openapi(self, _: Asked) -> Answer:
+        """This document."""
+        return 200, described()
+
     async def status(self, _: Asked) -> Answer:
+        """The gateway and its servers in brief."""
         gateway_info: GatewayInfo = self._gateway.gateway_info
-        config = self._gateway.snapshot.config
-        shown = {
-            "version": gateway_info.version,
-            "pid": gateway_info.pid,
-            "state": self._gateway.phase,
-            "started": gateway_info.started,
-            "uptime": gateway_info.wall() - gateway_info.started,
-            "configuration": gateway_info.source,
-            "problem": gateway_info.problem(),
-            "host": config.http.host,
-            "port": gateway_info.port(),
-            "code": gateway_info.code() or None,
-            "tokens": await self._gateway.tokens(),
-        }
-        servers = [self._brief(server) for server in config.servers]
-        return 200, {**{key: value for key, value in shown.items() if value not in ("", None)}, "servers": servers}
+        config, port = self._gateway.snapshot.config, self._gateway.gateway_info.port()
+        return 200, About(
+            version=gateway_info.version,
+            pid=gateway_info.pid,
+            state=self._gateway.phase,
+            started=gateway_info.started,
+            uptime=gateway_info.wall() - gateway_info.started,
+            configuration=gateway_info.source,
+            problem=gateway_info.problem(),
+            host=config.http.host,
+            port=port,
+            url=config.http.url(config.http.host, port) if port else "",
+            code=gateway_info.code(),
+            tokens=await self._gateway.tokens(),
+            servers=tuple(ServerState(**self._brief(server)) for server in config.servers),
+        )
 
     async def reload(self, asked: Asked) -> Answer:
-        wanted: _Reloaded = _read(asked.body or b"{}", _Reloaded)
+        """Read the configuration again. What it takes away of guards must be confirmed."""
+        wanted: WantedReload = _read(asked.body or b"{}", WantedReload)
         try:
             await self._editor.read_again(wanted.confirmed)
         except Unconfirmed as waiting:
-            return 409, {"error": str(waiting), "unconfirmed": waiting.losses}
-        return 200, {"servers": [server.id for server in self._gateway.snapshot.config.servers if server.enabled]}
+            return 409, Unconfirmable(str(waiting), unconfirmed=tuple(waiting.losses))
+        servers = self._gateway.snapshot.config.servers
+        return 200, Reloaded(tuple(server.id for server in servers if server.enabled))
 
     async def hook(self, asked: Asked) -> Answer:
         """What a program's hook prints, once what it has put into the folder of hooks was read."""
-        said = await self._gateway.workspace.hooks.answer(_read(asked.body, _Hook).file)
-        return (200, said) if said else (404, {"error": "not a file in the folder of hooks"})
+        said = await self._gateway.workspace.hooks.answer(_read(asked.body, WantedHook).file)
+        return (200, said) if said else (404, Failure("not a file in the folder of hooks"))
 
     # Servers.
 
     async def servers(self, _: Asked) -> Answer:
-        return 200, {"servers": [self._shown(server) for server in self._gateway.snapshot.config.servers]}
+        """All servers, as configured and as they are."""
+        config = self._gateway.snapshot.config
+        return 200, Servers(tuple(ServerShown(**self._shown(server)) for server in config.servers))
 
     async def server(self, asked: Asked) -> Answer:
-        return 200, self._shown(self._named(asked.name))
+        """One server, by its id or name."""
+        return 200, ServerShown(**self._shown(self._named(asked.name)))
 
     def _named(self, name: str) -> Server:
         """A server as configured, one that is disabled too. Raises `Fault`."""
@@ -165,29 +310,25 @@ class Admin:
         return known[find_server(name, {id: server.name for id, server in known.items()})]
 
     def _shown(self, server: Server) -> Mapping[str, Any]:
-        return {
-            "id": server.id,
-            "name": server.name,
-            **self._state(server),
-            **_box(server),
-            "config": render.server(server, masked=True),
-        }
+        """The members of `ServerShown`."""
+        return {**self._state(server), "config": render.server(server, masked=True)}
 
     def _brief(self, server: Server) -> Mapping[str, Any]:
-        """Without what is long: its stderr, its configuration."""
+        """Those of `ServerState`: without what is long, its stderr and its configuration."""
         state = {key: value for key, value in self._state(server).items() if key != "stderr"}
         known = self._gateway.snapshot.catalog.known(server.id, "tools", Client())
-        tools = {"tools": len(known.items)} if known else {}
-        return {"id": server.id, "name": server.name, **state, **tools, **_box(server)}
+        return {**state, "tools": len(known.items) if known else UNSET}
 
     def _state(self, server: Server) -> Mapping[str, Any]:
+        named = {"id": server.id, "name": server.name, "box": server.confines.words if server.confines else ""}
         upstream = self._gateway.snapshot.upstreams.get(server.id)
         if not upstream:
-            return {"state": "disabled"}
+            return {**named, "state": "disabled"}
         status = scrub.status(upstream.status(), self._gateway.redactor.of(server.id))
-        return {key: value for key, value in msgspec.structs.asdict(status).items() if value not in ("", None)}
+        return {**named, **{key: value for key, value in msgspec.structs.asdict(status).items() if key != "words"}}
 
     async def add(self, asked: Asked) -> Answer:
+        """Add a server: its keys as in the configuration, and its `name`."""
         try:
             table = msgspec.json.decode(asked.body, type=dict[str, Any])
         except jsonrpc.UNREADABLE as error:
@@ -196,44 +337,43 @@ class Admin:
         if not isinstance(name, str):
             raise Fault("INVALID_ARGS", "`name`, the server's name, is missing")
         id = await self._editor.add(name, table, asked.by)
-        return 201, {"id": id, "name": name}
+        return 201, Added(id, name)
 
     async def remove(self, asked: Asked) -> Answer:
+        """Remove a server that was added; one of the configuration file is removed there."""
         await self._editor.remove(self._named(asked.name).name, asked.by)
-        return 200, {"removed": asked.name}
+        return 200, Removed(asked.name)
 
     async def check(self, asked: Asked) -> Answer:
         """Start a server, where it is not up, and have it list all that it has anew: what it lists is kept."""
         server, snapshot = self._named(asked.name), self._gateway.snapshot
         if not server.enabled:
-            return 200, self._shown(server)
+            return 200, ServerChecked(**self._shown(server))
         wanted = [(server.id, kind) for kind in mcp.LIST_OF_KIND]
         view = await snapshot.catalog.view({server.id: server.name}, wanted, Client(asked.by), anew=True)
         server_list, fault = view.server_list(server.id, "tools"), view.fault(server.id, "tools")
-        found: dict[str, Any] = dict(self._shown(server))
-        if fault:
-            found["fault"] = _written(scrub.fault(fault, self._gateway.redactor))
-        if server_list:
-            found["tools"] = [*server_list.own.values()]
-            found["ignored"] = server_list.ignored
-        return 200, found
+        return 200, ServerChecked(
+            **self._shown(server),
+            fault=_written(scrub.fault(fault, self._gateway.redactor)) if fault else None,
+            tools=tuple(server_list.own.values()) if server_list else UNSET,
+            ignored=tuple(server_list.ignored) if server_list else UNSET,
+        )
 
     # What clients do.
 
     async def list(self, asked: Asked) -> Answer:
         """The tools of a path as its clients get them, and of each server what is known."""
-        wanted, snapshot = _read(asked.body, _Listed), self._gateway.snapshot
+        wanted, snapshot = _read(asked.body, WantedList), self._gateway.snapshot
         if wanted.anew:
             lists = [(id, kind) for id in snapshot.upstreams for kind in mcp.LIST_OF_KIND]
             names = {id: server.name for id, server in snapshot.servers.items()}
             await snapshot.catalog.view(names, lists, Client(asked.by), anew=True)
         listing = await self._gateway.lists.view("tools", self._gateway.route(wanted.path), Client(asked.by))
-        servers: list[Mapping[str, Any]] = []
+        servers: list[ServerListed] = []
         for server in self._gateway.snapshot.config.servers:
             known = self._gateway.snapshot.catalog.known(server.id, "tools", Client(asked.by))
-            servers.append({**self._brief(server), "listed": [*known.items.values()] if known else []})
-        said = {"listing": listing.members(), "servers": servers}
-        return 200, {**said, "is_whole": not listing.failures and not listing.pending}
+            servers.append(ServerListed(**self._brief(server), listed=tuple(known.items.values()) if known else ()))
+        return 200, Listed(listing.members(), tuple(servers), not listing.failures and not listing.pending)
 
     async def syncs(self, _: Asked) -> Answer:
         """How far those files of tasks are that are read or written now, in words, by the folder of their project."""
@@ -241,13 +381,13 @@ class Admin:
 
     async def call(self, asked: Asked) -> Answer:
         """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
-        wanted = _read(asked.body, _Called)
+        wanted = _read(asked.body, WantedCall)
         route = self._gateway.route("/mcp")
         call = Call(
             "tools/call",
             wanted.tool,
             Client(asked.by, path=route.path),
-            wanted.arguments,
+            wanted.arguments or Raw(b"{}"),
             reached=Reached(),
             is_by_admin=True,
             folder=wanted.folder if wanted.folder and asked.by == THE_OPERATOR else "",
@@ -255,40 +395,53 @@ class Admin:
         outcome = await self._gateway.handle(call, route)
         if isinstance(outcome, NeedInput):
             outcome.resume.cancel()
-            return 200, {"asks": [ask.method for ask in outcome.asks]}
+            return 200, Called(asks=tuple(ask.method for ask in outcome.asks))
         assert isinstance(outcome, Done)
         return 200, b'{"result":%b}' % bytes(outcome.body)
 
 
-def _box(server: Server) -> Mapping[str, str]:
-    """What its program may do, in words, if it is in a box."""
-    confines = server.confines
-    return {"box": confines.words} if confines else {}
-
-
-Work: TypeAlias = Callable[[Admin, Asked], Awaitable[Answer]]
-
-# Behind PREFIX, by method. NAME is any server's.
-ROUTES: Mapping[str, Mapping[str, Work]] = {
-    "/status": {"GET": Admin.status},
-    "/call": {"POST": Admin.call},
-    "/list": {"POST": Admin.list},
-    "/servers": {"GET": Admin.servers, "POST": Admin.add},
-    "/servers/NAME": {"GET": Admin.server, "DELETE": Admin.remove},
-    "/servers/NAME/check": {"POST": Admin.check},
-    "/reload": {"POST": Admin.reload},
-    "/hook": {"POST": Admin.hook},
-    "/syncs": {"GET": Admin.syncs},
+# Behind PREFIX, by method. `{name}` is any server's.
+ROUTES: Mapping[str, Mapping[str, Operation]] = {
+    "/status": {"GET": Operation(Admin.status, {200: About})},
+    "/call": {"POST": Operation(Admin.call, {200: Called}, WantedCall)},
+    "/list": {"POST": Operation(Admin.list, {200: Listed}, WantedList)},
+    "/servers": {
+        "GET": Operation(Admin.servers, {200: Servers}),
+        "POST": Operation(Admin.add, {201: Added}, dict[str, Any]),
+    },
+    "/servers/{name}": {
+        "GET": Operation(Admin.server, {200: ServerShown}),
+        "DELETE": Operation(Admin.remove, {200: Removed}),
+    },
+    "/servers/{name}/check": {"POST": Operation(Admin.check, {200: ServerChecked})},
+    "/reload": {
+        "POST": Operation(Admin.reload, {200: Reloaded, 409: Unconfirmable}, WantedReload, needs_body=False),
+    },
+    "/hook": {"POST": Operation(Admin.hook, {200: Any}, WantedHook)},
+    "/syncs": {"GET": Operation(Admin.syncs, {200: dict[str, str]})},
+    "/openapi.json": {"GET": Operation(Admin.openapi, {200: dict[str, Any]})},
 }
 _of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)
 
+# Status → what is answered with it, whatever was asked.
+_FAILURES: Mapping[int, Sequence[Any]] = {
+    **dict.fromkeys((*STATUSES.values(), 500), (Failure,)),
+    **dict.fromkeys((400, 403, 404), (Failure, Refusal)),
+    **dict.fromkeys((401, 405, 413, 415), (Refusal,)),
+}
 
-def _find(method: str, path: str) -> tuple[Work, str]:
+
+def described() -> dict[str, Any]:
+    """The admin API as an OpenAPI document."""
+    return openapi.document("toolgate: admin API", __version__, PREFIX, ROUTES, _FAILURES)
+
+
+def _find(method: str, path: str) -> tuple[Operation, str]:
     """What answers, and the server that the path names. Raises `Refused`."""
     path, name = path.rstrip("/").removeprefix(PREFIX), ""
     if found := _of_a_server.fullmatch(path):
         before, name, behind = found.groups()
-        path = f"{before}NAME{behind}"
+        path = f"{before}{{name}}{behind}"
     methods = ROUTES.get(path)
     if not methods:
         *paths, last = (f"{PREFIX}{each}" for each in ROUTES)
@@ -305,7 +458,5 @@ def _read(body: bytes, type: type[Any]) -> Any:
         raise Fault("INVALID_ARGS", f"Invalid body: {error}", reach="not_sent") from None
 
 
-def _written(fault: Fault) -> dict[str, Any]:
-    """A fault as the answer has it; the error that a server sent itself stands in `upstream`."""
-    said = {"error": fault.message, "code": fault.code, "hint": fault.hint, "outcome": fault.reach or ""}
-    return {key: value for key, value in said.items() if value}
+def _written(fault: Fault) -> Failure:
+    return Failure(fault.message, fault.code, fault.hint, fault.reach or "")

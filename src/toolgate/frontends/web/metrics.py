@@ -3,33 +3,49 @@
     GET /metrics   in Prometheus's text format 0.0.4
 
 The rules this file keeps: only administrators read it, since it names every server. A label holds only what the
-configuration or this code names, never what a client wrote, so nobody outside adds a series. All is looked up when it
-is asked for: a call does nothing for it.
+configuration, a server's list, or this code names, and who was let in; never what a client wrote, so nobody outside
+adds a series. Of calls there is only what `policy/telemetry` has counted, where that is wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import get_args
 
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response
 from toolgate.gateway.gateway import Gateway
+from toolgate.telemetry import names
+from toolgate.telemetry.exposition import Sample, counter, gauge, histogram
+from toolgate.telemetry.usage import Called, Durations, Line, Usage
 from toolgate.upstreams.base import State
 
 PATH = "/metrics"
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _STATES = (*get_args(State), "disabled")
-_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
-Sample = tuple[Mapping[str, str], float]  # labels and value
+# By what the lines of `Usage` are told apart: name, help, and what of a line it shows.
+_COUNTED: tuple[tuple[str, str, Callable[[Line], float]], ...] = (
+    ("toolgate_calls_total", "Calls that have ended, however they did.", lambda line: line.calls),
+    ("toolgate_call_questions_total", "Questions that calls have asked their clients.", lambda line: line.asked),
+    ("toolgate_call_argument_bytes_total", "Bytes of arguments.", lambda line: line.bytes_in),
+    ("toolgate_call_result_bytes_total", "Bytes of results, as clients got them.", lambda line: line.bytes_out),
+    ("toolgate_call_argument_tokens_total", "Tokens of arguments, estimated.", lambda line: int(line.tokens_in)),
+    ("toolgate_call_result_tokens_total", "Tokens of results, estimated.", lambda line: int(line.tokens_out)),
+)
+_BY_KIND: tuple[tuple[str, str, str, Callable[[Line], Mapping[str, int]]], ...] = (
+    ("toolgate_call_errors_total", "Calls that went on and failed.", "error", lambda line: dict(line.errors)),
+    ("toolgate_call_refusals_total", "Calls that the gateway refused.", "reason", lambda line: dict(line.refusals)),
+)
 
 
 class Metrics:
     """`audience` is the path that a token of an administrator must be for."""
 
-    def __init__(self, gateway: Gateway, guards: Guards, audience: str) -> None:
+    def __init__(self, gateway: Gateway, usage: Usage, guards: Guards, audience: str) -> None:
         self._gateway = gateway
+        self._usage = usage
         self._audience = audience
         self._guards = guards
 
@@ -41,17 +57,19 @@ class Metrics:
         if scope["method"] not in ("GET", "HEAD"):
             raise not_allowed("GET")
         body = "".join([*self._of_gateway(), *self._of_servers()])
+        if self._gateway.snapshot.config.telemetry.usage:
+            body += "".join(await asyncio.to_thread(lambda: [*self._of_calls(), *self._of_durations()]))
         await response.whole(200, body.encode(), ((b"cache-control", b"no-store"),), _TEXT)
 
     def _of_gateway(self) -> Iterable[str]:
         info = self._gateway.gateway_info
-        yield _gauge("toolgate_build_info", "The version that runs.", [({"version": info.version}, 1)])
-        yield _gauge("toolgate_start_time_seconds", "When it started, in seconds since 1970.", [({}, info.started)])
+        yield gauge("toolgate_build_info", "The version that runs.", [({"version": info.version}, 1)])
+        yield gauge("toolgate_start_time_seconds", "When it started, in seconds since 1970.", [({}, info.started)])
         is_serving = self._gateway.phase == "serving"
-        yield _gauge("toolgate_serving", "1 if it takes calls, 0 while it shuts down.", [({}, is_serving)])
+        yield gauge("toolgate_serving", "1 if it takes calls, 0 while it shuts down.", [({}, is_serving)])
         is_invalid = bool(info.problem())
         help = "1 if the configuration could not be read and the previous one is served."
-        yield _gauge("toolgate_configuration_invalid", help, [({}, is_invalid)])
+        yield gauge("toolgate_configuration_invalid", help, [({}, is_invalid)])
 
     def _of_servers(self) -> Iterable[str]:
         snapshot = self._gateway.snapshot
@@ -63,15 +81,33 @@ class Metrics:
             now = status.state if status else "disabled"
             states += [({"server": server.id, "state": state}, state == now) for state in _STATES]
             calls.append(({"server": server.id}, status.calls if status else 0))
-        yield _gauge("toolgate_server_state", "1 for the state that a server is in, 0 for all others.", states)
-        yield _gauge("toolgate_server_calls", "Calls of a server that are in progress or parked.", calls)
+        yield gauge("toolgate_server_state", "1 for the state that a server is in, 0 for all others.", states)
+        yield gauge("toolgate_server_calls", "Calls of a server that are in progress or parked.", calls)
+
+    def _of_calls(self) -> Iterable[str]:
+        """By principal, method, server and tool."""
+        lines = [(called._asdict(), line) for called, line in self._usage.lines().items()]
+        for name, help, of in _COUNTED:
+            yield counter(name, help, ((labels, of(line)) for labels, line in lines))
+        for name, help, kind, counts_of in _BY_KIND:
+            samples = (
+                ({**labels, kind: each}, count) for labels, line in lines for each, count in counts_of(line).items()
+            )
+            yield counter(name, help, samples)
+
+    def _of_durations(self) -> Iterable[str]:
+        """By method, server, tool and type of error."""
+        timed = list(self._usage.timed())
+        help = "Seconds from a client's request to its answer."
+        of_served = (each for called, served, _ in timed for each in _by_error(called, served))
+        yield histogram(names.prometheus(names.SERVED) + "_seconds", help, of_served)
+        help = "Seconds from what a server was asked to its answer."
+        of_sent = (each for called, _, sent in timed for each in _by_error(called, sent))
+        yield histogram(names.prometheus(names.SENT) + "_seconds", help, of_sent)
 
 
-def _gauge(name: str, help: str, samples: Iterable[Sample]) -> str:
-    lines = [f"# HELP {name} {help}", f"# TYPE {name} gauge", *(_line(name, *sample) for sample in samples)]
-    return "\n".join(lines) + "\n"
-
-
-def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    shown = ",".join(f'{label}="{text.translate(_ESCAPED)}"' for label, text in labels.items())
-    return f"{name}{{{shown}}} {value + 0}" if shown else f"{name} {value + 0}"
+def _by_error(called: Called, durations: Mapping[str, Durations]) -> Iterable[tuple[Mapping[str, str], Durations]]:
+    method, tool = names.prometheus(names.METHOD), names.prometheus(names.TOOL)
+    labels = {method: called.method, "server": called.server, tool: called.tool}
+    for error, of_error in durations.items():
+        yield {**labels, names.prometheus(names.ERROR): error}, of_error

@@ -1,0 +1,145 @@
+"""A gateway that serves HTTPS by itself, with a certificate that the test has made."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import certificates
+import pytest
+import websockets
+from processes.ground import WAIT, Client, Gateway, child, home, read_response, real, shut, toolgate, until
+
+from toolgate.app import running
+from toolgate.config import Config
+from toolgate.frontends import connections, tls
+from toolgate.frontends.server import bind, serving
+from toolgate.frontends.tls import Certificate
+
+
+class Encrypted(Client):
+    """`Client` over TLS."""
+
+    def __init__(self, port: int, *trusted: Path) -> None:
+        super().__init__(port)
+        self.context = certificates.trusting(*trusted)
+
+    async def start(self, method: str, params: Any = None, accept: str = "application/json") -> Any:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context)
+        writer.write(self.request(method, params, accept))
+        await writer.drain()
+        return reader, writer
+
+
+@asynccontextmanager
+async def over_tls(folder: Path) -> AsyncIterator[tuple[Gateway, int, Path, Path]]:
+    certificate, key = certificates.make(folder)
+    files = {"certificate": str(certificate), "key": str(key)}
+    async with toolgate("serve", "--port", "0", config={"one": child("counting")}, http={"tls": files}) as process:
+        yield process, (await process.until_it_serves()).port, certificate, key
+        process.process.terminate()
+        assert await process.ended() == 0
+        assert b"Traceback" not in process.errors, process.errors.decode()
+
+
+@real
+async def test_clients_call_tools_over_https_and_websocket() -> None:
+    with home() as environ:
+        async with over_tls(Path(environ["HOME"])) as (process, port, certificate, _):
+            assert f"https://127.0.0.1:{port}/mcp".encode() in process.errors
+            client = Encrypted(port, certificate)
+            assert await client.tools()
+            context = certificates.trusting(certificate)
+            async with websockets.connect(f"wss://127.0.0.1:{port}/mcp", ssl=context) as socket:
+                await socket.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
+                assert json.loads(await socket.recv())["result"] == {}
+
+
+@real
+async def test_what_is_no_tls_and_what_is_too_old_is_refused_and_logged() -> None:
+    with home() as environ:
+        async with over_tls(Path(environ["HOME"])) as (process, port, certificate, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            await shut(writer)
+            await process.until_it_says(b"a TLS handshake with 127.0.0.1 failed: it sent plain HTTP")
+            old = certificates.trusting(certificate)
+            old.set_ciphers("ALL:@SECLEVEL=0")
+            with pytest.warns(DeprecationWarning):
+                old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await asyncio.open_connection("127.0.0.1", port, ssl=old)
+            assert await Encrypted(port, certificate).tools()
+
+
+@real
+async def test_another_certificate_is_shown_without_a_restart_and_connections_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls, "LOOK", 0.02)
+    with home() as environ:
+        folder = Path(environ["HOME"])
+        files, others = certificates.make(folder), certificates.make(folder, "other")
+        certificate, listener = Certificate(*files), bind("127.0.0.1", 0)
+        async with running(Config(), environ=environ) as app, serving(app.http, listener, certificate):
+            client = Encrypted(listener.getsockname()[1], files[0])
+            first = certificate.context
+            open_before = await asyncio.open_connection("127.0.0.1", client.port, ssl=client.context)
+            for new, old in zip(others, files, strict=True):
+                shutil.copy(new, old)
+            await until(lambda: certificate.context is not first)
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await client.tools()
+            assert await Encrypted(client.port, others[0]).tools() == []
+            open_before[1].write(client.request("tools/list"))
+            status, _, _ = await read_response(open_before[0])
+            assert status == 200
+            await shut(open_before[1])
+
+
+@real
+async def test_a_gateway_whose_certificate_cannot_be_used_says_so_and_ends() -> None:
+    files = {"certificate": "none.pem", "key": "none.key"}
+    async with toolgate("serve", "--port", "0", config={}, http={"tls": files}) as process:
+        assert await process.ended() == 2
+        assert b"http.tls: the TLS certificate" in process.errors and b"No such file" in process.errors
+
+
+@real
+async def test_connections_without_a_handshake_count_and_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "most_files", lambda: 20.0)
+    with home() as environ:
+        files = certificates.make(Path(environ["HOME"]))
+        listener = bind("127.0.0.1", 0)
+        async with running(Config(), environ=environ) as app, serving(app.http, listener, Certificate(*files)):
+            port = listener.getsockname()[1]
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
+            async with asyncio.timeout(WAIT):
+                for reader, _ in silent[:20]:  # 10 of one address are left
+                    with contextlib.suppress(ConnectionError):
+                        assert await reader.read() == b""
+            assert await Encrypted(port, files[0]).tools() == []
+            for _, writer in silent:
+                await shut(writer)
+            await until(lambda: not app.http.connections._by)
+
+
+@real
+async def test_a_gateway_that_ends_waits_for_no_handshake() -> None:
+    with home() as environ:
+        listener = bind("127.0.0.1", 0)
+        async with running(Config(), environ=environ) as app:
+            async with serving(app.http, listener, Certificate(*certificates.make(Path(environ["HOME"])))):
+                _, writer = await asyncio.open_connection("127.0.0.1", listener.getsockname()[1])
+                await until(lambda: app.http.connections._by)
+            assert not app.http.connections._by
+            await shut(writer)
