@@ -26,7 +26,7 @@ from toolgate.auth.seal import Seal
 from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.pins import Pins, trouble
 from toolgate.catalog.served import Served
-from toolgate.config import Config, secrets_of
+from toolgate.config import Config, learn_secrets
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock, SystemClock
 from toolgate.core.complaints import Complaints
@@ -47,7 +47,7 @@ from toolgate.gateway.notices import Notices
 from toolgate.gateway.own_work import OF_SCRIPTS, MakeWorkspace, own_work
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
-from toolgate.policy import chain
+from toolgate.policy import chain, scrub
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore, at_once
@@ -166,7 +166,7 @@ class App:
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source
-        told = (os.getpid(), lambda: self.port, self._what_is_wrong, self.sandbox.described)
+        told = (os.getpid(), lambda: self.port, self._what_is_wrong, self.sandbox.described, self.sign_ins.credentials)
         return GatewayInfo(wall, wall(), __version__, *told, source, project_at(source))
 
     def _open_frontends(self) -> None:
@@ -317,10 +317,12 @@ class App:
         self._reloading.reload_soon()
 
     def _scrubbed(self, server: str, items: Items) -> Items:
-        return msgspec.structs.replace(items, raw=self.gateway.snapshot.scrubber(server).items(items.raw))
+        """As the catalog keeps them, and pins are compared: what is configured for others changes nothing of it."""
+        scrubber = scrub.Scrubber(self.redactor.listed(server), self.gateway.snapshot.config.guard.scrub)
+        return msgspec.structs.replace(items, raw=scrubber.items(items.raw))
 
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
-        self.redactor.learn(secrets_of(config))
+        learn_secrets(config, self.redactor)
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
         return snapshots.build(config, self._catalog, *ours, self._own_work, before)
 
@@ -345,6 +347,7 @@ class App:
         self.gateway.adopt(snapshot, use_access)
         for swap in swaps:
             swap()
+        self.redactor.keep(snapshot.servers)
         snapshot.take_over()
         self.http.expel_unknown(self._is_known)
         for id, upstream in before.upstreams.items():

@@ -62,5 +62,5 @@ async def test_a_pin_of_version_0_holds_is_made_anew_and_then_holds_all() -> Non
 
 
 def test_what_is_pinned_of_tools_as_most_are_is_the_same_in_both_versions() -> None:
-    whole, before = told_of(listed(icons=[1], annotations={"readOnlyHint": True}, title="T")["t"])
-    assert whole is before and "icons" not in whole
+    told = told_of(listed(icons=[1], annotations={"readOnlyHint": True}, title="T")["t"])
+    assert told.whole is told.before and "icons" not in told.whole

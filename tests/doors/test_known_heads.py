@@ -175,11 +175,11 @@ async def test_what_was_found_out_before_another_configuration_is_not_remembered
         assert came
         heads.forget()
         heads.learn(came, "as before", "ann")
-        assert heads.find(came) is None
+        assert came.head not in heads.by_head
         again = heads.parted("192.0.2.1", call(2))
         assert again
         heads.learn(again, "as now", "ann")
-        assert heads.find(came) == "as now"
+        assert heads.by_head[came.head] == "as now"
 
 
 async def test_a_request_that_waits_for_its_turn_is_judged_by_what_holds_then(known: list[bytes]) -> None:
@@ -576,7 +576,7 @@ def test_of_too_many_heads_whoever_has_most_loses_one(monkeypatch: pytest.Monkey
         other = heads.parted("192.0.2.1", call(1, f"X: {number}"))
         assert other
         heads.learn(other, number, "bob")
-    assert len(heads) == 10 and heads.find(mine) == 0
+    assert len(heads) == 10 and heads.by_head[mine.head] == 0
 
 
 def test_heads_are_kept_within_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,14 +24,14 @@ import logging
 import os
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.catalog import poisoning
 from toolgate.catalog.poisoning import PoisoningSign, visible
-from toolgate.catalog.prints import PRINT, told_of
+from toolgate.catalog.prints import PRINT, read_told, told_of, without_name
 from toolgate.config import Config
 from toolgate.core import surrogates
 from toolgate.core.background import BackgroundTasks
@@ -466,13 +466,13 @@ class _Listed:
     there where it says more than a name and a schema."""
 
     def __init__(self, raw: Raw) -> None:
-        whole, before = told_of(raw)
-        self.digest = hashlib.sha256(whole.encode()).hexdigest()
-        self.older = self.digest if before is whole else hashlib.sha256(before.encode()).hexdigest()
-        self.text = whole[:LONGEST_TEXT]
-        rest = _without_name(whole)
-        self.rest = hashlib.sha256(json.dumps(rest).encode()).hexdigest() if rest else ""
-        self.signs = poisoning.of(raw)
+        told = told_of(raw)
+        self.digest = hashlib.sha256(told.whole.encode()).hexdigest()
+        is_same = told.before is told.whole
+        self.older = self.digest if is_same else hashlib.sha256(told.before.encode()).hexdigest()
+        self.text = told.whole[:LONGEST_TEXT]
+        self.rest = hashlib.sha256(told.rest.encode()).hexdigest() if told.rest else ""
+        self.signs = poisoning.of(raw, told.is_read)
 
 
 ReadTools: TypeAlias = dict[str, tuple[Raw, _Listed]]
@@ -486,8 +486,8 @@ def _where_from(tool: _Listed, gone: Mapping[str, Pin]) -> tuple[Literal["new", 
         return "renamed", same
     if not 0 < len(others) <= MOST_NEAR:
         return "new", ""
-    own = _without_name(tool.text).get("description")
-    near = (name for name, pin in others.items() if _is_near(own, _without_name(pin.text).get("description")))
+    own = _description(tool.text)
+    near = (name for name, pin in others.items() if _is_near(own, _description(pin.text)))
     return ("renamed", found) if (found := next(near, "")) else ("new", "")
 
 
@@ -503,11 +503,6 @@ def _pieces(text: str) -> Counter[str]:
     return Counter(text[start : start + PIECE] for start in range(min(len(text), NEARNESS)))
 
 
-def _without_name(text: str) -> dict[str, Any]:
-    """Empty for what says nothing but a name and a schema, or is not whole."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    rest = {key: each for key, each in found.items() if key != "name"}
-    return rest if rest.keys() - {"inputSchema"} else {}
+def _description(text: str) -> object:
+    """Of a tool as it is pinned, where that is whole."""
+    return without_name(read_told(text)).get("description")

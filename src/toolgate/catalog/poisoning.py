@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -91,12 +92,56 @@ WORDS = {
     "a long encoded text": r"[a-z0-9+/]{200}",
 }
 
+# Of each of these groups a text has one at least where the pattern is in it: these are found in a tenth of the time.
+# What may stand anywhere has none.
+NEEDED: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "an order to ignore other instructions": (("ignore", "disregard", "forget", "override", "bypass"),),
+    "an order to hide something from the user": (
+        (" not", "don't", "never", "without", "secretly", "covertly", "surreptitiously", "hide "),
+    ),
+    "text that imitates a system prompt": (("<", "inst]", "instruction", "prompt", "you are now", "system"),),
+    "an order about other tools": (
+        ("tool", "function", "server", "call", "use", "invoke", "run"),
+        (
+            "before",
+            "after",
+            "instead of",
+            "when",
+            "prior to",
+            "always",
+            "must",
+            "first",
+            " not",
+            "n't",
+            "never",
+            "other",
+        ),
+    ),
+    "an order to send data out": (
+        (
+            *("conversation", "chat ", "system prompt", "exfiltrat", "api key", "credential", "password"),
+            *("private key", "ssh key", "access token", "environment variable", "secret"),
+        ),
+    ),
+    "a path where secrets are stored": (
+        (
+            *(".ssh/", "rsa", "ed25519", "ecdsa", ".aws/", "/etc/", ".cursor/", "claude", ".git-credentials"),
+            *(".netrc", ".kube/", ".gnupg/", "169.254."),
+        ),
+    ),
+    "a long encoded text": (),
+}
+
 _BETWEEN = "\x1e"  # texts, where all of a tool's are searched at once: most tools say nothing of this kind
 
 _SPACES = str.maketrans("\t\r\n", "   ")
 
+_SMALL = bytes.maketrans(b'\t\r\n_*`"' + string.ascii_uppercase.encode(), b" " * 7 + string.ascii_lowercase.encode())
+"""ASCII as `_spelled` has it, but for spaces that follow each other."""
+
 _hidden = {what: re.compile(pattern) for what, pattern in HIDDEN.items()}
 _words = {what: re.compile(pattern) for what, pattern in WORDS.items()}
+_words_anywhere = {what: re.compile(pattern.replace(r"(?:^|\x1e)", "")) for what, pattern in WORDS.items()}
 _spaces = re.compile(r"[ \t\r\n_*`\"]+")
 _invisible = re.compile("|".join(HIDDEN.values()) + "|\u00ad")
 
@@ -108,11 +153,16 @@ class Pairs(list[tuple[str, Any]]):
 
 def read(tool: Raw | bytes) -> Any:
     """Raises `ValueError` or `RecursionError`."""
-    return json.loads(bytes(tool), object_pairs_hook=Pairs)
+    return _decoder.decode(bytes(tool).decode("utf-8", "surrogatepass"))
 
 
-def of(tool: Raw) -> tuple[PoisoningSign, ...]:
-    """What of a listed tool is suspicious."""
+_decoder = json.JSONDecoder(object_pairs_hook=Pairs)
+
+
+def of(tool: Raw, is_read: bool = False) -> tuple[PoisoningSign, ...]:
+    """What of a listed tool is suspicious. `is_read`: it is known that `read` would read it."""
+    if is_read and _says_nothing(bytes(tool)):
+        return ()
     try:
         texts = list(_texts(read(tool)))
     except (ValueError, RecursionError):
@@ -124,12 +174,34 @@ def of(tool: Raw) -> tuple[PoisoningSign, ...]:
     if is_cut or len(together) > LONGEST_SPELLED:
         found.append(PoisoningSign("more text than can be scanned", "listing", ""))
         together = together[:LONGEST_SPELLED]
-    words = {what: pattern for what, pattern in _words.items() if pattern.search(together)}
+    words = _found(together, _words)
     for where, text in texts if words or not all(_is_plain(text) for _, text in texts) else ():
         found += _in_text(where, text, words)
         if len(found) >= MOST_FOUND:
             break
     return tuple(found[:MOST_FOUND])
+
+
+def _says_nothing(tool: bytes) -> bool:
+    """Whether it can be seen without taking it apart that nothing would be found, as in most tools: each text stands in
+    it as it is, between quotation marks, which are spaces here."""
+    if len(tool) > MOST_TEXT or not tool.isascii():
+        return False
+    for space in (rb"\n", rb"\"", rb"\t", rb"\r"):
+        tool = tool.replace(space, b" ")
+    if b"\\" in tool:  # some other character, or one of these is none
+        return False
+    text = tool.translate(_SMALL).decode()
+    return text.isprintable() and not _found(" ".join(text.split()), _words_anywhere)
+
+
+def _found(text: str, patterns: Mapping[str, re.Pattern[str]]) -> dict[str, re.Pattern[str]]:
+    """Those of these that are somewhere in a text in one kind of spelling."""
+    return {
+        what: pattern
+        for what, pattern in patterns.items()
+        if all(any(word in text for word in group) for group in NEEDED[what]) and pattern.search(text)
+    }
 
 
 def _cut(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
+import msgspec
 from msgspec import Raw
 
-from toolgate.catalog import poisoning
-from toolgate.catalog.poisoning import Pairs
 from toolgate.core import jsonrpc, names
 
 # What may differ from one list to the next. All else is pinned, members that MCP does not define too: some client may
@@ -26,17 +26,43 @@ PRINT = 1  # the version of what is pinned
 PINNED_BEFORE = frozenset(("name", "title", "description", "inputSchema", "outputSchema", "annotations"))
 
 
-def told_of(raw: Raw | bytes) -> tuple[str, str]:
-    """What of a tool is pinned, in one order and one spelling; and what was by version 0."""
+class Told(msgspec.Struct, frozen=True):
+    """What of a tool is pinned, in one order and one spelling; what was by version 0; and without its name, empty where
+    it says nothing but that and a schema. `is_read`: it is JSON that says nothing twice; else it is as it is."""
+
+    whole: str
+    before: str
+    rest: str
+    is_read: bool
+
+
+def told_of(raw: Raw | bytes) -> Told:
     try:
-        told = {key: _plain(each) for key, each in _unique(poisoning.read(Raw(raw))) if key not in UNPINNED}
-        whole = json.dumps(told)
-        if told.keys() <= PINNED_BEFORE:
-            return whole, whole
-        return whole, json.dumps({key: each for key, each in told.items() if key in PINNED_BEFORE})
+        told = {key: each for key, each in _read(raw).items() if key not in UNPINNED}
+        whole = _write(told)
+        is_new = not told.keys() <= PINNED_BEFORE
+        before = _write({key: each for key, each in told.items() if key in PINNED_BEFORE}) if is_new else whole
+        rest = without_name(told)
+        return Told(whole, before, _write(rest) if rest else "", True)
     except (ValueError, RecursionError):
         whole = bytes(raw).decode(errors="backslashreplace")
-        return whole, whole
+        rest = without_name(read_told(whole))
+        return Told(whole, whole, json.dumps(rest) if rest else "", False)
+
+
+def without_name(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Empty for what says nothing but a name and a schema."""
+    rest = {key: each for key, each in told.items() if key != "name"}
+    return rest if rest.keys() - {"inputSchema"} else {}
+
+
+def read_told(text: str) -> dict[str, Any]:
+    """What was pinned; empty for what is not whole."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def print_of(server: str, listed: bytes) -> str:
@@ -45,7 +71,7 @@ def print_of(server: str, listed: bytes) -> str:
 
 
 def _print(server: str, listed: bytes) -> str:
-    told = [server, told_of(listed)[0]]
+    told = [server, told_of(listed).whole]
     told += [digest] if (digest := digest_of(listed)) else []
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
@@ -62,14 +88,21 @@ def digest_of(listed: bytes) -> str:
 _remembered = lru_cache(maxsize=128)(_print)  # each holds what it is made of
 
 
-def _unique(value: Any) -> list[tuple[str, Any]]:
-    """The members of an object in order. Raises `ValueError` for one that says a thing twice: readers differ on it."""
-    if not isinstance(value, Pairs) or len({key for key, _ in value}) < len(value):
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises `ValueError` for an object that says a thing twice: readers differ on it."""
+    found = dict(members)
+    if len(found) < len(members):
         raise ValueError
-    return sorted(value, key=lambda pair: pair[0])
+    return found
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Pairs):
-        return {key: _plain(each) for key, each in _unique(value)}
-    return [_plain(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+_decoder = json.JSONDecoder(object_pairs_hook=_unique)
+_write = json.JSONEncoder(sort_keys=True).encode
+
+
+def _read(raw: Raw | bytes) -> dict[str, Any]:
+    """Raises `ValueError` or `RecursionError`."""
+    found = _decoder.decode(bytes(raw).decode("utf-8", "surrogatepass"))
+    if not isinstance(found, dict):
+        raise ValueError
+    return cast("dict[str, Any]", found)

@@ -12,6 +12,7 @@ Serving
     demo         the bundled servers
     tour         the tour of `demo`
     summary      what `serve` prints: its servers, and how clients connect
+    service_manager  what systemd is told of the gateway that it has started
     descriptors  as many file descriptors as can be had
     memory       given back to the system when large messages are gone
 Looking
@@ -55,6 +56,8 @@ Changing
     pins         approve tools that have changed
     scripts      approve scripts that clients may call as tools
     state        back up, restore and check the store
+    systemd      a unit that serves a configuration
+    launchd      the same for macOS
     hooks        have agents' programs tell of their sessions
     hook         what they run then, for its help
     sessions     the sessions of agents
@@ -109,6 +112,8 @@ COMMANDS = {
     "hooks": ("toolgate.cli.hooks", "Have a coding agent's program report its sessions to the gateway."),
     "sessions": ("toolgate.cli.sessions", "Show the sessions of coding agents and what they handed over."),
     "hook": ("toolgate.cli.hook", "Pass a hook's payload to a gateway; `toolgate hooks install` sets this up."),
+    "systemd": ("toolgate.cli.systemd", "Print a systemd unit that runs `toolgate serve`, with few rights."),
+    "launchd": ("toolgate.cli.launchd", "Print a property list for launchd (macOS) that runs `toolgate serve`."),
     "preflight": ("toolgate.cli.preflight", "Check everything before a gateway is served; nothing is changed."),
     "doctor": ("toolgate.cli.doctor", "Check configuration and servers; report each problem and how to fix it."),
 }

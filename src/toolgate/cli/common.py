@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -133,6 +134,15 @@ def find_server(config: Config, wanted: str) -> Server:
     near = names.near(names.slug(wanted), [server.id for server in config.servers])
     close = names.did_you_mean([server.name for id in near for server in config.servers if server.id == id])
     fail(f"Server not found: {visible(wanted)}{f' ({close})' if close else ''}. Available: {', '.join(known)}")
+
+
+def own_command() -> tuple[str, ...]:
+    """What starts this toolgate from any folder, whatever PATH is. With `-I` no module of that folder is taken for
+    ours."""
+    started = Path(sys.argv[0])
+    if started.name == "toolgate" and os.access(started, os.X_OK) and started.is_file():
+        return (os.path.abspath(started),)
+    return (sys.executable, "-I", "-m", "toolgate")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,16 +120,7 @@ def _way(config: Config, is_http: bool, url: str, surface: str, client: str) -> 
     if client and client not in {each.id for each in config.clients}:
         printing.fail(f"no client {client} in {config.source}", 2)
     options = [*(("--surface", surface) if surface else ()), *(("--client", client) if client else ())]
-    return Way(command=(*own_command(), "stdio", "--config", os.path.abspath(config.source), *options))
-
-
-def own_command() -> tuple[str, ...]:
-    """What starts this toolgate from any folder, whatever PATH is. With `-I` no module of that folder is taken for
-    ours."""
-    started = Path(sys.argv[0])
-    if started.name == "toolgate" and os.access(started, os.X_OK) and started.is_file():
-        return (os.path.abspath(started),)
-    return (sys.executable, "-I", "-m", "toolgate")
+    return Way(command=(*common.own_command(), "stdio", "--config", os.path.abspath(config.source), *options))
 
 
 class _Edit(msgspec.Struct, frozen=True, kw_only=True):

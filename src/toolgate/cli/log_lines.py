@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+import msgspec
+
 from toolgate.config.settings import Log
+from toolgate.telemetry.access_log import LOGGER, Access, Beside
 
 # Modules whose every step an operator wants to read of.
 TOLD = ("cli", "app", "gateway.reload", "gateway.notices", "frontends.operator", "frontends.server", "frontends.tls")
@@ -21,6 +25,8 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        if isinstance(record.msg, Access):
+            line |= {"message": "access", **msgspec.to_builtins(record.msg)}
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         if record.exc_text:
@@ -31,7 +37,8 @@ class JsonLines(logging.Formatter):
 def log_to_stderr(log: Log, format: str) -> None:
     """What an operator reads: what toolgate does, and warnings of all else. `format` is that of lines for people."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if log.format == "json" else logging.Formatter(format))
+    formatter = JsonLines() if log.format == "json" else logging.Formatter(format)
+    handler.setFormatter(formatter)
     level = _LEVELS.get(log.level, logging.ERROR)
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler])
     if log.level == "debug":
@@ -39,3 +46,15 @@ def log_to_stderr(log: Log, format: str) -> None:
     elif log.level == "info":
         for name in TOLD:
             logging.getLogger(f"toolgate.{name}").setLevel(level)
+    if log.access:
+        beside = Beside(_to_stderr)
+        beside.setFormatter(formatter)
+        access_log = logging.getLogger(LOGGER)
+        access_log.addHandler(beside)
+        access_log.setLevel(logging.INFO)
+        access_log.propagate = False
+
+
+def _to_stderr(line: str) -> None:
+    """Beside what the log writes there, each line whole: nobody waits for the other."""
+    os.write(2, line.encode())

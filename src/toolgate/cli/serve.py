@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import msgspec
@@ -18,6 +18,7 @@ from toolgate.app import App, running
 from toolgate.auth.cross_checks import problems
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.cli import common, log_lines, printing, summary
+from toolgate.cli.service_manager import ServiceManager
 from toolgate.config import Config, ConfigError, Problem, state_folder, tls_files
 from toolgate.core.clock import SystemClock
 from toolgate.frontends import operator
@@ -126,7 +127,9 @@ def certificate_of(config: Config) -> Certificate | None:
 async def _serve(config: Config, settings: Settings, certificate: Certificate | None) -> None:
     listener = listen(config)
     where = state_folder(config, os.environ)
+    manager = ServiceManager(os.environ)
     async with (
+        manager.alive(),
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL) as gateway,
@@ -142,12 +145,18 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
             typer.echo(f"toolgate is listening on {url_of(listener, config)}", err=True)
             typer.echo("\n".join(summary.lines(gateway, url_of(listener, config))) + "\n", err=True)
         common.log_start(sum(server.enabled for server in config.servers))
-        await until_stopped(gateway)
+        manager.ready(f"serving at {url_of(listener, config)}")
+        await until_stopped(gateway, manager.stopping)
 
 
-async def until_stopped(gateway: App) -> None:
+async def until_stopped(gateway: App, stopping: Callable[[], None] = lambda: None) -> None:
     """Until SIGINT or SIGTERM, and until calls have ended or have had their time; the second signal ends that. Then
     requests and streams end, so that the server can."""
-    await common.told_to_end(gateway.drain)
+
+    async def drain(hurry: asyncio.Event) -> None:
+        stopping()
+        await gateway.drain(hurry)
+
+    await common.told_to_end(drain)
     gateway.http.close()
     await gateway.sessions.close()

@@ -194,6 +194,9 @@ class Log(msgspec.Struct, frozen=True):
             "it would say",
         ),
     ] = "info"
+    access: Annotated[
+        bool, Key(flag, "`true`: each call is a line, too ([monitoring.md](monitoring.md#the-access-log))")
+    ] = False
 
 
 class Telemetry(msgspec.Struct, frozen=True):

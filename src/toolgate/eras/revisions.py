@@ -203,6 +203,61 @@ def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
     return repair
 
 
+# What most tools are: nothing is to be repaired in one that fits these, which is seen at once.
+
+
+class _PlainHints(msgspec.Struct, forbid_unknown_fields=True):
+    title: str | msgspec.UnsetType = msgspec.UNSET
+    readOnlyHint: bool | msgspec.UnsetType = msgspec.UNSET
+    destructiveHint: bool | msgspec.UnsetType = msgspec.UNSET
+    idempotentHint: bool | msgspec.UnsetType = msgspec.UNSET
+    openWorldHint: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+_plain_hints = msgspec.json.Decoder(_PlainHints)
+_OTHERS_OF_SCHEMA = ("title", "description", "definitions", "anyOf", "oneOf", "allOf", "additionalProperties", "$defs")
+
+
+def _plain_schema(of_type: Any, **members: Any) -> Any:
+    fields = [(name, kind, msgspec.UNSET) for name, kind in members.items()]
+    others = [(name.replace("$", "_"), Raw, msgspec.UNSET) for name in _OTHERS_OF_SCHEMA]
+    own: list[Any] = [("type", of_type), ("_schema", str, msgspec.UNSET), *fields, *others]
+    renamed = {name: name.replace("_", "$") for name, *_ in own}
+    return msgspec.defstruct("_PlainSchema", own, forbid_unknown_fields=True, rename=renamed)
+
+
+def _plain_tool(input_schema: Any, output_schema: Any) -> msgspec.json.Decoder[Any]:
+    texts = [(name, str, msgspec.UNSET) for name in ("title", "description")]
+    more: list[Any] = [("_meta", dict[str, Raw], msgspec.UNSET), ("annotations", Raw, msgspec.UNSET)]
+    wanted = [("name", str), ("inputSchema", input_schema)]
+    own = [*wanted, *texts, ("outputSchema", output_schema, msgspec.UNSET), *more]
+    return msgspec.json.Decoder(msgspec.defstruct("_PlainTool", own, forbid_unknown_fields=True))
+
+
+_any_schema = _plain_schema(Raw, properties=Raw, required=Raw)
+_of_before = {"properties": dict[str, dict[str, Raw]], "required": list[str]}
+_PLAIN_TOOLS = {
+    True: _plain_tool(_any_schema, _any_schema),
+    False: _plain_tool(_plain_schema(Raw, **_of_before), _plain_schema(Literal["object"], **_of_before)),
+}
+
+
+def _is_plain(tool: Raw, takes_any: bool) -> bool:
+    try:
+        found = _PLAIN_TOOLS[takes_any].decode(tool)
+        return found.annotations is msgspec.UNSET or _are_plain(bytes(found.annotations))
+    except msgspec.DecodeError:
+        return False
+
+
+def _are_plain(hints: bytes) -> bool:
+    """Each is written once: every quotation mark is that of a name, or of the title."""
+    written = msgspec.structs.asdict(_plain_hints.decode(hints))
+    count = sum(value is not msgspec.UNSET for value in written.values())
+    texts = count + (written["title"] is not msgspec.UNSET)
+    return b"\\" not in hints and hints.count(b'"') == 2 * texts
+
+
 _of_resource = {"mimeType": TEXT, "annotations": _audience, "size": _whole, **_about}
 _resource = _alone(options(**_of_resource), ("name", "uri", "uriTemplate", *_of_resource))
 _task_members = {"lastUpdatedAt": optional(TEXT), "ttl": optional(_whole_or_nothing)}
@@ -243,6 +298,8 @@ def write_item(kind: str, raw: Raw, revision: Revision) -> Raw:
     found = _remembered.get(key)
     if found and found[0] is raw:
         return found[1]
+    if kind == "tools" and _is_plain(raw, takes_any):
+        return raw
     written = kept((_ITEMS_NOW if takes_any else _ITEMS)[kind])(raw)
     size = len(memoryview(raw)) + len(memoryview(written))
     if size <= 2 * _LONGEST_REMEMBERED:

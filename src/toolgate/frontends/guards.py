@@ -82,6 +82,7 @@ class Request(msgspec.Struct, eq=False):
     active_request: ActiveRequest | None = None
     came: Parted | None = None  # where it came whole, in one piece
     body: bytes = b""  # where its head was known; else it is to be read
+    asked: Any = None  # of the last one with this head: see `modern.Asked`
 
     @property
     def own_path(self) -> str:
@@ -227,7 +228,7 @@ class Guards:
 
     def known(self, came: Parted) -> Request | None:
         """What the head of a request means, where it is known and the time is not over of what was shown in it."""
-        known = self._known_heads.find(came)
+        known = self._known_heads.by_head.get(came.head)
         expires = known and known.principal.expires
         if not known or (expires is not None and self._clock.wall() >= expires):
             return None

@@ -8,7 +8,7 @@ The frame
     run                one round through the policies and back, and once more before what has waited is sent
     faults             counts and notes what is not found; tells of wrong arguments what they should be
 The policies, in their order
-    telemetry          counts each call, and measures it: in front of all others, and behind them
+    telemetry          tells of each call what became of it: to what counts, and to the access log; first and last
     audit              notes what became of each call
     access             refuses what the client may not do
     quarantine         refuses tools that are held back

@@ -24,7 +24,7 @@ from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
 from toolgate.policy.scrub import Scrub
-from toolgate.policy.telemetry import Sent, Served
+from toolgate.policy.telemetry import Sent, Served, observing
 from toolgate.policy.validate import Validate
 from toolgate.state.audit import Trail, is_on
 from toolgate.state.base import Store
@@ -55,10 +55,10 @@ def build(
     """
     validate = _validate(config, policy_deps.meters) if config.validate_arguments and not is_transparent else None
     approval = _approval(config, policy_deps, validate) if changes or _asks(config) else None
-    counts = (policy_deps.usage, policy_deps.clock) if config.telemetry.usage else None
+    observers = observing(config, policy_deps.usage, policy_deps.redactor)
     policies = (
-        # What is refused counts, whoever refuses it.
-        Served(*counts) if counts else None,
+        # What is refused is told, too, whoever refuses it.
+        Served(observers, policy_deps.clock) if observers else None,
         # The audit sees what is refused behind it.
         Audit(config.audit, policy_deps.audit, policy_deps.clock) if is_on(config) else None,
         # Nobody learns anything by what they may not call.
@@ -77,7 +77,7 @@ def build(
         truncate.of(config, policy_deps.overflow),
         Scrub(policy_deps.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
         # What is measured here is the server's time alone.
-        Sent(*counts) if counts else None,
+        Sent(policy_deps.usage, policy_deps.clock) if config.telemetry.usage else None,
     )
     return tuple(policy for policy in policies if policy)
 

@@ -1,4 +1,4 @@
-"""Counts each round of a call that ends: who called what, what became of it, how long it took, and how much it was.
+"""Observes each round of a call: who called what, what became of it, how long it took, and how much it was.
 
 `Served` stands in front of all other policies and sees what clients get, refusals too; `Sent` stands behind them and
 sees what servers do. The rules this file keeps: a label is a name that is configured, listed, or in our own tables,
@@ -7,22 +7,29 @@ never what a client wrote; and what is estimated costs a call next to nothing.
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
+from toolgate.config import Config
 from toolgate.core import mcp, names
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Reached
 from toolgate.core.model import Accepted, Call, Done, NeedInput, Outcome
+from toolgate.core.redaction import Redactor
 from toolgate.policy.base import Passed, Policy
-from toolgate.policy.endings import EndedAs, told
+from toolgate.policy.endings import Decision, EndedAs, told
 from toolgate.search import tokens
 from toolgate.telemetry import names as told_as
+from toolgate.telemetry.access_log import LOGGER, Access
 from toolgate.telemetry.usage import Called, Line, Usage, add
 
 LOOKED_AT = 2048  # bytes of which tokens are estimated
+_access_log = logging.getLogger(LOGGER)
+
 OFTEN, SELDOM = 4, 64  # the first calls that are counted together are looked at, and every so many later on
 
 
@@ -32,12 +39,28 @@ class _Begun(msgspec.Struct):
     is_over: bool = False
 
 
+class Ended(NamedTuple):
+    """How a round has ended: in the words of the audit, and after how many seconds."""
+
+    call: Call
+    decision: Decision
+    outcome: EndedAs
+    error: str  # its type; empty where there is none
+    result: Raw | bytes
+    seconds: float
+
+
+Observer = Callable[[Ended], object]
+
+
 class Served(Policy):
-    name = "usage"
+    """Tells `observers` of the end of each round."""
+
+    name = "telemetry"
     sees_misses = True
 
-    def __init__(self, usage: Usage, clock: Clock) -> None:
-        self._usage = usage
+    def __init__(self, observers: Sequence[Observer], clock: Clock) -> None:
+        self._observers = observers
         self._now = clock.now
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Passed:
@@ -46,19 +69,49 @@ class Served(Policy):
         return Passed(call, _Begun(self._now(), call.reached or Reached()))
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
-        line = self._usage.line(called(call))
-        if isinstance(ending, NeedInput):
+        decision, outcome, code, _, _ = told(ending, ticket.reached)
+        error = "" if outcome in ("done", "asked") else _error(outcome, code)
+        result = ending.body if isinstance(ending, Done | Accepted) else b""
+        found = Ended(call, decision, outcome, error, result, self._now() - ticket.when)
+        for tell in self._observers:
+            tell(found)
+
+
+def observing(config: Config, usage: Usage, redactor: Redactor) -> list[Observer]:
+    """Whom a configuration has told."""
+    found = [counting(usage)] if config.telemetry.usage else []
+    return [*found, logging_access(redactor)] if config.log.access else found
+
+
+def counting(usage: Usage) -> Observer:
+    def count(ended: Ended) -> None:
+        line = usage.line(called(ended.call))
+        if ended.outcome == "asked":
             line.asked += 1
             return
-        decision, outcome, code, _, _ = told(ending, ticket.reached)
         line.calls += 1
-        error = ""
-        if outcome != "done":
-            error = _error(outcome, code)
-            counts = line.refusals if decision == "deny" else line.errors
-            counts[error] = counts.get(error, 0) + 1
-        _measure(line, call.arguments, ending)
-        add(line.served, error, self._now() - ticket.when)
+        if ended.error:
+            counts = line.refusals if ended.decision == "deny" else line.errors
+            counts[ended.error] = counts.get(ended.error, 0) + 1
+        _measure(line, ended.call.arguments, ended.result)
+        add(line.served, ended.error, ended.seconds)
+
+    return count
+
+
+def logging_access(redactor: Redactor) -> Observer:
+    def write(ended: Ended) -> None:
+        if not _access_log.isEnabledFor(logging.INFO):
+            return
+        call, who = ended.call, ended.call.client.principal
+        line = Access(
+            *(who.id, who.address, call.method, call.server, redactor.text(call.target)),
+            *(ended.decision, ended.outcome, int(ended.seconds * 1e6) / 1000),
+            *(memoryview(call.arguments).nbytes, memoryview(ended.result).nbytes, ended.error, call.via),
+        )
+        _access_log.handle(_access_log.makeRecord(LOGGER, logging.INFO, "", 0, line, (), None))
+
+    return write
 
 
 class Sent(Policy):
@@ -98,9 +151,8 @@ def _error(outcome: EndedAs, code: str) -> str:
     return told_as.CANCELLED if outcome == "cancelled" else code or told_as.TOOL_ERROR
 
 
-def _measure(line: Line, arguments: Raw, ending: Outcome | BaseException) -> None:
+def _measure(line: Line, arguments: Raw, result: Raw | bytes) -> None:
     """How much it was: bytes, and an estimate of tokens by what some calls have in a byte."""
-    result = ending.body if isinstance(ending, Done | Accepted) else b""
     came, went = memoryview(arguments).nbytes, memoryview(result).nbytes
     if line.calls <= OFTEN or line.calls % SELDOM == 0:
         line.ratio_in = _ratio(arguments) or line.ratio_in

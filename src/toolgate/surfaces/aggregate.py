@@ -150,11 +150,20 @@ def exposed(server: str, kind: str, server_list: ServerList) -> Mapping[str, tup
         memo = server_list.memo["exposed"] = {
             name: (
                 own,
-                Raw(jsonrpc.with_members(_shown(server, kind, server_list.items[own]), {key: jsonrpc.encode(name)})),
+                _renamed(_shown(server, kind, server_list.items[own]), key, own, name),
             )
             for own, name in _joined(server, kind, server_list.items).items()
         }
     return memo
+
+
+def _renamed(raw: Raw, key: str, own: str, name: str) -> Raw:
+    """An item under another name. Where it is to be seen which bytes say its name, all others stay as they are."""
+    item, member = bytes(raw), b'"%b"' % key.encode()
+    said = b"%b:%b" % (member, jsonrpc.encode(own))
+    if item.count(member) == 1 and item.count(said) == 1 and b"\\u" not in item:  # no escape spells that name, too
+        return Raw(item.replace(said, b"%b:%b" % (member, jsonrpc.encode(name))))
+    return Raw(jsonrpc.with_members(raw, {key: jsonrpc.encode(name)}))
 
 
 def _joined(server: str, kind: str, items: Iterable[str]) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ May import `state` and the rooms below it.
     names        one table of what things are called: OpenTelemetry's conventions for MCP, and our own
     usage        what was called, by whom, how often and how fast: counted in memory
     exposition   Prometheus's text format
+    access_log   a line for each round of a call
 
 What is counted is told by a policy (`policy/telemetry`), and shown at `/metrics` (`frontends/web/metrics`). A figure of
 another kind is a name in `names`, and where it is looked up in one of the two.

@@ -16,7 +16,7 @@
 
 Another page is a class with `answer` in a file here, and its row in `Web`. It passes the guards itself, and refuses by
 raising `Refused`. No framework stands behind it: see docs/decisions/0028-pages-without-a-framework.md and
-0038-pages-of-templates.md. A page of the operator's is a row in `views` and a template.
+0039-pages-of-templates.md. A page of the operator's is a row in `views` and a template.
 """
 
 from __future__ import annotations

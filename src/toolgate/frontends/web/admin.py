@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from toolgate import __version__
 from toolgate.auth.access import THE_OPERATOR
+from toolgate.auth.credential_states import CredentialState
 from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, Reached
@@ -164,7 +165,8 @@ class ServerListed(ServerState, kw_only=True):
 
 class About(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The gateway: `started` in seconds since 1970, `problem` with the configuration as it stands, where an older one
-    is served, `code` what runs code of clients, `tokens` what models have loaded of tools."""
+    is served, `code` what runs code of clients, `tokens` what models have loaded of tools, `credentials`
+    those that end or fail."""
 
     version: str
     pid: int
@@ -178,6 +180,7 @@ class About(msgspec.Struct, omit_defaults=True, kw_only=True):
     url: str = ""
     code: Mapping[str, str] = {}
     tokens: Mapping[str, Any]
+    credentials: Sequence[CredentialState] = ()
     servers: tuple[ServerState, ...]
 
 
@@ -286,6 +289,7 @@ class Admin:
             url=config.http.url(config.http.host, port) if port else "",
             code=gateway_info.code(),
             tokens=await self._gateway.tokens(),
+            credentials=gateway_info.credentials(),
             servers=tuple(ServerState(**self._brief(server)) for server in config.servers),
         )
 

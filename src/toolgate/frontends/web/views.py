@@ -58,12 +58,12 @@ async def overview(visit: Visit) -> Outcome:
     status = await visit.ask("GET", "/status")
     servers = status["servers"]
     figures = {
-        "counts": Counter(each["state"] for each in servers),
-        "calls": sum(each.get("calls", 0) for each in servers),
+        **Counter(each["state"] for each in servers),
+        "calls in progress": sum(each.get("calls", 0) for each in servers),
         "tools": sum(each.get("tools", 0) for each in servers),
-        "broken": [each for each in servers if each["state"] == "failed"],
     }
-    return Shown("overview.html", {"nav": "/", "status": status, **figures})
+    broken = [each for each in servers if each["state"] == "failed"]
+    return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, "broken": broken})
 
 
 async def servers(visit: Visit) -> Outcome:
