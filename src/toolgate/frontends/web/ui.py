@@ -30,7 +30,7 @@ from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_
 from toolgate.frontends.streams import HeaderList, Receive, Response
 from toolgate.frontends.web import views
 from toolgate.frontends.web.browser_sessions import BrowserSession, BrowserSessions
-from toolgate.frontends.web.views import Done, Failed, Shown, Visit
+from toolgate.frontends.web.views import Done, Failed, PageRequest, Shown
 
 PREFIX = "/ui"
 LINK = PREFIX + "/link/"
@@ -152,7 +152,7 @@ class OperatorPages:
             return
         query = dict(parse_qsl(bytes(request.scope.get("query_string", b"")).decode("latin-1"), keep_blank_values=True))
         try:
-            outcome = await view(Visit(self._asking(session), name, form, query))
+            outcome = await view(PageRequest(self._asking(session), name, form, query))
         except Failed as failed:
             await self._say(response, _of_failure(failed), session)
             return

@@ -19,7 +19,7 @@ Ask: TypeAlias = Callable[..., Awaitable[Any]]
 Outcome: TypeAlias = "Shown | Done"
 
 
-class Visit(NamedTuple):
+class PageRequest(NamedTuple):
     """One request of somebody who is signed in. `name` is what its path names. `ask` raises `Failed`."""
 
     ask: Ask
@@ -51,11 +51,11 @@ class Failed(Exception):
         self.status, self.error, self.hint, self.answer = status, error, hint, answer
 
 
-View: TypeAlias = Callable[[Visit], Awaitable[Outcome]]
+View: TypeAlias = Callable[[PageRequest], Awaitable[Outcome]]
 
 
-async def overview(visit: Visit) -> Outcome:
-    status = await visit.ask("GET", "/status")
+async def overview(request: PageRequest) -> Outcome:
+    status = await request.ask("GET", "/status")
     servers = status["servers"]
     figures = {
         **Counter(each["state"] for each in servers),
@@ -66,41 +66,41 @@ async def overview(visit: Visit) -> Outcome:
     return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, "broken": broken})
 
 
-async def servers(visit: Visit) -> Outcome:
-    status = await visit.ask("GET", "/status")
+async def servers(request: PageRequest) -> Outcome:
+    status = await request.ask("GET", "/status")
     now = status["started"] + status["uptime"]
     return Shown("servers.html", {"nav": "/servers", "servers": status["servers"], "now": now})
 
 
-async def server(visit: Visit) -> Outcome:
-    found = await visit.ask("GET", f"/servers/{quote(visit.name, safe='')}")
+async def server(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/servers/{quote(request.name, safe='')}")
     return Shown("server.html", {"nav": "/servers", "server": found})
 
 
-async def add_server(visit: Visit) -> Outcome:
+async def add_server(request: PageRequest) -> Outcome:
     try:
-        table = msgspec.json.decode(visit.form.get("config", "") or "{}", type=dict[str, Any])
+        table = msgspec.json.decode(request.form.get("config", "") or "{}", type=dict[str, Any])
     except (msgspec.DecodeError, ValueError) as error:
         raise Failed(400, f"The configuration must be a JSON object: {error}") from None
-    added = await visit.ask("POST", "/servers", {**table, "name": visit.form.get("name", "").strip()})
+    added = await request.ask("POST", "/servers", {**table, "name": request.form.get("name", "").strip()})
     return Done(_of_server(added["id"]), f"Added {added['name']}.")
 
 
-async def check_server(visit: Visit) -> Outcome:
-    checked = await visit.ask("POST", f"/servers/{visit.name}/check")
+async def check_server(request: PageRequest) -> Outcome:
+    checked = await request.ask("POST", f"/servers/{request.name}/check")
     if fault := checked.get("fault"):
         raise Failed(502, fault["error"], fault.get("hint", ""))
-    return Done(_of_server(visit.name), f"It is {checked['state']} and lists {len(checked.get('tools', ()))} tools.")
+    return Done(_of_server(request.name), f"It is {checked['state']} and lists {len(checked.get('tools', ()))} tools.")
 
 
-async def stop_server(visit: Visit) -> Outcome:
-    await visit.ask("POST", f"/servers/{visit.name}/stop")
-    return Done(_of_server(visit.name), "Stopped. The next call starts it.")
+async def stop_server(request: PageRequest) -> Outcome:
+    await request.ask("POST", f"/servers/{request.name}/stop")
+    return Done(_of_server(request.name), "Stopped. The next call starts it.")
 
 
-async def remove_server(visit: Visit) -> Outcome:
-    await visit.ask("DELETE", f"/servers/{visit.name}")
-    return Done("/servers", f"Removed {visit.name}.")
+async def remove_server(request: PageRequest) -> Outcome:
+    await request.ask("DELETE", f"/servers/{request.name}")
+    return Done("/servers", f"Removed {request.name}.")
 
 
 def _of_server(id: str) -> str:
