@@ -4,9 +4,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 MUTMUT = .venv/bin/mutmut
+PACKAGING = .venv/.packaging
 
 .PHONY: demo test attack check format install interop faults browser conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
-	retrieval tokens mutants constraints clean
+	retrieval tokens mutants package package-check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -113,9 +114,21 @@ $(MUTMUT): $(INSTALLED)
 	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[mutants]"
 	@touch $(MUTMUT)
 
+# The wheel and the sdist, built twice and the same, and their bill of materials, in dist.
+package: $(PACKAGING)
+	.venv/bin/python packaging/build.py
+
+# What a newcomer does with the wheel alone, from its installation to the first call.
+package-check: package
+	.venv/bin/python packaging/check.py
+
+$(PACKAGING): $(INSTALLED)
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[package]"
+	@touch $(PACKAGING)
+
 constraints:
 	rm -rf .venv && $(PYTHON) -m venv .venv
-	$(RUN) pip install --quiet -e ".[test,mutants]"
+	$(RUN) pip install --quiet -e ".[test,mutants,package]"
 	{ echo "# Versions that the tests ran with; made by 'make constraints'."; \
 	  $(RUN) pip freeze --exclude-editable --exclude toolgate; } > constraints.txt
 

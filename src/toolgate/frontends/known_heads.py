@@ -25,6 +25,7 @@ END = b"\r\n\r\n"
 _length = re.compile(rb"\r\n(?i:content-length): ?([1-9][0-9]{0,4})\r\n")
 # Nothing but a server that is to get them goes by these, and nothing in such a value can be the end of it.
 _varying = re.compile(rb"(\r\n(?i:traceparent|x-request-id): ?)([0-9A-Za-z-]{1,128})(?=\r\n)")
+_asks_first = re.compile(rb"\r\n(?i:expect|transfer-encoding|upgrade):")
 # By these a request is more than one message and its answer, or its body is framed in another way.
 _OF_THE_CONNECTION = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade", b"trailer", b"te"})
 
@@ -69,6 +70,13 @@ class KnownHeads(Generic[Meaning]):
 
     def __len__(self) -> int:
         return len(self.by_head)
+
+    def is_alone(self, data: bytes) -> bool:
+        """Whether these bytes are a head that ends with them, and whose short body comes without being asked for: many
+        clients write the two one after the other."""
+        found = _length.search(data, 0, LONGEST) if data.endswith(END) and len(data) <= LONGEST else None
+        is_short = found is not None and int(found[1]) <= self._longest_body
+        return is_short and data.find(END) == len(data) - len(END) and not _asks_first.search(data)
 
     def parted(self, address: str, data: bytes) -> Parted | None:
         """None where these bytes are not one whole request, or one that is not to be known again."""

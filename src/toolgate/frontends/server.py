@@ -189,7 +189,8 @@ class _Protocol(HttpToolsProtocol):
     """Bounds what uvicorn does not: the size of a request's head, chunk lines and trailers, the time that it and its
     body may take to come, and how many connections there are. Trailers are dropped: what the head says was checked. A
     request is started when it is its principal's turn. Of one that comes whole in one piece no timer is started, and
-    none while nothing is read; and where its head is known, too, uvicorn's parser has no part in it."""
+    none while nothing is read; and where its head is known, too, uvicorn's parser has no part in it. The same holds,
+    but for the timer, where its head comes in one piece and its body in the next."""
 
     last_head: tuple[int, HeaderList, Any, bytes] = 0, (), None, b""  # of an answer: what it was made of, and it
     _overhead = 0  # bytes of this request that are not its body
@@ -203,6 +204,7 @@ class _Protocol(HttpToolsProtocol):
     _unstarted: tuple[RequestResponseCycle, ASGI3Application] | None = None  # while answers are not read
     _is_full = False  # of pipelined requests
     _is_between = True  # requests: what comes next begins one
+    _head = b""  # of the one that begins, where its body comes with the next piece
     _came: Parted | None = None  # the one that begins, where it came whole
     _known: _KnownCycle | None = None  # the last one whose head was known
     _piece = b""  # that is read just now
@@ -273,7 +275,7 @@ class _Protocol(HttpToolsProtocol):
 
     def _is_one(self, data: bytes) -> bool:
         """Whether this is one request and no more."""
-        return self._is_between and self._parted(data) is not None
+        return self._is_between and self._parted(self._head + data) is not None
 
     def _parted(self, data: bytes) -> Parted | None:
         address = self._connection.address  # an operator has none, and is not to be known again
@@ -284,6 +286,12 @@ class _Protocol(HttpToolsProtocol):
             self._intake.drop()
             return
         if self._is_between:
+            if self._head:
+                data, self._head = self._head + data, b""
+            elif self._connection.address and self._known_heads.is_alone(data):
+                self._head, self._patience = data, HEAD_PATIENCE
+                self._timer = self._timer or self.loop.call_later(HEAD_PATIENCE, self.transport.close)
+                return
             self._came = self._parted(data)
             if self._came and self._took_known(self._came):
                 return
