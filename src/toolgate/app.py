@@ -166,7 +166,7 @@ class App:
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source
-        told = (os.getpid(), lambda: self.port, self._what_is_wrong, self.sandbox.described)
+        told = (os.getpid(), lambda: self.port, self._what_is_wrong, self.sandbox.described, self.sign_ins.credentials)
         return GatewayInfo(wall, wall(), __version__, *told, source, project_at(source))
 
     def _open_frontends(self) -> None:

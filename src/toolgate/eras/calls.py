@@ -131,7 +131,7 @@ def read_call(
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
     taken = _TAKEN[method]
-    extra = {name: member for name, member in params.items() if name not in taken}
+    extra = {} if params.keys() <= taken else {name: params[name] for name in params if name not in taken}
     if reference:
         extra["ref"] = _reference_alone(reference, extra["ref"])
         if mcp.REFERENCES[reference].target == "uri":

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import get_args
 
+from toolgate.auth.credential_states import CredentialState
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response
 from toolgate.gateway.gateway import Gateway
@@ -56,7 +57,7 @@ class Metrics:
         await self._guards.admit_admin(scope, receive, self._audience)
         if scope["method"] not in ("GET", "HEAD"):
             raise not_allowed("GET")
-        body = "".join([*self._of_gateway(), *self._of_servers()])
+        body = "".join([*self._of_gateway(), *self._of_servers(), *self._of_credentials()])
         if self._gateway.snapshot.config.telemetry.usage:
             body += "".join(await asyncio.to_thread(lambda: [*self._of_calls(), *self._of_durations()]))
         await response.whole(200, body.encode(), ((b"cache-control", b"no-store"),), _TEXT)
@@ -84,6 +85,18 @@ class Metrics:
         yield gauge("toolgate_server_state", "1 for the state that a server is in, 0 for all others.", states)
         yield gauge("toolgate_server_calls", "Calls of a server that are in progress or parked.", calls)
 
+    def _of_credentials(self) -> Iterable[str]:
+        states = [(_credential(each), each) for each in self._gateway.gateway_info.credentials()]
+        ends = [({**labels, "renews": str(each.renews).lower()}, each.expires) for labels, each in states]
+        name, help = "toolgate_credential_expires_timestamp_seconds", "When it is good no more, in seconds since 1970."
+        yield gauge(name, help, ((labels, end) for labels, end in ends if end is not None))
+        help = "1 if it was refused or could not be renewed, and has not worked since."
+        yield gauge("toolgate_credential_failing", help, ((labels, bool(each.problem)) for labels, each in states))
+        since = [(labels, each.failing_since) for labels, each in states]
+        name = "toolgate_credential_failing_since_timestamp_seconds"
+        help = "Since when it fails, in seconds since 1970."
+        yield gauge(name, help, ((labels, began) for labels, began in since if began is not None))
+
     def _of_calls(self) -> Iterable[str]:
         """By principal, method, server and tool."""
         lines = [(called._asdict(), line) for called, line in self._usage.lines().items()]
@@ -104,6 +117,10 @@ class Metrics:
         help = "Seconds from what a server was asked to its answer."
         of_sent = (each for called, _, sent in timed for each in _by_error(called, sent))
         yield histogram(names.prometheus(names.SENT) + "_seconds", help, of_sent)
+
+
+def _credential(state: CredentialState) -> Mapping[str, str]:
+    return {"server": state.server, "principal": state.principal, "credential": state.credential}
 
 
 def _by_error(called: Called, durations: Mapping[str, Durations]) -> Iterable[tuple[Mapping[str, str], Durations]]:

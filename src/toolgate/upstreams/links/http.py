@@ -27,7 +27,7 @@ from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
-from toolgate.upstreams.links.http1 import CONNECT_TIMEOUT, ConnectionPool, Target, Wire
+from toolgate.upstreams.links.http1 import CONNECT_TIMEOUT, ConnectionPool, Target, WholeReader, Wire
 from toolgate.upstreams.links.http1 import ResponseReader as Reader
 from toolgate.upstreams.links.places import Places, of_server
 from toolgate.upstreams.links.receipts import Receipts
@@ -324,6 +324,21 @@ class HttpLink:
             if not isinstance(reply, _Reply) or reply.kept > LONGEST_UNAWAITED:
                 self.abandon(origin)
 
+    def answered(self, origin: int, session: bytes | None, body: bytes) -> None:
+        """A request was answered with a JSON body of 200."""
+        self._streams.pop(origin, None)
+        if session or self._named:
+            self.answered_in(session)
+        self.heard(origin, 200, body)
+
+    def heard(self, origin: int, status: int, body: bytes) -> None:
+        """What came on a request's own response, which is at its end."""
+        if body:
+            self._was_understood = True
+            self._receiver.received(body, origin)
+        if self.awaits(origin):
+            self.broke(origin, f"sent HTTP {status} with no answer in it: {shown(body, self._server.id)}")
+
     def keeps(self, origin: int | None, size: int) -> None:
         """So much is kept of what comes on a request's own stream."""
         stream = self._streams.get(origin) if origin is not None else None
@@ -379,10 +394,6 @@ class HttpLink:
         else:
             log.info("%s", fault.message)
 
-    def quoted(self, body: bytes) -> str:
-        """What the server said, as it may be quoted."""
-        return shown(body, self._server.id)
-
     def _forgotten(self) -> str:
         """The server has lost the session: nothing can be sent in it, and there is nothing to hear."""
         message = f"{self._server.name} has lost the session"
@@ -402,7 +413,7 @@ def _is_request(data: bytes) -> bool:
         return False
 
 
-class _Reply:
+class _Reply(WholeReader):
     """One response: a JSON body, a stream of events, or an error."""
 
     _status = 0
@@ -427,6 +438,14 @@ class _Reply:
     def _longest(self) -> int:
         is_awaited = self.origin is not None and self._link.awaits(self.origin)
         return LONGEST_BODY if is_awaited else LONGEST_UNAWAITED
+
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        if self.origin is not None and headers.get(b"content-type") == _JSON:
+            self._link.answered(self.origin, headers.get(b"mcp-session-id"), body)
+        else:
+            self.head(200, headers)
+            self.body(body)
+            self.complete()
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
@@ -494,14 +513,10 @@ class _Reply:
         elif self._cursor:
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
         else:
-            if body and self.origin is not None:
-                self._link.received(body, self.origin)
+            if self.origin is not None:
+                self._link.heard(self.origin, self._status, body)
             elif body:
                 self._received(body)
-            if self.origin is not None and self._link.awaits(self.origin):
-                self._link.broke(
-                    self.origin, f"sent HTTP {self._status} with no answer in it: {self._link.quoted(body)}"
-                )
 
     def lost(self, reason: str) -> None:
         self._link.done(self)

@@ -22,7 +22,7 @@ import msgspec
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
 from toolgate.core import sse
-from toolgate.core.bodies import Body
+from toolgate.core.bodies import FREE, Body
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.upstreams.links.places import Places, Tenant
@@ -55,6 +55,13 @@ class ResponseReader(Protocol):
     def lost(self, reason: str) -> None:
         """The connection broke before the response was whole."""
         ...
+
+
+class WholeReader:
+    """One that takes a response in one go where it is of 200, and its body has at most `FREE` bytes."""
+
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        raise NotImplementedError
 
 
 class Target:
@@ -129,7 +136,10 @@ class Wire(asyncio.Protocol, Tenant):
         self._reply = reply
         self._beside = 0
         self._is_at_head = True
-        self._transport.writelines((head, body))
+        if len(body) <= FREE:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines((head, body))
 
     def close(self) -> None:
         self._reply = None
@@ -195,10 +205,16 @@ class Wire(asyncio.Protocol, Tenant):
     def _take_known(self, head: KnownHead, body: bytes) -> None:
         """A whole answer, of which the parser is told nothing."""
         self._headers, self.keep, self._beside = head.headers, head.keep, 0
-        assert self._reply
+        reply = self._reply
+        assert reply
+        if isinstance(reply, WholeReader) and len(body) <= FREE and not self._held_for:
+            self._reply = None
+            self._pool.give_back(self)
+            reply.whole(head.headers, body)
+            return
         try:
-            self._reply.head(200, head.headers)
-            self._reply.body(body)
+            reply.head(200, head.headers)
+            reply.body(body)
         except sse.TooLong:
             self.abort()
         else:
@@ -361,7 +377,7 @@ class ConnectionPool:
         now = self._clock.now()
         while self._idle:
             wire = self._idle.pop()
-            if wire.usable and now - wire.idle_since < wire.keep:
+            if now - wire.idle_since < wire.keep and wire.usable:
                 wire.sent = now
                 self._places.used(wire, whose)
                 return wire
