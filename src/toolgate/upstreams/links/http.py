@@ -454,12 +454,11 @@ class _Reply(WholeReader):
         elif self.origin is not None:
             self._link.answered_in(headers.get(b"mcp-session-id"))
         if headers.get(b"content-type") != _JSON and is_stream(status, headers):
-            self._events = sse.Reader(self._longest)
             self._cursor = Cursor()
 
     def body(self, chunk: bytes) -> None:
-        if self._events and self._cursor:
-            self._feed(self._events, self._cursor, chunk)
+        if self._cursor:
+            self._stream(self._cursor, chunk)
             return
         self._size += len(chunk)
         if self._size > LONGEST_UNAWAITED and self._size > (longest := self._longest):
@@ -487,7 +486,13 @@ class _Reply(WholeReader):
             return
         self._link.received(data, self.origin)
 
-    def _feed(self, events: sse.Reader, cursor: Cursor, chunk: bytes) -> None:
+    def _stream(self, cursor: Cursor, chunk: bytes) -> None:
+        events = self._events
+        if not events:
+            if len(chunk) <= FREE and (data := sse.alone(chunk)):
+                self._received(data)
+                return
+            events = self._events = sse.Reader(self._longest)
         try:
             for event in events.feed(chunk):
                 cursor.note(event)
