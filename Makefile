@@ -6,14 +6,14 @@ INSTALLED = .venv/.installed
 MUTMUT = .venv/bin/mutmut
 PACKAGING = .venv/.packaging
 
-.PHONY: demo test attack check format install interop faults conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
+.PHONY: demo test attack check format install interop faults browser conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
 	retrieval tokens mutants package package-check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
 
 test: check
-	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance and not attack"
+	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance and not attack and not browser"
 
 check: $(INSTALLED)
 	$(RUN) ruff check .
@@ -48,6 +48,11 @@ attack: $(INSTALLED)
 faults: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) processes.faults
 	KILLS=100 $(RUN) pytest tests/processes/test_tasks_survive_kills.py
+
+# The operator's pages in the Chromium of the system. SCREENSHOTS names a folder for pictures.
+browser: $(INSTALLED)
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	$(RUN) pytest -m browser tests/chromium
 
 conformance: $(INSTALLED)
 	.venv/bin/python tests/conformance/install.py

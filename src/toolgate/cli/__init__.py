@@ -24,6 +24,7 @@ Looking
     top          its servers and tools, again and again
     logs         what servers write to their stderr
     screen       text that is shown in place
+    open         a link to its pages
     doctor       the configuration and every server
     preflight    all that a gateway needs, before it is served
     checked      what came of one server, and what to do about it
@@ -100,6 +101,7 @@ COMMANDS = {
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
     "top": ("toolgate.cli.top", "Show the busiest servers and tools of the running gateway, live."),
     "logs": ("toolgate.cli.logs", "Show what servers write to their stderr; -f goes on with it."),
+    "open": ("toolgate.cli.open", "Print a link that opens the pages of the running gateway."),
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
     "reload": ("toolgate.cli.reload", "Make the running gateway reload its configuration."),
     "approvals": ("toolgate.cli.approvals", "Decide on calls that need approval: list, allow, deny, revoke."),

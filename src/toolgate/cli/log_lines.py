@@ -19,15 +19,6 @@ TOLD = (
     *("cli", "app", "gateway.reload", "gateway.notices", "state.opening"),
     *("frontends.operator", "frontends.server", "frontends.tls"),
 )
-    "cli",
-    "app",
-    "gateway.reload",
-    "gateway.notices",
-    "frontends.operator",
-    "frontends.server",
-    "frontends.tls",
-    "state.opening",
-)
 _LEVELS: Mapping[str, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 

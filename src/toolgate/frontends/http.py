@@ -122,6 +122,7 @@ class HttpFrontend(Application):
             asyncio.get_running_loop().call_soon(self._active_requests.expel_unknown, is_known)  # when they have begun
         self._active_requests.expel_unknown(is_known)
         self._sessions.end_unknown(is_known)
+        self.web.end_unknown(is_known)
 
     def _refusal(self, request: Request, error: BaseException | None) -> tuple[int, HeaderList] | None:
         """The status of a failure that its client's authorization can fix, and how; and that of a path which it may

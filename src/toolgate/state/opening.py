@@ -119,7 +119,7 @@ def _keep_before(connection: sqlite3.Connection, file: Path, version: int) -> No
         connection.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")  # one file, without others beside it
     os.replace(fresh, kept)
-    log.info("%s is upgraded from version %d; as it was, it is kept as %s", file, version, kept)
+    log.info("%s is upgraded from version %d; copied to %s before", file, version, kept)
 
 
 def _connected(file: Path) -> sqlite3.Connection:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -218,13 +218,24 @@ class Called(msgspec.Struct, omit_defaults=True):
     asks: tuple[str, ...] | UnsetType = UNSET
 
 
-class Admin:
-    """`guards` are those of the frontend that it stands in."""
+class Linked(msgspec.Struct):
+    """A link that opens the operator's pages once, and for how many seconds."""
 
-    def __init__(self, gateway: Gateway, editor: Reloading, guards: Guards) -> None:
+    url: str
+    seconds: float
+
+
+MakeLink: TypeAlias = Callable[[Principal], Linked]
+
+
+class Admin:
+    """`guards` are those of the frontend that it stands in; `link` makes a link to the pages."""
+
+    def __init__(self, gateway: Gateway, editor: Reloading, guards: Guards, link: MakeLink) -> None:
         self._gateway = gateway
         self._editor = editor
         self._guards = guards
+        self._link = link
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks. Who goes away is not worked for any longer."""
@@ -291,6 +302,10 @@ class Admin:
             return 409, Unconfirmable(str(waiting), unconfirmed=tuple(waiting.losses))
         servers = self._gateway.snapshot.config.servers
         return 200, Reloaded(tuple(server.id for server in servers if server.enabled))
+
+    async def link(self, asked: Asked) -> Answer:
+        """Make a link that opens the operator's pages once, as who asks for it."""
+        return 201, self._link(asked.by)
 
     async def hook(self, asked: Asked) -> Answer:
         """What a program's hook prints, once what it has put into the folder of hooks was read."""
@@ -363,6 +378,13 @@ class Admin:
             ignored=tuple(server_list.ignored) if server_list else UNSET,
         )
 
+    async def stop(self, asked: Asked) -> Answer:
+        """Stop a server. Its calls in progress fail, and the next one starts it."""
+        server = self._named(asked.name)
+        if upstream := self._gateway.snapshot.upstreams.get(server.id):
+            await upstream.stop()
+        return 200, ServerShown(**self._shown(server))
+
     # What clients do.
 
     async def list(self, asked: Asked) -> Answer:
@@ -418,11 +440,13 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
         "DELETE": Operation(Admin.remove, {200: Removed}),
     },
     "/servers/{name}/check": {"POST": Operation(Admin.check, {200: ServerChecked})},
+    "/servers/{name}/stop": {"POST": Operation(Admin.stop, {200: ServerShown})},
     "/reload": {
         "POST": Operation(Admin.reload, {200: Reloaded, 409: Unconfirmable}, WantedReload, needs_body=False),
     },
     "/hook": {"POST": Operation(Admin.hook, {200: Any}, WantedHook)},
     "/syncs": {"GET": Operation(Admin.syncs, {200: dict[str, str]})},
+    "/links": {"POST": Operation(Admin.link, {201: Linked})},
     "/openapi.json": {"GET": Operation(Admin.openapi, {200: dict[str, Any]})},
 }
 _of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)
