@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from processes.ground import Failed, failure, gateway, real, settings
-from registry_double import Registry, listening, npm_package, wheel
+from registry_double import SERVER_JS, SERVER_PY, Registry, listening, npm_package, wheel
 
 from toolgate.upstreams.process import confinement, packages
 
@@ -236,6 +236,39 @@ def test_variables_of_a_server_name_no_settings_of_npm(name: str, tmp_path: Path
             registry.add_npm("fine", "1.0.0")
             assert await called(registry, "npx", "-y", "fine", **{name: value}) == "noted by node"
         assert not (clone / "cache").exists() and not (tmp_path / "ESCAPED").exists()
+
+    look()
+
+
+@pytest.mark.parametrize("way", ["option", "variable", "proxy"])
+@pytest.mark.parametrize("runner", [pytest.param("npx", marks=needs_npm), pytest.param("uvx", marks=needs_uv)])
+def test_a_server_that_names_a_registry_changes_no_package_of_others(runner: str, way: str, tmp_path: Path) -> None:
+    @real
+    async def look() -> None:
+        async with listening(Registry()) as good, listening(Registry()) as other:
+            for registry, said in ((good, "noted"), (other, "EVIL")):
+                js, py = (
+                    npm_package("pack", "1.0.0"),
+                    wheel("pack", "1.0.0", "", **{"pack.py": SERVER_PY.replace("noted", said)}),
+                )
+                if registry is other:
+                    js = npm_package("pack", "1.0.0", index=SERVER_JS.replace("noted", said))
+                registry.add_npm("pack", "1.0.0", packed=js)
+                registry.add_pypi("pack", "1.0.0", packed=py)
+            entries = [entry_of(each, runner, "pack@1.0.0") for each in (other, good)]
+            if way == "option":
+                option = (
+                    ("--registry", f"{other.url}/npm/") if runner == "npx" else ("--index-url", f"{other.url}/simple/")
+                )
+                entries[0] |= {"args": [*option, "pack@1.0.0"], "env": {"UV_PYTHON_DOWNLOADS": "never"}}
+            if way == "proxy":
+                entries[0]["env"] |= {**entries[1]["env"], "http_proxy": other.url, "no_proxy": "-"}
+            async with gateway(settings(a=entries[0], b=entries[1])) as served:
+                client = served.client()
+                assert str(await client.call("a__note")).startswith("EVIL")
+                assert str(await client.call("b__note")).startswith("noted")
+                home = Path(served.app._given.environ["HOME"])
+                assert not (home / ".npm" / "_npx").exists() and not (home / ".cache" / "uv").exists()
 
     look()
 
