@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import re
 import shutil
 import ssl
 from collections.abc import AsyncIterator
@@ -15,7 +17,19 @@ from typing import Any
 import certificates
 import pytest
 import websockets
-from processes.ground import WAIT, Client, Gateway, child, home, read_response, real, shut, toolgate, until
+from processes.ground import (
+    WAIT,
+    Client,
+    Gateway,
+    child,
+    home,
+    over_the_socket,
+    read_response,
+    real,
+    shut,
+    toolgate,
+    until,
+)
 
 from toolgate.app import running
 from toolgate.config import Config
@@ -42,7 +56,9 @@ class Encrypted(Client):
 async def over_tls(folder: Path) -> AsyncIterator[tuple[Gateway, int, Path, Path]]:
     certificate, key = certificates.make(folder)
     files = {"certificate": str(certificate), "key": str(key)}
-    async with toolgate("serve", "--port", "0", config={"one": child("counting")}, http={"tls": files}) as process:
+    environ = {"HOME": str(folder), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    servers = {"one": child("counting")}
+    async with toolgate("serve", "--port", "0", config=servers, environ=environ, http={"tls": files}) as process:
         yield process, (await process.until_it_serves()).port, certificate, key
         process.process.terminate()
         assert await process.ended() == 0
@@ -60,6 +76,30 @@ async def test_clients_call_tools_over_https_and_websocket() -> None:
             async with websockets.connect(f"wss://127.0.0.1:{port}/mcp", ssl=context) as socket:
                 await socket.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
                 assert json.loads(await socket.recv())["result"] == {}
+
+
+@real
+async def test_a_browser_is_told_to_keep_its_session_to_https() -> None:
+    with home() as environ:
+        async with over_tls(Path(environ["HOME"])) as (_, port, certificate, _):
+            _, said = await over_the_socket(environ, "GET", "/status")
+            assert json.loads(said)["url"] == f"https://127.0.0.1:{port}"
+            _, said = await over_the_socket(environ, "POST", "/links")
+            link = json.loads(said)["url"]
+            assert link.startswith(f"https://127.0.0.1:{port}/")
+            context = certificates.trusting(certificate)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            path = link.removeprefix(f"https://127.0.0.1:{port}")
+            head = [
+                f"POST {path} HTTP/1.1",
+                *(f"Host: 127.0.0.1:{port}", f"Origin: https://127.0.0.1:{port}", "Connection: close"),
+                *("Content-Length: 0", "Content-Type: application/x-www-form-urlencoded"),
+            ]
+            writer.write(("\r\n".join(head) + "\r\n\r\n").encode())
+            answer = (await asyncio.wait_for(reader.read(), WAIT)).decode()
+            assert (cookie := re.search(r"^set-cookie: (.*)\r$", answer, re.M)), answer
+            assert "; Secure" in cookie[1]
+            await shut(writer)
 
 
 @real
