@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inmemory import GREETER, Scripted, gateway, said, tools
+from doors.issuers import KEYS, client
+from inmemory import GREETER, Refusal, Scripted, Visitor, gateway, said, tools
 from reader import Reader, signed_in
 
 from toolgate.app import App
 from toolgate.config import Config, Server
+from toolgate.config.access import Approvals, Permissions
 from toolgate.core.fault import Fault
+from toolgate.frontends.web import tool_forms
 from toolgate.frontends.web.views import VIEWS
 
 WEB = Path(__file__).parents[2] / "src" / "toolgate" / "frontends" / "web"
-PAGES = [path.replace("{name}", "greeter") for path, methods in VIEWS.items() if "GET" in methods]
+PATHS = [path for path, methods in VIEWS.items() if "GET" in methods]
+NAMES = {"/approvals/{name}": "WAITING"}  # what stands for the name in a path
+QUERIES = {"/tools/tool": "?name=there__echo"}
+PAGES = [path.replace("{name}", NAMES.get(path, "there")) + QUERIES.get(path, "") for path in PATHS]
 HOSTILE = "</pre></textarea><script>alert(1)</script><img src=x onerror=alert(1)>'\" {{ 7 * 7 }} \u202eevil\x1b[31m"
 
 
@@ -38,7 +44,10 @@ async def among_strangers(app: App) -> Reader:
 
     async def asked(*question: Any) -> tuple[int, bytes]:
         status, body = await ask(*question)
-        return status, json.dumps(hostile(json.loads(body))).encode()
+        told = hostile(json.loads(body))
+        for each in told.get("listing", {}).get("tools", ()):  # by their names they are found
+            each["name"] = each["name"].removesuffix(HOSTILE)
+        return status, json.dumps(told).encode()
 
     pages._ask = asked
     return reader
@@ -48,10 +57,12 @@ async def among_strangers(app: App) -> Reader:
 async def test_what_servers_and_clients_write_never_becomes_markup(path: str) -> None:
     scripted = Scripted(tools_list=tools("echo", description=HOSTILE, title=HOSTILE), tools_call=said(HOSTILE))
     failing = Fault("SERVER_FAILED", HOSTILE, hint=HOSTILE)
-    async with gateway(GREETER, scripts={"scripted": scripted, "failing": failing}) as app:
+    async with gateway(GREETER, config=ASKS, scripts={"there": scripted, "failing": failing}) as app:
+        await called(app, text=HOSTILE)
+        (waiting,) = app._frontend_deps.deciding.approvals.requests()
         reader = await among_strangers(app)
         await reader.send("POST", "/ui/servers/failing/check", {"csrf": reader.page.hidden["csrf"]})
-        await reader.open("/ui" + path)
+        await reader.open("/ui" + path.replace("WAITING", waiting.id))
         assert "{{ 7 * 7 }}" in reader.page.text and "\\u{202e}" in reader.page.text
         assert not re.search("[\u202e\x1b]", reader.page.text)
 
@@ -137,3 +148,178 @@ def test_all_that_browsers_load_is_small_and_from_here() -> None:
             r"https?://(?!www\.w3\.org/2000/svg)|\|\s*safe\b|innerHTML|insertAdjacentHTML|eval\(", text
         ), path
         assert not re.search(r"\son\w+=|\sstyle=|<style", text), path
+
+
+# Approvals.
+
+ASKS = Config(
+    clients=(client("ann", key=KEYS["ada"], permissions=Permissions(everything="ask")),),
+    approvals=Approvals(by=("operator",), wait=0.0),
+)
+
+
+async def called(app: App, **arguments: Any) -> Any:
+    """What a client is told whose calls an operator decides."""
+    ann = Visitor(app, authorization=f"Bearer {KEYS['ada']}")
+    return (await ann.ask_modern("tools/call", name="there__echo", arguments=arguments)).last
+
+
+async def test_a_call_is_allowed_with_other_arguments_and_then_sent_so() -> None:
+    there = Scripted(tools_list=tools("echo"), tools_call=said("done"))
+    async with gateway(config=ASKS, scripts={"there": there}) as app:
+        assert "APPROVAL_REQUIRED" in json.dumps(await called(app, path="/tmp/a", token="x"))
+        reader = await signed_in(app)
+        assert "echo of there waits for your decision (for client:ann)" in reader.page.text
+        path = next(each["href"] for each in reader.page.all("a") if each["href"].startswith("/ui/approvals/"))
+        page = await reader.open(path)
+        assert "this tool, with any arguments, for an hour" in page.text
+        page = await reader.press(path, decision="allow", lasts="once", arguments='{"path": "/tmp/b"}')
+        assert "The call was allowed with other arguments." in page.text and "allowed, " in page.text
+        assert "done" in json.dumps(await called(app, path="/tmp/a", token="x"))
+        assert there.requests[-1]["params"]["arguments"] == {"path": "/tmp/b"}
+
+
+async def test_a_tool_is_allowed_for_an_hour_and_revoked() -> None:
+    there = Scripted(tools_list=tools("echo"), tools_call=said("done"))
+    async with gateway(config=ASKS, scripts={"there": there}) as app:
+        await called(app)
+        reader = await signed_in(app)
+        await reader.open("/ui/approvals")
+        path = next(each["href"] for each in reader.page.all("a") if each["href"].startswith("/ui/approvals/"))
+        await reader.open(path)
+        page = await reader.press(path, decision="allow", lasts="hour", arguments=reader.page.hidden["shown"])
+        assert "The call was allowed." in page.text
+        assert "done" in json.dumps(await called(app, of="anything"))
+        revoke = next(each["action"] for each in reader.page.all("form") if "/grants/" in each["action"])
+        assert "Revoked" in (await reader.press(revoke)).text
+        assert "APPROVAL_REQUIRED" in json.dumps(await called(app, of="anything else"))
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "says"),
+    [
+        ({"decision": "allow", "lasts": "session"}, 409, "no session"),
+        ({"decision": "allow", "lasts": "ever"}, 400, "Invalid body"),
+        ({"decision": "maybe"}, 400, "Invalid body"),
+        ({"decision": "allow", "arguments": "["}, 409, "cannot be sent"),
+        ({"decision": "allow", "sha256": "0" * 64}, 409, "not the call that was looked at"),
+    ],
+)
+async def test_a_decision_that_cannot_be_made_decides_nothing(form: dict[str, str], status: int, says: str) -> None:
+    there = Scripted(tools_list=tools("echo"), tools_call=said("done"))
+    async with gateway(config=ASKS, scripts={"there": there}) as app:
+        await called(app)
+        reader = await signed_in(app)
+        await reader.open("/ui/approvals")
+        path = next(each["href"] for each in reader.page.all("a") if each["href"].startswith("/ui/approvals/"))
+        await reader.open(path)
+        assert says in (await reader.press(path, status, **form)).text
+        assert "APPROVAL_REQUIRED" in json.dumps(await called(app))
+
+
+async def test_a_denied_call_is_refused_and_asked_for_no_more() -> None:
+    there = Scripted(tools_list=tools("echo"), tools_call=said("done"))
+    async with gateway(config=ASKS, scripts={"there": there}) as app:
+        await called(app)
+        reader = await signed_in(app)
+        await reader.open("/ui/approvals")
+        path = next(each["href"] for each in reader.page.all("a") if each["href"].startswith("/ui/approvals/"))
+        await reader.open(path)
+        assert "The call was denied." in (await reader.press(path, decision="deny")).text
+        assert "APPROVAL_DENIED" in json.dumps(await called(app))
+        await reader.open(path.replace(path[-8:], "nothing"), 404)
+
+
+# Tools.
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "what to say"},
+        "times": {"type": "integer", "default": 2},
+        "loud": {"type": "boolean"},
+        "mode": {"enum": ["plain", 7]},
+        "more": {"type": "array"},
+        "note": {"type": ["null", "string"]},
+    },
+    "required": ["text"],
+}
+
+
+def speaker() -> Scripted:
+    listed = {"tools": [{"name": "echo", "description": "says a text again", "inputSchema": SCHEMA}]}
+    return Scripted(tools_list=listed, tools_call=said("done"))
+
+
+async def test_a_tool_is_found_and_tried_with_a_form_made_of_its_schema() -> None:
+    there = speaker()
+    async with gateway(GREETER, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        assert "there__echo says a text again" in (await reader.open("/ui/tools")).text
+        assert "there__echo" in (await reader.open("/ui/tools?q=say+a+text")).text
+        page = await reader.open("/ui/tools/tool?name=there__echo")
+        assert "text (required)" in page.text and "what to say" in page.text
+        assert [each["value"] for each in page.all("option")] == ["", "true", "false", "", '"plain"', "7"]
+        given = {"a0": "hello\r\nyou", "a1": "3", "a2": "true", "a3": "7", "a4": "[1]", "a5": ""}
+        page = await reader.press("/ui/tools/try", **given)
+        expected = {"text": "hello\nyou", "times": 3, "loud": True, "mode": 7, "more": [1]}
+        assert there.requests[-1]["params"]["arguments"] == expected
+        assert "Result done" in page.text and '"method": "tools/call"' in page.text
+
+
+async def test_all_arguments_can_be_written_as_json() -> None:
+    there = speaker()
+    async with gateway(GREETER, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/tools/tool?name=there__echo")
+        await reader.press("/ui/tools/try", json='{"text": "x", "more": []}', a0="other")
+        assert there.requests[-1]["params"]["arguments"] == {"text": "x", "more": []}
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "says"),
+    [
+        ({"a0": "x", "a4": "["}, 400, "more: "),
+        ({"json": "[]"}, 400, "The arguments: "),
+        ({"a0": "x", "a1": '"three"'}, 200, "INVALID_ARGS"),
+        ({"a0": "x", "json": "[" * 50_000}, 400, "The arguments: "),
+    ],
+)
+async def test_arguments_that_are_wrong_are_said_to_be_and_kept_in_the_form(
+    form: dict[str, str], status: int, says: str
+) -> None:
+    there = speaker()
+    async with gateway(GREETER, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/tools/tool?name=there__echo")
+        assert says in (await reader.press("/ui/tools/try", status, **form)).text
+        assert not [each for each in there.requests if each["method"] == "tools/call"]
+
+
+async def test_a_tool_that_fails_or_asks_says_so() -> None:
+    def fails(_params: Any) -> Any:
+        raise Refusal(-32000, "<b>no</b>")
+
+    listed = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+    async with gateway(GREETER, scripts={"there": Scripted(tools_list=listed, tools_call=fails)}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/tools/tool?name=there__echo")
+        page = await reader.press("/ui/tools/try")
+        assert "Failed" in page.text and "<b>no</b>" in page.text and "How far it got: executed" in page.text
+        assert "no tool nothing" in (await reader.open("/ui/tools/tool?name=nothing", 404)).text
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        [],
+        "x",
+        {"properties": []},
+        {"properties": {"a": None, "b": True, "c": {"type": [], "enum": 7}}},
+        {"properties": {str(each): {} for each in range(5000)}, "required": {"a": 1}},
+    ],
+)
+def test_no_schema_makes_a_form_fail_or_grow_without_end(schema: Any) -> None:
+    assert len(tool_forms.fields(schema)) <= tool_forms.MOST_FIELDS
+    assert tool_forms.arguments(tool_forms.fields(schema), {}) == {}

@@ -13,6 +13,7 @@ from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.pages import Pages
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.reload import Reloading
+from toolgate.policy.deciding import Deciding
 from toolgate.telemetry.usage import Usage
 
 
@@ -28,4 +29,5 @@ class FrontendDeps(msgspec.Struct, frozen=True):
     sign_ins: OAuth
     replay_buffers: ReplayBuffers
     usage: Usage
+    deciding: Deciding
     unanswered: Unanswered = msgspec.field(default_factory=Unanswered)

@@ -23,13 +23,13 @@ from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Client, Done, NeedInput, Principal
+from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
-from toolgate.frontends.web import openapi
+from toolgate.frontends.web import decisions, openapi
+from toolgate.frontends.web.decisions import Decided, Waiting, WaitingCall, WantedDecision
 from toolgate.frontends.web.openapi import Operation
 from toolgate.gateway.confirming import Unconfirmed
-from toolgate.gateway.gateway import Gateway
-from toolgate.gateway.reload import Reloading
 from toolgate.policy import scrub
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
@@ -61,7 +61,7 @@ Answer: TypeAlias = tuple[int, Any]
 
 
 class Asked(NamedTuple):
-    """One request: its body, who asks, and the server that its path names."""
+    """One request: its body, who asks, and what its path names: a server, for example."""
 
     body: bytes
     by: Principal
@@ -231,9 +231,10 @@ MakeLink: TypeAlias = Callable[[Principal], Linked]
 class Admin:
     """`guards` are those of the frontend that it stands in; `link` makes a link to the pages."""
 
-    def __init__(self, gateway: Gateway, editor: Reloading, guards: Guards, link: MakeLink) -> None:
-        self._gateway = gateway
-        self._editor = editor
+    def __init__(self, deps: FrontendDeps, guards: Guards, link: MakeLink) -> None:
+        self._gateway = deps.gateway
+        self._editor = deps.editor
+        self._deciding = deps.deciding
         self._guards = guards
         self._link = link
 
@@ -385,6 +386,26 @@ class Admin:
             await upstream.stop()
         return 200, ServerShown(**self._shown(server))
 
+    # What waits for a person.
+
+    async def approvals(self, _: Asked) -> Answer:
+        """Calls that wait for an operator, those decided and not used, and tools that are called without asking."""
+        return 200, decisions.waiting(self._deciding)
+
+    async def approval(self, asked: Asked) -> Answer:
+        """One call that waits."""
+        return 200, decisions.one(self._deciding, asked.name)
+
+    async def decide(self, asked: Asked) -> Answer:
+        """Allow a call, with other arguments or for longer, or deny it."""
+        wanted: WantedDecision = _read(asked.body, WantedDecision)
+        ttl = self._gateway.snapshot.config.approvals.ttl
+        return 200, await decisions.decide(self._deciding, asked.name, wanted, ttl, asked.by)
+
+    async def revoke(self, asked: Asked) -> Answer:
+        """Have a tool ask again."""
+        return 200, await decisions.revoke(self._deciding, asked.name, asked.by)
+
     # What clients do.
 
     async def list(self, asked: Asked) -> Answer:
@@ -426,7 +447,7 @@ class Admin:
         return 200, b'{"result":%b}' % bytes(outcome.body)
 
 
-# Behind PREFIX, by method. `{name}` is any server's.
+# Behind PREFIX, by method. `{name}` is that of a server, or the id of what waits.
 ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/status": {"GET": Operation(Admin.status, {200: About})},
     "/call": {"POST": Operation(Admin.call, {200: Called}, WantedCall)},
@@ -441,6 +462,12 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     },
     "/servers/{name}/check": {"POST": Operation(Admin.check, {200: ServerChecked})},
     "/servers/{name}/stop": {"POST": Operation(Admin.stop, {200: ServerShown})},
+    "/approvals": {"GET": Operation(Admin.approvals, {200: Waiting})},
+    "/approvals/{name}": {
+        "GET": Operation(Admin.approval, {200: WaitingCall}),
+        "POST": Operation(Admin.decide, {200: Decided}, WantedDecision),
+    },
+    "/grants/{name}": {"DELETE": Operation(Admin.revoke, {200: Decided})},
     "/reload": {
         "POST": Operation(Admin.reload, {200: Reloaded, 409: Unconfirmable}, WantedReload, needs_body=False),
     },
@@ -449,7 +476,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/links": {"POST": Operation(Admin.link, {201: Linked})},
     "/openapi.json": {"GET": Operation(Admin.openapi, {200: dict[str, Any]})},
 }
-_of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)
+_of_one = re.compile(r"(/(?:servers|approvals|grants)/)([^/]+)(.*)", re.DOTALL)
 
 # Status → what is answered with it, whatever was asked.
 _FAILURES: Mapping[int, Sequence[Any]] = {
@@ -465,9 +492,9 @@ def described() -> dict[str, Any]:
 
 
 def _find(method: str, path: str) -> tuple[Operation, str]:
-    """What answers, and the server that the path names. Raises `Refused`."""
+    """What answers, and what the path names. Raises `Refused`."""
     path, name = path.rstrip("/").removeprefix(PREFIX), ""
-    if found := _of_a_server.fullmatch(path):
+    if found := _of_one.fullmatch(path):
         before, name, behind = found.groups()
         path = f"{before}{{name}}{behind}"
     methods = ROUTES.get(path)
