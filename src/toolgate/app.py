@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,7 @@ from toolgate.state.parking import Parking
 from toolgate.state.settings import Settings, project_at
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
+from toolgate.telemetry import otlp
 from toolgate.upstreams.base import Items, Upstream
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.kept_tasks import KeptTasks
@@ -180,7 +181,7 @@ class App:
         self.modern = ModernResponses(self.gateway, self.parking, seal, self._pages, clock, node, self.sign_ins.settled)
         shared = (self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins)
         deciding = Deciding(Approvals(self._given.store, clock), self.audit)
-        self._frontend_deps = FrontendDeps(*shared, ReplayBuffers(clock), self._policy_deps.usage, deciding)
+        self._frontend_deps = FrontendDeps(*shared, ReplayBuffers(clock), self._policy_deps.recorder.usage, deciding)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._frontends: list[StdioFrontend] = []
 
@@ -313,6 +314,10 @@ class App:
     def _what_is_wrong(self) -> str:
         return self.problem or self.audit.problem
 
+    def telling(self) -> AbstractAsyncContextManager[None]:
+        """While it lasts, collectors are sent what the configuration wants them to have."""
+        return otlp.opened(self._given.config, __version__, self._policy_deps.recorder)
+
     async def reload(self) -> None:
         await self._reloading.reload_anyway()
 
@@ -415,10 +420,11 @@ async def running(
     workspace = partial(WorkspaceServices, store, config, gateway_environ, links or {}, Path.cwd(), spool)
     given = (config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
     app = App(Given(*given, workspace, engines))
-    with quiet_logs(app.redactor):
-        try:
-            app.open()
-            yield app
-        finally:
-            await app.close()
-            log.info("ended")
+    async with app.telling():
+        with quiet_logs(app.redactor):
+            try:
+                app.open()
+                yield app
+            finally:
+                await app.close()
+                log.info("ended")

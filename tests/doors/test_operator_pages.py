@@ -16,7 +16,7 @@ from toolgate.app import App
 from toolgate.config import Config, Server
 from toolgate.config.access import Approvals, Permissions
 from toolgate.core.fault import Fault
-from toolgate.frontends.web import tool_forms
+from toolgate.frontends.web import tool_fields
 from toolgate.frontends.web.views import VIEWS
 
 WEB = Path(__file__).parents[2] / "src" / "toolgate" / "frontends" / "web"
@@ -321,5 +321,5 @@ async def test_a_tool_that_fails_or_asks_says_so() -> None:
     ],
 )
 def test_no_schema_makes_a_form_fail_or_grow_without_end(schema: Any) -> None:
-    assert len(tool_forms.fields(schema)) <= tool_forms.MOST_FIELDS
-    assert tool_forms.arguments(tool_forms.fields(schema), {}) == {}
+    assert len(tool_fields.fields(schema)) <= tool_fields.MOST_FIELDS
+    assert tool_fields.arguments(tool_fields.fields(schema), {}) == {}

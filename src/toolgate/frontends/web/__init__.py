@@ -12,7 +12,7 @@
     metrics    how it and its servers are, for Prometheus
     ui         the operator's pages: who is signed in, and how they are sent
     views      what stands on each of them
-    tool_forms  a form for the arguments of a tool
+    tool_fields  a form for the arguments of a tool
     rendering  how it is written into a template
     browser_sessions  who is signed in with a browser
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from toolgate.frontends.web import tool_forms
+from toolgate.frontends.web import tool_fields
 
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
 Outcome: TypeAlias = "Shown | Done"
@@ -184,14 +184,14 @@ async def _of_tool(request: PageRequest, name: str) -> dict[str, Any]:
     found = next((each for each in listed["listing"]["tools"] if each.get("name") == name), None)
     if not found:
         raise Failed(404, f"There is no tool {name}", "toolgate list shows those that clients get")
-    return {"nav": "/tools", "tool": found, "fields": tool_forms.fields(found.get("inputSchema")), "form": {}}
+    return {"nav": "/tools", "tool": found, "fields": tool_fields.fields(found.get("inputSchema")), "form": {}}
 
 
 async def try_tool(request: PageRequest) -> Outcome:
     about = await _of_tool(request, request.form.get("name", ""))
     try:
-        arguments = tool_forms.arguments(about["fields"], request.form)
-    except tool_forms.Wrong as wrong:
+        arguments = tool_fields.arguments(about["fields"], request.form)
+    except tool_fields.Wrong as wrong:
         return Shown("tool.html", {**about, "form": request.form, "wrong": str(wrong)}, 400)
     params = {"name": about["tool"]["name"], "arguments": arguments}
     sent = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}

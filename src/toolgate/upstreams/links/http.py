@@ -324,20 +324,15 @@ class HttpLink:
             if not isinstance(reply, _Reply) or reply.kept > LONGEST_UNAWAITED:
                 self.abandon(origin)
 
-    def answered(self, origin: int, session: bytes | None, body: bytes) -> None:
-        """A request was answered with a JSON body of 200."""
+    def answered(self, origin: int, session: bytes | None) -> None:
+        """A request was answered with 200, and all of that is here."""
         self._streams.pop(origin, None)
         if session or self._named:
             self.answered_in(session)
-        self.heard(origin, 200, body)
 
-    def heard(self, origin: int, status: int, body: bytes) -> None:
-        """What came on a request's own response, which is at its end."""
-        if body:
-            self._was_understood = True
-            self._receiver.received(body, origin)
-        if self.awaits(origin):
-            self.broke(origin, f"sent HTTP {status} with no answer in it: {shown(body, self._server.id)}")
+    def quoted(self, body: bytes) -> str:
+        """What the server said, as it may be quoted."""
+        return shown(body, self._server.id)
 
     def keeps(self, origin: int | None, size: int) -> None:
         """So much is kept of what comes on a request's own stream."""
@@ -441,7 +436,8 @@ class _Reply(WholeReader):
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         if self.origin is not None and headers.get(b"content-type") == _JSON:
-            self._link.answered(self.origin, headers.get(b"mcp-session-id"), body)
+            self._link.answered(self.origin, headers.get(b"mcp-session-id"))
+            self._heard(self.origin, 200, body)
         else:
             self.head(200, headers)
             self.body(body)
@@ -454,12 +450,11 @@ class _Reply(WholeReader):
         elif self.origin is not None:
             self._link.answered_in(headers.get(b"mcp-session-id"))
         if headers.get(b"content-type") != _JSON and is_stream(status, headers):
-            self._events = sse.Reader(self._longest)
             self._cursor = Cursor()
 
     def body(self, chunk: bytes) -> None:
-        if self._events and self._cursor:
-            self._feed(self._events, self._cursor, chunk)
+        if self._cursor:
+            self._stream(self._cursor, chunk)
             return
         self._size += len(chunk)
         if self._size > LONGEST_UNAWAITED and self._size > (longest := self._longest):
@@ -479,6 +474,13 @@ class _Reply(WholeReader):
         self._link.keeps(self.origin, size)
         self._counted = size
 
+    def _heard(self, origin: int, status: int, body: bytes) -> None:
+        """What came on a request's own response, which is at its end."""
+        if body:
+            self._link.received(body, origin)
+        if self._link.awaits(origin):
+            self._link.broke(origin, f"sent HTTP {status} with no answer in it: {self._link.quoted(body)}")
+
     def _received(self, data: bytes) -> None:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
         wants none (a notification, or an answer of ours) it would be of no call, and each answer could bring more."""
@@ -487,7 +489,13 @@ class _Reply(WholeReader):
             return
         self._link.received(data, self.origin)
 
-    def _feed(self, events: sse.Reader, cursor: Cursor, chunk: bytes) -> None:
+    def _stream(self, cursor: Cursor, chunk: bytes) -> None:
+        events = self._events
+        if not events:
+            if len(chunk) <= FREE and (data := sse.alone(chunk)):
+                self._received(data)
+                return
+            events = self._events = sse.Reader(self._longest)
         try:
             for event in events.feed(chunk):
                 cursor.note(event)
@@ -514,7 +522,7 @@ class _Reply(WholeReader):
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
         else:
             if self.origin is not None:
-                self._link.heard(self.origin, self._status, body)
+                self._heard(self.origin, self._status, body)
             elif body:
                 self._received(body)
 
