@@ -184,7 +184,8 @@ class HttpFrontend(Application):
             return
         whose = request.principal.counted_as
         try:
-            kept = self._unanswered.begun(whose, len(data))
+            head = sum(len(name) + len(value) for name, value in request.scope["headers"])  # it is kept as well
+            kept = self._unanswered.begun(whose, len(data) + head)
         except Fault as fault:
             raise Refused(429, fault.message, fault.rpc, bytes(message.id), fault.data()) from None
         try:
@@ -292,7 +293,8 @@ class HttpFrontend(Application):
         gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
         whose = request.principal.counted_as
         turn = self.scheduler.in_order(whose)
-        taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, len(data), many), gathered)
+        size = len(data) + sum(len(name) + len(value) for name, value in request.scope["headers"])
+        taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, size, many), gathered)
         try:
             for each in taken:
                 _take(each, session, channel, gathered, turn)
