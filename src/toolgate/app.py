@@ -48,9 +48,7 @@ from toolgate.gateway.own_work import OF_SCRIPTS, MakeWorkspace, own_work
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain, scrub
-from toolgate.policy.approvals import Approvals
 from toolgate.policy.base import Policy
-from toolgate.policy.deciding import Deciding
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore, at_once
 from toolgate.sandbox.services import ENGINES, MakeEngine
@@ -180,8 +178,7 @@ class App:
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernResponses(self.gateway, self.parking, seal, self._pages, clock, node, self.sign_ins.settled)
         shared = (self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins)
-        deciding = Deciding(Approvals(self._given.store, clock), self.audit)
-        self._frontend_deps = FrontendDeps(*shared, ReplayBuffers(clock), self._policy_deps.recorder.usage, deciding)
+        self._frontend_deps = FrontendDeps(*shared, ReplayBuffers(clock), self._policy_deps)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._frontends: list[StdioFrontend] = []
 
