@@ -19,6 +19,9 @@ PAGES = {
     "server": "/ui/servers/hostile",
     "approvals": "/ui/approvals",
     "tools": "/ui/tools",
+    "access": "/ui/access",
+    "audit": "/ui/audit",
+    "configuration": "/ui/configuration",
     "tool": "/ui/tools/tool?name=hostile__echo",
 }
 SCREENSHOTS = os.environ.get("SCREENSHOTS", "")

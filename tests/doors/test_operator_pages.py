@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +13,20 @@ import pytest
 from doors.issuers import KEYS, client
 from inmemory import GREETER, Refusal, Scripted, Visitor, gateway, said, tools
 from reader import Reader, signed_in
+from virtualtime import FakeClock
 
 from toolgate.app import App
 from toolgate.config import Config, Server
 from toolgate.config.access import Approvals, Permissions
 from toolgate.core.fault import Fault
+from toolgate.core.redaction import Redactor
 from toolgate.frontends.web import tool_fields
 from toolgate.frontends.web.views import VIEWS
+from toolgate.state.audit import Trail
 
 WEB = Path(__file__).parents[2] / "src" / "toolgate" / "frontends" / "web"
 PATHS = [path for path, methods in VIEWS.items() if "GET" in methods]
-NAMES = {"/approvals/{name}": "WAITING"}  # what stands for the name in a path
+NAMES = {"/approvals/{name}": "WAITING", "/access/{name}": "ann"}  # what stands for the name in a path
 QUERIES = {"/tools/tool": "?name=there__echo"}
 PAGES = [path.replace("{name}", NAMES.get(path, "there")) + QUERIES.get(path, "") for path in PATHS]
 HOSTILE = "</pre></textarea><script>alert(1)</script><img src=x onerror=alert(1)>'\" {{ 7 * 7 }} \u202eevil\x1b[31m"
@@ -323,3 +328,86 @@ async def test_a_tool_that_fails_or_asks_says_so() -> None:
 def test_no_schema_makes_a_form_fail_or_grow_without_end(schema: Any) -> None:
     assert len(tool_fields.fields(schema)) <= tool_fields.MOST_FIELDS
     assert tool_fields.arguments(tool_fields.fields(schema), {}) == {}
+
+
+# Who may do what, the audit, the configuration.
+
+
+async def test_the_matrix_says_what_each_client_may_do_by_the_function_that_decides_calls() -> None:
+    ann = Permissions(everything="ask", tools={"there__delete": "off", "there__read": "allow"})
+    config = Config(clients=(client("ann", key=KEYS["ada"], permissions=ann), client("bob", key=KEYS["bob"])))
+    there = Scripted(tools_list=tools("read", "write", "delete"))
+    async with gateway(config=config, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        assert "ann seen" in (await reader.open("/ui/access")).text
+        await reader.open("/ui/servers/there")
+        await reader.press("/ui/servers/there/check")
+        assert "ann 1 / 1 / 1" in (page := await reader.open("/ui/access")).text and "bob 3 / 0 / 0" in page.text
+        page = await reader.open("/ui/access/ann")
+        assert "read there allow" in page.text and "write there ask" in page.text and "delete there off" in page.text
+        assert KEYS["ada"] not in page.text and '"there__delete": "off"' in page.text
+        assert "no client nobody" in (await reader.open("/ui/access/nobody", 404)).text
+
+
+async def test_an_open_gateway_says_so() -> None:
+    async with gateway(GREETER) as app:
+        page = await (await signed_in(app)).open("/ui/access")
+        assert "The gateway is open" in page.text and "No clients are configured." in page.text
+
+
+async def test_the_audit_is_read_searched_and_verified(tmp_path: Path) -> None:
+    clock = FakeClock()
+    trail = Trail(tmp_path / "audit.jsonl", clock, None, Redactor())
+    trail.note("keys.create", "cli:ann", client="<b>ci</b>")
+    trail.note("pins.approve", "cli:ann", server="there", target="echo")
+    async with gateway(GREETER, audit=trail, clock=clock) as app:
+        reader = await signed_in(app)
+        await until_written(clock, trail, 2)
+        page = await reader.open("/ui/audit")
+        assert "keys.create cli:ann" in page.text and "<b>ci</b>" in page.text
+        page = await reader.open("/ui/audit?q=pins.approve")
+        assert "there echo" in page.text and "keys.create" not in page.text
+        page = await reader.press("/ui/audit/verify")
+        assert "Every line is as it was written" in page.text
+        file = tmp_path / "audit.jsonl"
+        file.write_text(file.read_text().replace("echo", "ohce"))
+        assert "Altered: " in (await reader.open("/ui/audit")).text
+        page = await reader.press("/ui/audit/verify")
+        assert "The audit is not as it was written" in page.text and "this line was altered" in page.text
+    await trail.close()
+
+
+async def until_written(clock: FakeClock, trail: Trail, lines: int) -> None:
+    for _ in range(500):
+        if trail.file and trail.file.exists() and len(trail.last_lines(lines)) == lines:
+            return
+        await clock.advance(0.2)
+        await asyncio.to_thread(threading.Event().wait, 0.02)
+    raise AssertionError("nothing was written")
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "says"),
+    [
+        ('{"mcpServers": {"one": {"command": "x", "env": {"A": "${NOT_SET}"}}}}', "json", "It is valid. Servers: one."),
+        ('{"mcpServers": {"one": {"comand": "x"}}}', "json", "comand"),
+        ("[http]\nport = 'x'", "toml", "toolgate.toml"),
+        ("[", "json", "It is not valid"),
+        ("<script>", "yaml", "It is not valid"),
+    ],
+)
+async def test_a_configuration_is_checked_before_it_is_saved(text: str, format: str, says: str) -> None:
+    async with gateway(GREETER) as app:
+        before = app.gateway.snapshot
+        reader = await signed_in(app)
+        await reader.open("/ui/configuration")
+        page = await reader.press("/ui/configuration/check", text=text, format=format)
+        assert says in page.text and text.split("\n")[0] in page.text
+        assert app.gateway.snapshot is before
+
+
+async def test_the_configuration_is_read_again() -> None:
+    async with gateway(GREETER) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/configuration")
+        assert "Served: greeter." in (await reader.press("/ui/configuration/reload")).text

@@ -3,6 +3,7 @@
     admin      what an operator's programs ask of a running gateway
     openapi    what that says of itself
     decisions  calls that wait for an operator, in its words
+    inspections  what clients may do, the audit, the configuration
     metadata   what the gateway says to anybody who wants a token for it
     connect    the pages by which a user signs in at a server
     discovery  what is said of each endpoint before anybody connects: server cards, and where they are

@@ -26,8 +26,18 @@ from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
-from toolgate.frontends.web import decisions, openapi
+from toolgate.frontends.web import decisions, inspections, openapi
 from toolgate.frontends.web.decisions import Decided, Waiting, WaitingCall, WantedDecision
+from toolgate.frontends.web.inspections import (
+    AccessMatrix,
+    AccessOfClient,
+    AuditFound,
+    AuditLines,
+    Configuration,
+    ConfigurationFound,
+    WantedCheck,
+    WantedLines,
+)
 from toolgate.frontends.web.openapi import Operation
 from toolgate.gateway.confirming import Unconfirmed
 from toolgate.policy import scrub
@@ -235,6 +245,8 @@ class Admin:
         self._gateway = deps.gateway
         self._editor = deps.editor
         self._deciding = deps.deciding
+        self._audit = deps.audit
+        self._verifying = asyncio.Lock()  # it reads the whole file
         self._guards = guards
         self._link = link
 
@@ -406,6 +418,33 @@ class Admin:
         """Have a tool ask again."""
         return 200, await decisions.revoke(self._deciding, asked.name, asked.by)
 
+    # What an operator looks at.
+
+    async def access(self, _: Asked) -> Answer:
+        """What each client may use of each server."""
+        return 200, inspections.matrix(self._gateway)
+
+    async def access_of(self, asked: Asked) -> Answer:
+        """What one client may do with each tool that is known."""
+        return 200, inspections.of_client(self._gateway, asked.name)
+
+    async def audit(self, asked: Asked) -> Answer:
+        """The last lines of the audit."""
+        return 200, await inspections.audit_lines(self._audit, _read(asked.body or b"{}", WantedLines))
+
+    async def verify(self, _: Asked) -> Answer:
+        """Look whether each line of the audit is as it was written."""
+        async with self._verifying:
+            return 200, await inspections.audit_found(self._audit)
+
+    async def configuration(self, _: Asked) -> Answer:
+        """What is served, with each default and without secrets."""
+        return 200, inspections.configuration(self._gateway)
+
+    async def check_configuration(self, asked: Asked) -> Answer:
+        """Say what is wrong with a configuration before it is saved. Nothing is started, served or kept."""
+        return 200, await inspections.checked(_read(asked.body, WantedCheck))
+
     # What clients do.
 
     async def list(self, asked: Asked) -> Answer:
@@ -447,7 +486,7 @@ class Admin:
         return 200, b'{"result":%b}' % bytes(outcome.body)
 
 
-# Behind PREFIX, by method. `{name}` is that of a server, or the id of what waits.
+# Behind PREFIX, by method. `{name}` is that of a server or client, or the id of what waits.
 ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/status": {"GET": Operation(Admin.status, {200: About})},
     "/call": {"POST": Operation(Admin.call, {200: Called}, WantedCall)},
@@ -468,6 +507,12 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
         "POST": Operation(Admin.decide, {200: Decided}, WantedDecision),
     },
     "/grants/{name}": {"DELETE": Operation(Admin.revoke, {200: Decided})},
+    "/access": {"GET": Operation(Admin.access, {200: AccessMatrix})},
+    "/access/{name}": {"GET": Operation(Admin.access_of, {200: AccessOfClient})},
+    "/audit": {"POST": Operation(Admin.audit, {200: AuditLines}, WantedLines, needs_body=False)},
+    "/audit/verify": {"POST": Operation(Admin.verify, {200: AuditFound})},
+    "/configuration": {"GET": Operation(Admin.configuration, {200: Configuration})},
+    "/configuration/check": {"POST": Operation(Admin.check_configuration, {200: ConfigurationFound}, WantedCheck)},
     "/reload": {
         "POST": Operation(Admin.reload, {200: Reloaded, 409: Unconfirmable}, WantedReload, needs_body=False),
     },
@@ -476,7 +521,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/links": {"POST": Operation(Admin.link, {201: Linked})},
     "/openapi.json": {"GET": Operation(Admin.openapi, {200: dict[str, Any]})},
 }
-_of_one = re.compile(r"(/(?:servers|approvals|grants)/)([^/]+)(.*)", re.DOTALL)
+_of_one = re.compile(r"(/(?:servers|approvals|grants|access)/)([^/]+)(.*)", re.DOTALL)
 
 # Status → what is answered with it, whatever was asked.
 _FAILURES: Mapping[int, Sequence[Any]] = {

@@ -18,6 +18,8 @@ import msgspec
 
 from toolgate.frontends.web import tool_fields
 
+MOST_COLUMNS = 30  # servers in the matrix of access
+
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
 Outcome: TypeAlias = "Shown | Done"
 
@@ -202,6 +204,59 @@ async def try_tool(request: PageRequest) -> Outcome:
     return Shown("tool.html", {**about, "form": request.form, "sent": sent, "told": told})
 
 
+async def access(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", "/access")
+    servers = list(dict.fromkeys(id for client in found["clients"] for id in client["servers"]))
+    return Shown("access.html", {"nav": "/access", "access": found, "servers": servers, "most_columns": MOST_COLUMNS})
+
+
+async def access_of(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/access/{quote(request.name, safe='')}")
+    verdicts = [(server, tool, said) for server, tools in found["tools"].items() for tool, said in tools.items()]
+    return Shown("access_of.html", {"nav": "/access", "client": found, "verdicts": verdicts})
+
+
+async def audit(request: PageRequest) -> Outcome:
+    wanted = request.query.get("q", "")[:200]
+    found = await request.ask("POST", "/audit", {"number": 200, "holding": wanted})
+    lines = found["lines"][::-1]
+    return Shown("audit.html", {"nav": "/audit", "audit": found, "lines": lines, "wanted": wanted})
+
+
+async def verify_audit(request: PageRequest) -> Outcome:
+    return Shown("verified.html", {"nav": "/audit", "found": await request.ask("POST", "/audit/verify")})
+
+
+async def configuration(request: PageRequest) -> Outcome:
+    return Shown("configuration.html", await _of_configuration(request))
+
+
+async def _of_configuration(request: PageRequest) -> dict[str, Any]:
+    found = await request.ask("GET", "/configuration")
+    return {"nav": "/configuration", "configuration": found, "text": "", "format": "toml"}
+
+
+async def check_configuration(request: PageRequest) -> Outcome:
+    text, format = request.form.get("text", "").replace("\r\n", "\n"), request.form.get("format", "")
+    found = await request.ask("POST", "/configuration/check", {"text": text, "format": format})
+    return Shown(
+        "configuration.html", {**await _of_configuration(request), "text": text, "format": format, "found": found}
+    )
+
+
+async def reload_configuration(request: PageRequest) -> Outcome:
+    """What takes guards away is shown and confirmed first, sentence by sentence."""
+    confirmed = [value for name, value in request.form.items() if name.startswith("confirmed")]
+    try:
+        served = await request.ask("POST", "/reload", {"confirmed": confirmed})
+    except Failed as failed:
+        losses = failed.answer.get("unconfirmed", ())
+        if not losses:
+            raise
+        return Shown("configuration.html", {**await _of_configuration(request), "losses": losses}, 409)
+    return Done("/configuration", f"Served: {', '.join(served['servers']) or 'no servers'}.")
+
+
 def _of_server(id: str) -> str:
     return f"/servers/{quote(id, safe='')}"
 
@@ -217,6 +272,13 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/tools": {"GET": tools},
     "/tools/tool": {"GET": tool},
     "/tools/try": {"POST": try_tool},
+    "/access": {"GET": access},
+    "/access/{name}": {"GET": access_of},
+    "/audit": {"GET": audit},
+    "/audit/verify": {"POST": verify_audit},
+    "/configuration": {"GET": configuration},
+    "/configuration/check": {"POST": check_configuration},
+    "/configuration/reload": {"POST": reload_configuration},
     "/approvals": {"GET": approvals},
     "/approvals/{name}": {"GET": approval, "POST": decide},
     "/grants/{name}/revoke": {"POST": revoke},
