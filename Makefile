@@ -4,15 +4,16 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 MUTMUT = .venv/bin/mutmut
+PACKAGING = .venv/.packaging
 
-.PHONY: demo test attack check format install interop faults conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
-	retrieval tokens mutants constraints clean
+.PHONY: demo test attack check format install interop faults browser conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
+	retrieval tokens mutants package package-check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
 
 test: check
-	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance and not attack"
+	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance and not attack and not browser"
 
 check: $(INSTALLED)
 	$(RUN) ruff check .
@@ -47,6 +48,11 @@ attack: $(INSTALLED)
 faults: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) processes.faults
 	KILLS=100 $(RUN) pytest tests/processes/test_tasks_survive_kills.py
+
+# The operator's pages in the Chromium of the system. SCREENSHOTS names a folder for pictures.
+browser: $(INSTALLED)
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	$(RUN) pytest -m browser tests/chromium
 
 conformance: $(INSTALLED)
 	.venv/bin/python tests/conformance/install.py
@@ -108,9 +114,21 @@ $(MUTMUT): $(INSTALLED)
 	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[mutants]"
 	@touch $(MUTMUT)
 
+# The wheel and the sdist, built twice and the same, and their bill of materials, in dist.
+package: $(PACKAGING)
+	.venv/bin/python packaging/build.py
+
+# What a newcomer does with the wheel alone, from its installation to the first call.
+package-check: package
+	.venv/bin/python packaging/check.py
+
+$(PACKAGING): $(INSTALLED)
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[package]"
+	@touch $(PACKAGING)
+
 constraints:
 	rm -rf .venv && $(PYTHON) -m venv .venv
-	$(RUN) pip install --quiet -e ".[test,mutants]"
+	$(RUN) pip install --quiet -e ".[test,mutants,package]"
 	{ echo "# Versions that the tests ran with; made by 'make constraints'."; \
 	  $(RUN) pip freeze --exclude-editable --exclude toolgate; } > constraints.txt
 

@@ -257,8 +257,8 @@ def main():
 """
 
 
-def npm_package(name: str, version: str, mcp_name: str = "") -> bytes:
-    about: Json = {"name": name, "version": version, "bin": {name.rpartition("/")[2]: "index.js"}}
+def npm_package(name: str, version: str, mcp_name: str = "", **more: Any) -> bytes:
+    about: Json = {"name": name, "version": version, "bin": {name.rpartition("/")[2]: "index.js"}, **more}
     about |= {"mcpName": mcp_name} if mcp_name else {}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as packed:
@@ -269,12 +269,15 @@ def npm_package(name: str, version: str, mcp_name: str = "") -> bytes:
     return buffer.getvalue()
 
 
-def wheel(name: str, version: str, mcp_name: str = "") -> bytes:
+def wheel(name: str, version: str, mcp_name: str = "", needs: str = "", **more: str) -> bytes:
+    """`needs` is what it depends on; `more` are further files of it, by their paths."""
     module = name.replace("-", "_")
     described = f"\n\nNotes.\n\n<!-- mcp-name: {mcp_name} -->\n" if mcp_name else "\n\nNotes.\n"
     files = {
         f"{module}.py": SERVER_PY,
-        f"{module}-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}{described}",
+        f"{module}-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"
+        f"{needs and f'{chr(10)}Requires-Dist: {needs}'}{described}",
+        **more,
         f"{module}-{version}.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{module}-{version}.dist-info/entry_points.txt": f"[console_scripts]\n{name} = {module}:main\n",
     }

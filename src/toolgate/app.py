@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from toolgate.auth.seal import Seal
 from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.pins import Pins, trouble
 from toolgate.catalog.served import Served
-from toolgate.config import Config, secrets_of
+from toolgate.config import Config, learn_secrets
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock, SystemClock
 from toolgate.core.complaints import Complaints
@@ -47,7 +47,7 @@ from toolgate.gateway.notices import Notices
 from toolgate.gateway.own_work import OF_SCRIPTS, MakeWorkspace, own_work
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
-from toolgate.policy import chain
+from toolgate.policy import chain, scrub
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore, at_once
@@ -61,6 +61,7 @@ from toolgate.state.parking import Parking
 from toolgate.state.settings import Settings, project_at
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
+from toolgate.telemetry import otlp
 from toolgate.upstreams.base import Items, Upstream
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.kept_tasks import KeptTasks
@@ -166,7 +167,7 @@ class App:
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source
-        told = (os.getpid(), lambda: self.port, self._what_is_wrong, self.sandbox.described)
+        told = (os.getpid(), lambda: self.port, self._what_is_wrong, self.sandbox.described, self.sign_ins.credentials)
         return GatewayInfo(wall, wall(), __version__, *told, source, project_at(source))
 
     def _open_frontends(self) -> None:
@@ -177,7 +178,7 @@ class App:
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernResponses(self.gateway, self.parking, seal, self._pages, clock, node, self.sign_ins.settled)
         shared = (self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins)
-        self._frontend_deps = FrontendDeps(*shared, ReplayBuffers(clock), self._policy_deps.usage)
+        self._frontend_deps = FrontendDeps(*shared, ReplayBuffers(clock), self._policy_deps.recorder.usage)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._frontends: list[StdioFrontend] = []
 
@@ -310,6 +311,10 @@ class App:
     def _what_is_wrong(self) -> str:
         return self.problem or self.audit.problem
 
+    def telling(self) -> AbstractAsyncContextManager[None]:
+        """While it lasts, collectors are sent what the configuration wants them to have."""
+        return otlp.opened(self._given.config, __version__, self._policy_deps.recorder)
+
     async def reload(self) -> None:
         await self._reloading.reload_anyway()
 
@@ -317,10 +322,12 @@ class App:
         self._reloading.reload_soon()
 
     def _scrubbed(self, server: str, items: Items) -> Items:
-        return msgspec.structs.replace(items, raw=self.gateway.snapshot.scrubber(server).items(items.raw))
+        """As the catalog keeps them, and pins are compared: what is configured for others changes nothing of it."""
+        scrubber = scrub.Scrubber(self.redactor.listed(server), self.gateway.snapshot.config.guard.scrub)
+        return msgspec.structs.replace(items, raw=scrubber.items(items.raw))
 
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
-        self.redactor.learn(secrets_of(config))
+        learn_secrets(config, self.redactor)
         ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
         return snapshots.build(config, self._catalog, *ours, self._own_work, before)
 
@@ -345,6 +352,7 @@ class App:
         self.gateway.adopt(snapshot, use_access)
         for swap in swaps:
             swap()
+        self.redactor.keep(snapshot.servers)
         snapshot.take_over()
         self.http.expel_unknown(self._is_known)
         for id, upstream in before.upstreams.items():
@@ -409,10 +417,11 @@ async def running(
     workspace = partial(WorkspaceServices, store, config, gateway_environ, links or {}, Path.cwd(), spool)
     given = (config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
     app = App(Given(*given, workspace, engines))
-    with quiet_logs(app.redactor):
-        try:
-            app.open()
-            yield app
-        finally:
-            await app.close()
-            log.info("ended")
+    async with app.telling():
+        with quiet_logs(app.redactor):
+            try:
+                app.open()
+                yield app
+            finally:
+                await app.close()
+                log.info("ended")

@@ -3,8 +3,12 @@ read as requests of their own: behind a proxy that shares a connection, answers 
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from inmemory import Scripted, gateway, said, tools
+from processes.ground import gateway as real_gateway
+from processes.ground import real, settings
 from virtualtime import settle
 from wires import Wire, modern, post
 
@@ -89,3 +93,30 @@ async def test_a_tunnel_is_refused_and_the_connection_ends() -> None:
         wire.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n" + call(1))
         await settle()
         assert wire.is_over and wire.unread.count(b"HTTP/1.1 ") == 1 and wire.unread.startswith(b"HTTP/1.1 400")
+
+
+SHOWN = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+OPENING = f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n{SHOWN}"
+NO_OPENINGS = {
+    "a long line": (f"X-A: {'a' * 9000}\r\n", b"", 431),
+    "many headers": ("".join(f"X-{number}: a\r\n" for number in range(150)), b"", 431),
+    "a body": ("Content-Length: 5\r\n", b"hello", 400),
+    "a body to come": ("Content-Length: 5\r\n", b"", 400),
+    "a body in chunks": ("Transfer-Encoding: chunked\r\n", b"5\r\nhello\r\n0\r\n\r\n", 400),
+    "another key": (SHOWN, b"", 400),
+}
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/nowhere"])
+@pytest.mark.parametrize("what", NO_OPENINGS)
+@real
+async def test_what_asks_for_a_websocket_and_cannot_have_one_is_answered_and_its_connection_ends(
+    what: str, path: str
+) -> None:
+    lines, body, status = NO_OPENINGS[what]
+    async with real_gateway(settings()) as served, asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{OPENING}{lines}\r\n".encode() + body)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 %d " % status) and answer.count(b"HTTP/1.1 ") == 1
+        writer.close()

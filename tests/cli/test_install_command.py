@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr("toolgate.cli.install.own_command", lambda: ("/opt/toolgate/bin/toolgate",))
+    monkeypatch.setattr("toolgate.cli.common.own_command", lambda: ("/opt/toolgate/bin/toolgate",))
     (tmp_path / "bin").mkdir()
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")

@@ -86,6 +86,67 @@ async def test_the_second_request_with_a_head_is_known_and_answered_alike(known:
         assert [json.loads(body)["id"] for body in known] == [22, 3]
 
 
+async def test_a_head_is_known_as_well_if_its_body_comes_behind_it(known: list[bytes]) -> None:
+    async with served() as (app, _):
+        wire = Wire(app)
+        for id in (1, 2, 3):
+            head, end, body = call(id, a=id).partition(b"\r\n\r\n")
+            wire.send(head + end)
+            await settle()
+            answer = await wire.ask(body)
+            assert (answer.status, answer.last["id"]) == (200, id)
+        assert (await wire.ask(call(4))).last["id"] == 4
+        assert [json.loads(body)["id"] for body in known] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("at", [1, 9, 40])
+async def test_a_body_that_comes_behind_its_head_in_several_pieces_is_answered(known: list[bytes], at: int) -> None:
+    async with served() as (app, _):
+        wire = Wire(app)
+        assert (await wire.ask(call(1))).status == 200
+        head, end, body = call(2).partition(b"\r\n\r\n")
+        for piece in (head + end, body[:at]):
+            wire.send(piece)
+            await settle()
+        assert (await wire.ask(body[at:])).last["id"] == 2
+        assert not known
+
+
+@pytest.mark.parametrize("spelled", ["Expect", "EXPECT"])
+async def test_a_head_that_waits_to_be_asked_for_its_body_is_asked(spelled: str) -> None:
+    async with served() as (app, _):
+        wire = Wire(app)
+        head, end, body = call(1, f"{spelled}: 100-continue").partition(b"\r\n\r\n")
+        wire.send(head + end)
+        await settle()
+        assert wire.unread.startswith(b"HTTP/1.1 100 Continue")
+        assert (await wire.ask(body)).last["id"] == 1
+
+
+async def test_two_requests_of_which_the_second_comes_with_the_body_of_the_first_are_both_answered() -> None:
+    async with served() as (app, _):
+        wire = Wire(app)
+        head, end, body = call(1).partition(b"\r\n\r\n")
+        wire.send(head + end)
+        await settle()
+        wire.send(body + call(2))
+        assert [(await wire.answer()).last["id"] for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize("before", [0, 2])
+async def test_a_head_whose_body_does_not_come_ends_its_connection(before: int) -> None:
+    async with served() as (app, _):
+        wire = Wire(app)
+        for id in range(before):
+            await wire.ask(call(id))
+        head, end, _ = call(9).partition(b"\r\n\r\n")
+        wire.send(head + end)
+        await asyncio.sleep(server.HEAD_PATIENCE - 1)
+        assert not wire.is_over
+        await asyncio.sleep(2)
+        assert wire.is_over
+
+
 async def test_a_legacy_request_is_known_by_its_session(known: list[bytes]) -> None:
     async with served() as (app, _):
         wire = Wire(app)
@@ -175,11 +236,11 @@ async def test_what_was_found_out_before_another_configuration_is_not_remembered
         assert came
         heads.forget()
         heads.learn(came, "as before", "ann")
-        assert heads.find(came) is None
+        assert came.head not in heads.by_head
         again = heads.parted("192.0.2.1", call(2))
         assert again
         heads.learn(again, "as now", "ann")
-        assert heads.find(came) == "as now"
+        assert heads.by_head[came.head] == "as now"
 
 
 async def test_a_request_that_waits_for_its_turn_is_judged_by_what_holds_then(known: list[bytes]) -> None:
@@ -349,10 +410,13 @@ async def test_a_known_head_is_answered_alike_however_it_is_torn(known: list[byt
         wire = Wire(app)
         await wire.ask(call(1))
         request = call(2, a="x")
-        for cut in range(1, len(request), 7):
+        body = request.index(b"\r\n\r\n") + 4
+        for cut in (*range(1, len(request), 7), body):
+            known.clear()
             answer = await wire.ask(request[:cut], request[cut:])
             assert (answer.status, answer.last["id"]) == (200, 2)
-        assert not known
+            assert bool(known) == (cut == body)
+        known.clear()
         assert (await wire.ask(request)).last["id"] == 2 and len(known) == 1
 
 
@@ -576,7 +640,7 @@ def test_of_too_many_heads_whoever_has_most_loses_one(monkeypatch: pytest.Monkey
         other = heads.parted("192.0.2.1", call(1, f"X: {number}"))
         assert other
         heads.learn(other, number, "bob")
-    assert len(heads) == 10 and heads.find(mine) == 0
+    assert len(heads) == 10 and heads.by_head[mine.head] == 0
 
 
 def test_heads_are_kept_within_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from inmemory import Refusal, Scripted, Visitor, gateway, said, tools
 
-from toolgate.config import Config
+from toolgate.config import Config, Server, ServerAuth
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.config.settings import Telemetry
 
@@ -92,6 +92,20 @@ async def test_calls_are_counted_by_who_called_what_with_their_size() -> None:
         }
         assert 3 * 10 < figures(lines, "toolgate_call_result_tokens_total")[of("client:ann")] < 3 * 30
         assert figures(lines, "toolgate_call_errors_total") == {}
+
+
+async def test_credentials_say_when_they_end_and_since_when_they_fail() -> None:
+    auth = ServerAuth(grant="client_credentials", client_id="robot", client_secret="wrong")
+    docs = Server(id="docs", name="docs", type="http", url="https://docs.example/mcp", auth=auth)
+    async with gateway(docs, config=KNOWN) as app:
+        app.sign_ins.fails("docs", "", "refused")
+        lines = await scraped(app)
+        labels = '{server="docs",principal="",credential="client_credentials"}'
+        assert figures(lines, "toolgate_credential_failing") == {labels: 1}
+        since = figures(lines, "toolgate_credential_failing_since_timestamp_seconds")
+        assert since == {labels: app.clock.wall()}
+        app.sign_ins.works("docs", "")
+        assert figures(await scraped(app), "toolgate_credential_failing") == {}
 
 
 def bad(_: Any) -> Any:

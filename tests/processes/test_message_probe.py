@@ -21,6 +21,7 @@ from typing import Any
 import mcp.types as types
 import pytest
 from mcp.client.client import Client as Sdk
+from mcp.client.streamable_http import streamable_http_client
 from processes.ground import (
     LEGACY,
     MODERN,
@@ -109,8 +110,9 @@ async def probing(client_era: str, server_era: str) -> AsyncIterator[Probe]:
         logs.append((params.level, params.data))
 
     async with serving(server_era) as raw:
+        url = f"http://127.0.0.1:{raw.port}/mcp"
         client = Sdk(
-            f"http://127.0.0.1:{raw.port}/mcp",
+            streamable_http_client(url, max_sse_event_size=None),  # else a slow answer of over 1 MiB is refused by it
             mode=MODES[client_era],
             read_timeout_seconds=WAIT,
             elicitation_callback=elicit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -63,6 +64,18 @@ async def test_list_call_and_status_use_the_gateway_that_runs() -> None:
             assert "one" in shown and str(server["pid"]) in shown
             for language in ("python", "javascript"):
                 assert f"code in {language}: {about['code'][language]}" in shown
+
+
+@real
+async def test_open_prints_a_link_to_the_pages_of_the_gateway_that_runs() -> None:
+    with home() as environ:
+        async with toolgate("serve", "--port", "0", config=COUNTING, environ=environ) as running:
+            await running.until_it_serves()
+            await until(lambda: sockets(environ))
+            code, out, err = await command(environ, "open")
+            assert code == 0 and re.fullmatch(rf"http://127\.0\.0\.1:{running.port}/ui/link/[\w-]{{43}}\n", out), err
+        code, _, err = await command(environ, "open")
+        assert code and "Start one: toolgate serve" in err
 
 
 @pytest.mark.promise("b.operator.socket")

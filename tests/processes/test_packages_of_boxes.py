@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from processes.ground import CHILDREN, failure, gateway, real, settings
 
@@ -19,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(bool(confinement.missing(confinement.Box())), reason="this kernel cannot put on a box"),
 ]
 
-# Stands in for both runners: it says what it was asked, and where a package lies that was there before.
+# Stands in for npx: it says what it was asked, and where a package lies that was there before.
 RUNNER = """#!{python} -IS
 import json, os, sys
 with open({record!r}, "w") as file:
@@ -27,6 +28,25 @@ with open({record!r}, "w") as file:
 if {fails}:
     sys.exit("npm error code E404")
 print({says!r})
+"""
+
+# And for uv: it makes an environment, and puts a program into it, whose first line names the Python that it runs with.
+UV = """#!{python} -IS
+import json, os, shutil, sys
+with open({record!r}, "a") as file:
+    file.write(json.dumps({{"args": sys.argv[1:], "env": dict(os.environ), "files": os.listdir(".")}}) + "\\n")
+if sys.argv[1] == "venv":
+    place = sys.argv[-1]
+    os.makedirs(place + "/bin")
+    os.makedirs(place + "/lib/python3/site-packages")
+    os.symlink(sys.executable, place + "/bin/python")
+    with open(place + "/pyvenv.cfg", "w") as file:
+        file.write({config!r})
+else:
+    place = sys.argv[sys.argv.index("--target") + 1] + "/bin"
+    os.makedirs(place, exist_ok=True)
+    for name in ("pack", "legacy.py"):
+        shutil.copy({package!r} + "/" + name, place)
 """
 
 
@@ -37,9 +57,9 @@ class Runners:
         self.folder = folder
         self.record = folder / "record"
         self.npm = folder / "_npx" / "abc"
-        self.environment = folder / "uv" / "env"
+        self.wheel = folder / "wheel"
         program = (CHILDREN / "doing.py").read_text()
-        for place in (self.npm / "node_modules" / "@scope" / "pack", self.environment / "bin"):
+        for place in (self.npm / "node_modules" / "@scope" / "pack", self.wheel):
             place.mkdir(parents=True)
             shutil.copy(CHILDREN / "legacy.py", place)
             (place / "python").symlink_to(sys.executable)  # where a program's own interpreter lies
@@ -48,22 +68,26 @@ class Runners:
         own = {"name": "@scope/pack", "bin": {"pack": "pack"}}
         (self.npm / "node_modules" / "@scope" / "pack" / "package.json").write_text(json.dumps(own))
         (self.npm / "package.json").write_text(json.dumps({"dependencies": {"@scope/pack": "1"}}))
-        (self.environment / "pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n")
         (self.npm / "node_modules" / ".bin").mkdir()
         (self.npm / "node_modules" / ".bin" / "pack").symlink_to("../@scope/pack/pack")
 
     def runner(self, name: str, fails: bool = False) -> str:
-        folder = f"{self.npm}/node_modules/.bin" if name == "npx" else f"{self.environment}/bin"
-        says = f"{folder}:/usr/bin:/bin"
-        file = self.folder / name
+        says = f"{self.npm}/node_modules/.bin:/usr/bin:/bin"
+        file = self.folder / ("uv" if name == "uvx" else name)
         python = os.path.realpath(sys.executable)  # a first line takes no path with a space
-        file.write_text(RUNNER.format(python=python, record=str(self.record), fails=fails, says=says))
+        text = RUNNER if name == "npx" else UV
+        about = {"record": str(self.record), "config": f"home = {sys.base_prefix}/bin\n", "package": str(self.wheel)}
+        file.write_text(text.format(python=python, fails=fails, says=says, **about))
         file.chmod(0o755)
-        return str(file)
+        return str(self.folder / name)
 
     @property
     def asked(self) -> Any:
         return json.loads(self.record.read_text())
+
+    @property
+    def asked_of_uv(self) -> list[Any]:
+        return [json.loads(line) for line in self.record.read_text().splitlines()]
 
 
 SECRETS = {"TOKEN": "canary", "npm_config_registry": "http://127.0.0.1:9/"}
@@ -90,17 +114,69 @@ async def test_npx_fetches_without_scripts_in_an_empty_folder_and_the_program_st
     assert asked["files"] == ["package.json"]  # so that npm looks in no folder above
     assert "TOKEN" not in asked["env"]
     assert asked["env"]["npm_config_registry"] == SECRETS["npm_config_registry"]
+    assert asked["env"]["npm_config_git"] == "/bin/false" and asked["env"]["npm_config_allow_file"] == "root"
 
 
 @real
 async def test_uvx_fetches_without_building_and_the_program_starts_in_its_box(tmp_path: Path) -> None:
     runners = Runners(tmp_path)
-    entry = {"command": runners.runner("uvx"), "args": ["--with", "mcp<2", "pack==1", "--own"], "box": "strict"}
-    async with gateway(settings(one=entry)) as served:
-        told = await served.client().call("one__do", code="import sys; print(sys.argv[1:])")
-        assert told == "['--own']\n"
-    assert runners.asked["args"][:-1] == ["--with", "mcp<2", "--no-build", "--from", "pack==1", "/bin/sh", "-c"]
-    assert runners.asked["env"]["UV_COMPILE_BYTECODE"] == "0"
+    args = [
+        "--isolated",
+        "--offline",
+        "--with",
+        "mcp>=1,<2,httpx",
+        "-p",
+        "3",
+        "--index",
+        "http://127.0.0.1:9/",
+        "pack@1",
+    ]
+    entry = {"command": runners.runner("uvx"), "args": [*args, "--own"], "box": "strict"}
+    code = "import sys; print(sys.argv[1:]); print(sys.prefix)"
+    for _ in range(2):
+        async with gateway(msgspec.structs.replace(settings(one=entry), state=str(tmp_path / "state"))) as served:
+            own, prefix, *_ = (await served.client().call("one__do", code=code)).splitlines()
+            assert own == "['--own']" and prefix.startswith(str(tmp_path / "state" / "packages"))
+            changed = served.client().call("one__do", code=f"open({prefix!r} + '/bin/x', 'w')")
+            assert "PermissionError" in await changed
+    made, filled, again = runners.asked_of_uv
+    assert made["args"] == ["venv", "--no-project", "--allow-existing", "--python", "3", "--offline", prefix]
+    into = ["--python", os.path.realpath(sys.executable), "--target", f"{prefix}/lib/python3/site-packages"]
+    index = ["--offline", "--index", "http://127.0.0.1:9/"]
+    packages = ["pack==1", "mcp>=1,<2", "httpx"]
+    assert filled["args"] == again["args"] == ["pip", "install", "--no-build", *into, *index, "--", *packages]
+    assert made["env"]["UV_COMPILE_BYTECODE"] == filled["env"]["UV_COMPILE_BYTECODE"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("about", "is_refused"),
+    [
+        ({"resolved": "file:../../../private.tgz"}, True),
+        ({"resolved": "../../dir", "link": True}, True),
+        ({"resolved": "git+ssh://git@example.com/a.git#1"}, True),
+        ({"resolved": "https://registry.npmjs.org/a/-/a-1.0.0.tgz"}, False),
+        ({"inBundle": True}, False),
+    ],
+)
+def test_a_package_that_depends_on_what_no_registry_has_is_not_started(
+    about: dict[str, Any], is_refused: bool, tmp_path: Path
+) -> None:
+    """Whatever npm thinks of it: older versions cannot be told."""
+
+    @real
+    async def look() -> None:
+        runners = Runners(tmp_path)
+        known = {"node_modules/@scope/pack": {"resolved": "https://x/pack.tgz"}, "node_modules/a": about}
+        (runners.npm / "node_modules" / ".package-lock.json").write_text(json.dumps({"packages": known}))
+        entry = {"command": runners.runner("npx"), "args": ["@scope/pack"], "box": "strict"}
+        async with gateway(settings(one=entry)) as served:
+            if is_refused:
+                error = await failure(served.client().call("one__do", code=""))
+                assert "it depends on a, which no registry has" in str(error.message)
+            else:
+                assert await served.client().call("one__do", code="print(1)") == "1\n"
+
+    look()
 
 
 @pytest.mark.parametrize("bin", ["../../../own/bin/pack", "/bin/sh", ""])

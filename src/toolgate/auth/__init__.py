@@ -18,6 +18,7 @@ Clients
 Servers
     oauth          the gateway as an OAuth client: `credentials` decides what a server is shown
 Both
+    credential_states  until when each credential is good, and since when it fails
     seal           what clients carry for us: request states, cursors, ids of tasks
     lookups        names looked up, by who asks
     exchange       one request and its answer, bounded in bytes and in what it holds

@@ -21,6 +21,7 @@ Looking
     call         one call
     search       tools that are here, and servers that could be added
     status       the running gateway
+    open         a link to its pages
     doctor       the configuration and every server
     preflight    all that a gateway needs, before it is served
     checked      what came of one server, and what to do about it
@@ -92,6 +93,7 @@ COMMANDS = {
     "search": ("toolgate.cli.search", "Find tools of the servers, and servers that could be added."),
     "provision": ("toolgate.cli.provision", "Find a server for what you need, show what it would run, and add it."),
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
+    "open": ("toolgate.cli.open", "Print a link that opens the pages of the running gateway."),
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
     "reload": ("toolgate.cli.reload", "Make the running gateway reload its configuration."),
     "approvals": ("toolgate.cli.approvals", "Decide on calls that need approval: list, allow, deny, revoke."),

@@ -12,6 +12,8 @@ from toolgate.cli import common, gateways, printing
 from toolgate.cli.printing import aligned, duration
 from toolgate.config import Config
 
+SOON = 7 * 24 * 3600.0  # seconds before the end of a credential at which it is shown
+
 app = typer.Typer(add_completion=False)
 
 
@@ -43,8 +45,23 @@ def _lines(about: Any) -> list[str]:
         lines.append(f"problem: {visible(problem)}")
     lines += [f"code in {language}: {visible(says)}" for language, says in about.get("code", {}).items()]
     lines += _of_tokens(about.get("tokens", {}))
+    lines += of_credentials(about.get("credentials", ()), about["started"] + about["uptime"])
     rows = [_row(server, about["started"] + about["uptime"]) for server in about["servers"]]
     return [*lines, *aligned((("server", "state", "pid", "up", "tools", "calls"), *rows)), *_below(about["servers"])]
+
+
+def of_credentials(states: Any, now: float) -> list[str]:
+    """Those that fail, have ended, or end soon and are not renewed by themselves."""
+    lines: list[str] = []
+    for state in states:
+        whose = " of ".join(visible(state[key]) for key in ("credential", "principal") if state.get(key))
+        named = f"credential {whose}" + (f" for {visible(state['server'])}" if state.get("server") else "")
+        left = state["expires"] - now if state.get("expires") is not None and not state.get("renews") else None
+        if since := state.get("failing_since"):
+            lines.append(f"{named}: failing for {duration(now - since)}: {visible(state['problem'])}")
+        elif left is not None and left < SOON:
+            lines.append(f"{named}: " + (f"expires in {duration(left)}" if left > 0 else "has expired"))
+    return lines
 
 
 def _of_tokens(told: Any) -> list[str]:

@@ -68,6 +68,7 @@ from toolgate.config.access import (
 from toolgate.config.files import NAMES, find, is_strangers, own_folders
 from toolgate.config.problems import ConfigError, Problem
 from toolgate.config.reading import (
+    learn_secrets,
     load,
     read,
     recognised,
@@ -119,6 +120,7 @@ __all__ = [
     "VirtualSearch",
     "find",
     "is_strangers",
+    "learn_secrets",
     "load",
     "own_folders",
     "read",

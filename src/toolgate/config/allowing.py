@@ -40,6 +40,7 @@ WRITTEN = Harmless("how, and how much of it, what toolgate does is written to it
 LESS = Harmless("it allows no more than the default")
 MADE = Harmless("set by toolgate, and in no file")
 REFUSED = Harmless("refused in a file that was found")
+TOLD_BY_ENDPOINT = Harmless("what is sent where `telemetry.endpoint` says")
 LABEL = Harmless("a name for what is shown")
 SPOKEN_TO = Harmless("how the gateway communicates with it")
 

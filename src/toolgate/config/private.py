@@ -2,7 +2,8 @@
 
 The rule this file keeps: what `${secret:…}` brings in, keys, and what goes by the name of a secret are secrets
 whatever they look like; of the rest of `env`, headers, queries and variables all is, but for what is plainly a word, a
-number, a path, a host or a short name, or is named in `secrets.public`.
+number, a path, a host or a short name, or is named in `secrets.public`. What stands in the clear is a secret of its own
+server: of others only if it goes by the name of one and looks like a token.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from toolgate.config import masking
 from toolgate.config.masking import MASK, Secret
+from toolgate.core.redaction import MOST_SURE, InTheClear, looks_like_token
 
 NO_KEY = "sha256:" + "0" * 64  # in place of a key: the hash of none that anybody knows
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
@@ -45,12 +47,24 @@ class Private:
     """Gathers them. `public`: names whose values are none."""
 
     def __init__(self, public: Iterable[str] = ()) -> None:
-        self.values: set[str] = set()
+        self._found: dict[str, bool] = {}  # and whether it goes by the name of a secret
         self._public = {name.lower() for name in public}
 
-    def certain(self, value: str) -> None:
+    @property
+    def values(self) -> Set[str]:
+        return self._found.keys()
+
+    def in_the_clear(self) -> InTheClear:
+        """What stands there for one server."""
+        named = [value for value, is_named in self._found.items() if is_named]
+        sure = [value for value in named if looks_like_token(value) and not _is_plain(value)][-MOST_SURE:]
+        others = [value for value in self._found if len("".join(value.split())) >= SHORTEST]  # not of blanks
+        kept = set(sure)
+        return InTheClear(sure, sorted((each for each in others if each not in kept), key=self._found.__getitem__))
+
+    def add(self, value: str, is_named: bool = True) -> None:
         if len(value) >= SHORTEST:
-            self.values.add(value)
+            self._found[value] = is_named or self._found.get(value, False)
 
     def named(self, name: str, value: str) -> None:
         """One of `env`, of headers, of variables, of a query."""
@@ -58,19 +72,19 @@ class Private:
             return
         if "://" in value:
             self.url(value)
-        elif _goes_as_secret(name, value) or not _is_plain(value):
-            self.header(value)
+        elif (is_named := _goes_as_secret(name, value)) or not _is_plain(value):
+            self.header(value, is_named)
 
-    def header(self, value: str) -> None:
+    def header(self, value: str, is_named: bool = True) -> None:
         """With a scheme before it, or without; of `Basic …` the password as well."""
-        self.certain(value)
+        self.add(value, is_named)
         if found := _scheme.fullmatch(value):
-            self.certain(found[1])
+            self.add(found[1])
             self._basic(found[1])
 
     def _basic(self, encoded: str) -> None:
         try:
-            self.certain(base64.b64decode(encoded, validate=True).decode().partition(":")[2])
+            self.add(base64.b64decode(encoded, validate=True).decode().partition(":")[2])
         except (binascii.Error, UnicodeDecodeError, ValueError):
             pass
 
@@ -82,18 +96,18 @@ class Private:
         except ValueError:
             return
         for written in (password, user if masking.looks_secret(user) or not password else ""):
-            self.certain(written)
-            self.certain(unquote(written))
+            self.add(written)
+            self.add(unquote(written))
         for pair in (*parts.query.split("&"), *parts.fragment.split("&")):
             name, is_named, value = pair.partition("=")
             for each in {value, unquote(value)} if is_named else {name}:
                 self.named(name if is_named else "", each)
         for segment in filter(masking.looks_secret, parts.path.split("/")):
-            self.certain(segment)
+            self.add(segment, is_named=False)
 
     def arguments(self, args: Iterable[str]) -> None:
         for secret in masking.secrets_of(args):
-            self.certain(secret)
+            self.add(secret)
         for argument in args:
             for found in _url.findall(argument):
                 self.url(found)
@@ -108,10 +122,10 @@ class Private:
 
     def lines(self, value: str) -> None:
         """All of it, and each line of a key, as it may be quoted."""
-        self.certain(value)
+        self.add(value)
         for line in value.splitlines():
             if not line.startswith("-----"):
-                self.certain(line)
+                self.add(line)
 
     def fixed(self, name: str, value: Any) -> None:
         if isinstance(value, str):
@@ -126,7 +140,7 @@ class Private:
             if "://" in value:
                 self.url(value)
             elif len(value) >= SHORTEST and name.lower() not in self._public and _goes_as_secret(name, value):
-                self.certain(value)
+                self.add(value)
 
     def variables(self, put_in: Iterable[tuple[str, str]]) -> None:
         for name, value in put_in:
@@ -161,7 +175,7 @@ ARGUMENTS = Secret(
 )
 CLIENT_KEY = Secret(
     lambda value, client: value if value.startswith("sha256:") else NO_KEY,
-    lambda private, name, value: private.certain("" if value.startswith("sha256:") else value),
+    lambda private, name, value: private.add("" if value.startswith("sha256:") else value),
 )
 ENVIRONMENT = Secret(_masked_values, _named)
 FIXED = Secret(_masked, lambda private, name, value: private.fixed(name, value))

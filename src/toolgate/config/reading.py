@@ -43,6 +43,7 @@ from toolgate.config.settings import Config, Known, Text
 from toolgate.config.values import Wrong
 from toolgate.config.variables import Expansion
 from toolgate.core.names import INTERNAL_PREFIX, slug
+from toolgate.core.redaction import Redactor
 
 Table: TypeAlias = dict[str, Any]
 
@@ -127,7 +128,7 @@ def with_own(
             message = f"has the same id as server `{owner}` in {here}"
             reading.findings.wrong(("mcpServers", server.name), message, "rename or remove one of the two")
     reading.check()
-    known = Known(config.known.values | reading.private(Config(servers=reading.servers, secrets=config.secrets)))
+    known = Known(config.known.values | reading.private())
     whole = msgspec.structs.replace(config, servers=(*config.servers, *reading.servers), known=known)
     before = set(_strangers(config))
     kept = (warning for warning in config.warnings if warning not in before)
@@ -153,14 +154,25 @@ def tls_files(config: Config, environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 def secrets_of(config: Config) -> frozenset[str]:
     """Values that are never to be shown: those that reading found, and those that stand in the structs."""
-    return config.known.values | _in_structs(config)
+    return _certain(config).union(*(_in(each, config).values for each in config.servers))
 
 
-def _in_structs(config: Config) -> frozenset[str]:
+def learn_secrets(config: Config, redactor: Redactor) -> None:
+    """What stands in the clear for a server is a secret of that server: whoever wrote its example chose it."""
+    redactor.learn(_certain(config))
+    redactor.learn_configured({server.id: _in(server, config).in_the_clear() for server in config.servers})
+
+
+def _certain(config: Config) -> frozenset[str]:
+    """Those of all servers, and of the gateway itself."""
+    return config.known.values | _in(msgspec.structs.replace(config, servers=()), config).values
+
+
+def _in(struct: Config | Server, config: Config) -> Private:
     private = Private(config.secrets.public)
-    for secret, name, value in fields.secrets(config):
+    for secret, name, value in fields.secrets(struct):
         secret.gather(private, name, value)
-    return frozenset(private.values)
+    return private
 
 
 def _file(path: str, environ: Mapping[str, str], is_named: bool = True) -> File:
@@ -185,7 +197,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
         has_secrets=looks_up,
     )
     warnings = (*config.warnings, *_strangers(config))
-    return msgspec.structs.replace(config, known=Known(reading.private(config)), warnings=warnings)
+    return msgspec.structs.replace(config, known=Known(reading.private()), warnings=warnings)
 
 
 def _strangers(config: Config) -> tuple[str, ...]:
@@ -328,16 +340,16 @@ class Reading:
         path = secrets.file_of(settings, self.root.get("state", ""), self.file.path, self.file.environ)
         return Sources(settings, self.file.environ, path, self.dialect.style, self._looks_up)
 
-    def private(self, config: Config) -> frozenset[str]:
-        """All secrets of what was read: those that it names, and those of the environment beside it."""
+    def private(self) -> frozenset[str]:
+        """The secrets that it names, and those of the environment beside it."""
         private = Private(self.sources.settings.public)
         for value in self.sources.found:
             private.header(value)
         for value in self.sources.credentials:
-            private.certain(value)
+            private.add(value)
         private.variables(self._put_in)
         private.environment(self.file.environ)
-        return frozenset(private.values) | _in_structs(config)
+        return frozenset(private.values)
 
     def put_in_keys(self) -> None:
         """The variables in clients' keys. One that is not set is the whole file's fault: else a slip would open, or

@@ -13,7 +13,7 @@ import msgspec
 from toolgate.config import allowing, fields, shapes, values
 from toolgate.config.access import Approvals, Audit, Auth, Concurrency, Guard, KnownClient, Rates, Verdict
 from toolgate.config.access import clients as kind_of_clients
-from toolgate.config.access_shapes import verdict
+from toolgate.config.access_shapes import base_url, verdict
 from toolgate.config.allowing import Allows, Harmless
 from toolgate.config.fields import Key, Later, Row, Section
 from toolgate.config.providers import Provider
@@ -207,6 +207,38 @@ class Telemetry(msgspec.Struct, frozen=True):
         Key(flag, "`true`: calls are counted by principal, server and tool, for [`/metrics`](monitoring.md#metrics)"),
         Harmless("only administrators read what is counted"),
     ] = False
+    endpoint: Annotated[
+        str,
+        Key(
+            base_url,
+            "where traces, metrics and logs are sent by OTLP/HTTP, such as `http://127.0.0.1:4318` "
+            "([monitoring.md](monitoring.md#opentelemetry))",
+            "gateway",
+            default="nothing is sent",
+        ),
+        Allows("send traces, metrics and logs of calls to {}"),
+    ] = ""
+    traces: Annotated[bool, Key(flag, "whether traces are sent there", "gateway"), allowing.TOLD_BY_ENDPOINT] = True
+    metrics: Annotated[bool, Key(flag, "whether metrics are sent there", "gateway"), allowing.TOLD_BY_ENDPOINT] = True
+    logs: Annotated[bool, Key(flag, "whether the log is sent there", "gateway"), allowing.TOLD_BY_ENDPOINT] = True
+    sample: Annotated[
+        int,
+        Key(whole(0, 100), "how many of a hundred traces are sent, where a client does not say", "gateway"),
+        allowing.TOLD_BY_ENDPOINT,
+    ] = 100
+    interval: Annotated[float, Key(duration, "how often metrics are sent", "gateway"), allowing.PACE] = 60.0
+    service: Annotated[
+        str, Key(filled, "the `service.name` of all that is sent", "gateway"), allowing.TOLD_BY_ENDPOINT
+    ] = "toolgate"
+
+    @property
+    def counts(self) -> bool:
+        """Whether calls are counted, for whoever."""
+        return self.usage or (bool(self.endpoint) and self.metrics)
+
+    @property
+    def is_traced(self) -> bool:
+        return bool(self.endpoint) and self.traces
 
 
 _lines = values.record(head=whole(0), tail=whole(0))

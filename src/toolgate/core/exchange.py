@@ -26,12 +26,13 @@ TIMED_OUT = "timed out"  # to `on_cancel`, where nobody has given it up before i
 
 
 class Exchange:
-    """See the module. `on_cancel` tells the working side that nobody waits any more (also on a timeout)."""
+    """See the module. `on_cancel` tells the working side that nobody waits any more (also on a timeout). The time of
+    one that is not `timed` is first looked at when somebody waits (`next`), or says so (`be_timed`)."""
 
     is_live = True
     state: str | None = None
     _asked = 0
-    _outcome: Outcome | None = None
+    outcome: Outcome | None = None  # what it ended with, where it ended as it should
     _fault: Fault | None = None
     _waiter: asyncio.Future[None] | None = None
     _timer: Timer | None = None
@@ -45,6 +46,7 @@ class Exchange:
         clock: Clock,
         timeout: float | None = None,
         on_cancel: Callable[[str], None] | None = None,
+        timed: bool = True,
     ) -> None:
         self.asker = asker
         self._clock = clock
@@ -55,7 +57,8 @@ class Exchange:
         self._fresh: list[Ask] = []
         if timeout is not None:
             self._started = clock.now()
-            self._timer = clock.call_later(timeout, self._expire)
+            if timed:
+                self._timer = clock.call_later(timeout, self._expire)
 
     def __repr__(self) -> str:
         stage = "ended" if self.ended else f"{len(self._open)} open" if self._open else "running"
@@ -63,17 +66,12 @@ class Exchange:
 
     @property
     def ended(self) -> bool:
-        return self._outcome is not None or self._fault is not None
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """What it ended with, where it ended as it should."""
-        return self._outcome
+        return self.outcome is not None or self._fault is not None
 
     @property
     def is_done(self) -> bool:
         """Whether it ended as it should: not by a fault, a timeout, or because nobody waited any more."""
-        return self._outcome is not None
+        return self.outcome is not None
 
     @property
     def origin(self) -> Resume:
@@ -101,9 +99,15 @@ class Exchange:
 
     def finish(self, outcome: Outcome) -> None:
         """End it well. No matter where it has ended."""
-        if self._outcome is None and self._fault is None:
-            self._outcome = outcome
+        if self.outcome is None and self._fault is None:
+            self.outcome = outcome
             self._end()
+
+    def be_timed(self) -> None:
+        """Its time has run since it began; from now on its end is noticed."""
+        if self._budget is not None and not self._timer and not self._pauses and not self.ended:
+            left = self._budget - (self._clock.now() - self._started)
+            self._timer = self._clock.call_later(max(0.0, left), self._expire)
 
     def pause(self) -> None:
         """Stop the time, for as long as a question is open that may be of this work. `go_on` as often as this."""
@@ -148,12 +152,13 @@ class Exchange:
             await asyncio.wait((self._open[key][1],))
 
     async def next(self) -> Outcome:
+        self.be_timed()
         try:
             while True:
                 if self._fault:
                     raise self._fault.at("", "")  # else it would hold this frame, and that it
-                if self._outcome is not None:
-                    return self._outcome
+                if self.outcome is not None:
+                    return self.outcome
                 if self._fresh:
                     asks, self._fresh = tuple(self._fresh), []
                     return NeedInput(asks, self)

@@ -144,8 +144,14 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
             message = surrogates.decode(data, _strict_message, refusal)
     except (RecursionError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _refusal(error, data, tokens) from None
-    is_plain_response = message.jsonrpc == "2.0" and not message.method and bool(message.result) != bool(message.error)
-    if not is_plain_response and (fault := _fault_of(message)):
+    if message.method:  # most are plain, and are looked at no further
+        id, params = bytes(message.id), message.params
+        is_plain = (
+            len(message.method) < 64 and len(id) < 16 and id.isdigit() and params and memoryview(params)[0] == 0x7B
+        )
+    else:
+        is_plain = bool(message.result) != bool(message.error)
+    if not (is_plain and message.jsonrpc == "2.0") and (fault := _fault_of(message)):
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
     if len(data) > SHALLOW and _is_deep(message):
         raise _malformed(INVALID_REQUEST, _TOO_DEEP, _without_depth(message), tokens)

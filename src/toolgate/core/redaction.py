@@ -1,6 +1,7 @@
 """Secrets that the gateway knows, taken out of what it shows: errors, logs, the audit, pages, excerpts of stderr.
 
-The rules this file keeps: a value that was once known stays known, also when the configuration has others by now;
+The rules this file keeps: a value that was once known stays known, also when the configuration has others by now,
+unless it stood in the clear for a server that was removed;
 where secrets overlap, all of them is gone; what was JSON stays JSON; and what holds none of them is not touched.
 
 A redactor can be asked questions: whoever sees what became of a guess learns from it. So only whole secrets are looked
@@ -18,7 +19,7 @@ import re
 import string
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import quote
@@ -28,6 +29,8 @@ import msgspec
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 MOST = 1000  # secrets; beyond that those that were learned longest ago are forgotten
 MOST_TOKENS = 64  # of one server
+MOST_SURE = 32  # of one server, of those that stand in the clear in its configuration
+MOST_GUESSED = 100  # of these
 LONGEST_TOKEN = 4096  # characters
 SHORTEST_RANDOM = 20  # characters
 GONE = "[secret]"
@@ -44,13 +47,22 @@ LOOKED_AT = 512 * 1024  # bytes of JSON that are looked at in one go
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
 
 
+class InTheClear(NamedTuple):
+    """What stands in a server's configuration, the most important last: what is surely a secret, and what may be."""
+
+    sure: Sequence[str] = ()
+    guessed: Sequence[str] = ()
+
+
 class Secrets:
     """Some secrets, to be taken out of what is shown: `text` and `body` give back what may be."""
 
     def __init__(self) -> None:
         self._look_for(())
 
-    def _look_for(self, secrets: Sequence[_Spellings]) -> None:
+    def _look_for(self, certain: Sequence[_Spellings], guessed: Sequence[_Spellings] = ()) -> None:
+        """Of JSON, what is only guessed to be a secret changes values, and no names of members."""
+        secrets = [*certain, *guessed]
         self.knows_any = bool(secrets)
         # In each way of writing them; `_bodies` as JSON writes them, a character for each byte.
         self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
@@ -59,6 +71,7 @@ class Secrets:
         self._letters = tuple(map(frozenset[str], self._bodies))
         self._alphabet = frozenset[str]().union(*self._letters)
         self._plainly = tuple(dict.fromkeys(plain for forms in secrets for plain in forms.plainly))  # no escapes
+        self._spared = _forms(guessed).difference(_forms(certain)) if guessed else frozenset[str]()
         is_ascii = all(forms.texts[0].isascii() for forms in secrets)
         self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
         longest = max((len(forms.texts[0]) for forms in secrets), default=0)
@@ -79,13 +92,13 @@ class Secrets:
             return shown
         text = shown.decode("latin-1")  # in texts Python finds a short one three times as fast as in bytes
         try:
-            changed = _cut_out(text, _places(text, self._bodies)) if self._is_held_by(text) else text
+            changed = _cut_out(text, self._places(text)) if self._is_held_by(text) else text
             if self._escape in changed:
-                changed = self._unescaped(changed)
+                changed = self._unescaped(changed, is_json=True)
             if changed is text:
                 return shown
             most = max(MOST_LOOKS // len(self._texts), MOST_MEMBERS)
-            return _sound(changed.encode("latin-1"), shown, self._without, most)
+            return _sound(changed.encode("latin-1"), shown, self, most)
         except _TooMuch:
             return self._emptied(shown)
 
@@ -97,6 +110,14 @@ class Secrets:
             if self._escape in text or self._is_held_by(text):
                 return True
         return False
+
+    def _places(self, text: str) -> list[tuple[int, int]]:
+        """In JSON."""
+        if not self._spared:
+            return _places(text, self._bodies)
+        guessed = self._spared.intersection(self._bodies)
+        certain = _places(text, (each for each in self._bodies if each not in guessed))
+        return [*certain, *_in_values(text, _places(text, guessed))]
 
     def _is_held_by(self, text: str) -> bool:
         if len(text) < LARGE:
@@ -111,7 +132,7 @@ class Secrets:
         except _TooMuch:
             return GONE
 
-    def _unescaped(self, shown: str) -> str:
+    def _unescaped(self, shown: str, is_json: bool = False) -> str:
         """A text without secrets of which some characters are escapes; the same object where there are none. It is
         looked through in pieces, so that only those are searched at length that have one. Raises `_TooMuch`."""
         step = max(WINDOW, self._reach)
@@ -128,9 +149,11 @@ class Secrets:
             left -= len(piece) * len(found)
             if left < 0:
                 raise _TooMuch
-            if found:
-                escaped = _places_of_escaped(piece, found, is_bytes)
-                places += [(start + first, start + end) for first, end in escaped]
+            for is_guessed in (False, True):
+                if secrets := [each for each in found if (each in self._spared) is is_guessed]:
+                    escaped = _places_of_escaped(piece, secrets, is_bytes)
+                    here = [(start + first, start + end) for first, end in escaped]
+                    places += _in_values(shown, here) if is_guessed and is_json else here
         return _cut_out(shown, places) if places else shown
 
     def _emptied(self, shown: bytes) -> bytes:
@@ -143,27 +166,40 @@ class Secrets:
         kept: dict[str, Any] = {}
         for name, member in itertools.islice(members.items(), MOST_MEMBERS):
             first = bytes(memoryview(member)[:1])
-            if len(name) <= LONGEST_KEPT and self.text(name) == name:
+            if len(name) <= LONGEST_KEPT and self.name(name) == name:
                 is_short = len(memoryview(member)) <= LONGEST_KEPT
                 kept[name] = _EMPTY.get(first) or (self.value(msgspec.json.decode(member)) if is_short else GONE)
         return _write(kept)
 
     def value(self, shown: Any) -> Any:
         """The same in plain values."""
-        return _walked(shown, self._without) if self._texts else shown
+        return _walked(shown, self) if self._texts else shown
+
+    def name(self, shown: str) -> str:
+        """That of a member of JSON."""
+        is_certain = self._escape in shown or any(each in shown for each in self._texts if each not in self._spared)
+        return self._without(shown) if is_certain else shown
 
 
 class Redactor(Secrets):
-    """The secrets of a gateway. Those of its configuration are taken out of all that it shows. Tokens that it was given
-    for a server are taken out of what that server says, `of(server)`: its authorization server chooses them, and could
-    call anything so. `anywhere` has those that nobody writes by chance, for logs."""
+    """The secrets of a gateway. It takes out of all that it shows those that are `certain`, and those that stand in the
+    clear in what is configured for a server, if they go by the name of a secret and look like one (`sure`).
+
+    Others choose the rest: who writes a server's example chooses what stands in its `env`, an authorization server
+    chooses its tokens, and either could call anything so. It is taken out of what that server says, `of(server)`, and,
+    if nobody writes it by chance, out of logs (`anywhere`). `listed(server)` and `certain` are without all that is
+    configured for others: what is pinned, and what a person decides on."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__()
-        self.anywhere = Secrets()
+        self.anywhere, self.certain = Secrets(), Secrets()
         self._lasting: dict[str, _Spellings] = {}
-        self._tokens: dict[str, dict[str, _Spellings]] = {}  # by server
+        self._sure: dict[str, dict[str, _Spellings]] = {}  # by server, and so the following
+        self._guessed: dict[str, dict[str, _Spellings]] = {}
+        self._tokens: dict[str, dict[str, _Spellings]] = {}
         self._of: dict[str, Secrets] = {}
+        self._listed: dict[str, Secrets] = {}
+        self._removed: set[str] = set()
         self._turn = threading.Lock()
         self.learn(secrets)
         with _all_turn:
@@ -171,47 +207,86 @@ class Redactor(Secrets):
 
     def of(self, server: str) -> Secrets:
         """What is taken out of the words of a server, and of ours about it: the same object each time."""
-        found = self._of.get(server)
-        if found is None:
-            with self._turn:
-                found = self._known(server)
-        return found
+        return self._of.get(server) or self._known(server)[0]
 
-    def _known(self, server: str) -> Secrets:
-        found = self._of.get(server)
-        if found is None:
-            found = Secrets()
-            found._look_for([*self._lasting.values()])
-            self._of[server] = found  # not before it knows what all servers' words are searched for
-        return found
+    def listed(self, server: str) -> Secrets:
+        """What is taken out of its lists: the same whatever is configured for others."""
+        return self._listed.get(server) or self._known(server)[1]
+
+    def _known(self, server: str) -> tuple[Secrets, Secrets]:
+        with self._turn:
+            if server not in self._of:
+                both = Secrets(), Secrets()
+                self._look_of(server, *both)
+                self._of[server], self._listed[server] = both  # not before they know what they look for
+            return self._of[server], self._listed[server]
 
     def learn(self, secrets: Iterable[str]) -> None:
+        """What is certainly a secret, also when the configuration has others by now."""
         with self._turn:
-            if _added(self._lasting, (each for each in secrets if len(each) >= SHORTEST), MOST):
-                self._look_for([*self._lasting.values()])
-                self._look_for_tokens(self._of)
+            if _added(self._lasting, sorted(each for each in secrets if len(each) >= SHORTEST), MOST):
+                self._look_everywhere()
+
+    def learn_configured(self, servers: Mapping[str, InTheClear]) -> None:
+        """What stands in the clear in the configuration of each server."""
+        with self._turn:
+            is_any_new = False
+            for server, known in servers.items():
+                self._removed.discard(server)
+                is_any_new |= _added(self._sure.setdefault(server, {}), known.sure, MOST_SURE)
+                is_any_new |= _added(self._guessed.setdefault(server, {}), known.guessed, MOST_GUESSED)
+            if is_any_new:
+                self._look_everywhere()
 
     def learn_tokens(self, server: str, tokens: Iterable[str]) -> None:
         """Tokens that this server is shown, and others will soon replace."""
+        self._known(server)
         with self._turn:
-            self._known(server)
             known = self._tokens.setdefault(server, {})
             if _added(known, (each for each in tokens if len(each) >= SHORTEST and _is_token(each)), MOST_TOKENS):
-                self._look_for_tokens([server])
+                self._look_of(server, self._of[server], self._listed[server])
+                self._look_in_logs()
 
-    def _look_for_tokens(self, servers: Iterable[str]) -> None:
-        lasting = [*self._lasting.values()]
-        for server in servers:
-            self._of[server]._look_for([*lasting, *self._tokens.get(server, {}).values()])
-        random = (forms for known in self._tokens.values() for token, forms in known.items() if _is_random(token))
-        self.anywhere._look_for([*lasting, *random])
+    def keep(self, servers: Container[str]) -> None:
+        """Forget what was configured for others: at once in what the rest say, and in what they say themselves when
+        the next configuration comes, since they may still answer."""
+        with self._turn:
+            for server in [each for each in self._removed if each not in servers]:
+                for pool in (self._sure, self._guessed, self._of, self._listed):
+                    pool.pop(server, None)
+            self._removed = {each for each in (*self._sure, *self._guessed) if each not in servers}
+            self._look_everywhere()
+
+    def _look_everywhere(self) -> None:
+        self._look_for([*self._lasting.values(), *self._all_sure()])
+        self.certain._look_for([*self._lasting.values()])
+        for server, secrets in self._of.items():
+            self._look_of(server, secrets, self._listed[server])
+        self._look_in_logs()
+
+    def _all_sure(self) -> list[_Spellings]:
+        known = [secrets for server, secrets in self._sure.items() if secrets and server not in self._removed]
+        share = max(1, MOST // max(1, len(known)))
+        return [forms for secrets in known[:MOST] for forms in [*secrets.values()][-share:]]
+
+    def _look_of(self, server: str, said: Secrets, listed: Secrets) -> None:
+        pools = (self._sure, self._tokens)
+        own = [*self._lasting.values(), *(forms for pool in pools for forms in pool.get(server, {}).values())]
+        guessed = [*self._guessed.get(server, {}).values()]
+        said._look_for([*own, *self._all_sure()], guessed)
+        listed._look_for(own, guessed)
+
+    def _look_in_logs(self) -> None:
+        random = [forms for known in self._tokens.values() for token, forms in known.items() if _is_random(token)]
+        random += [forms for known in self._guessed.values() for each, forms in known.items() if looks_like_token(each)]
+        self.anywhere._look_for([*self._lasting.values(), *self._all_sure(), *random])
 
 
 def _added(known: dict[str, _Spellings], fresh: Iterable[str], most: int) -> bool:
     """Whether any of these is new. What is learned again is young again, and the oldest are forgotten."""
-    fresh = set(fresh)
-    is_new = not fresh <= known.keys()
-    for secret in sorted(fresh):
+    fresh = list(dict.fromkeys(fresh))[-most:]
+    is_new = not known.keys() >= set(fresh)
+    for secret in fresh:
         known[secret] = known.pop(secret, None) or _spellings(secret)
     for oldest in list(known)[: max(0, len(known) - most)]:
         del known[oldest]
@@ -234,6 +309,10 @@ class _Spellings(NamedTuple):
     texts: tuple[str, ...]
     bodies: tuple[str, ...]
     plainly: tuple[str, ...]
+
+
+def _forms(secrets: Iterable[_Spellings]) -> frozenset[str]:
+    return frozenset(each for forms in secrets for each in (*forms.texts, *forms.bodies, *forms.plainly))
 
 
 def _spellings(secret: str) -> _Spellings:
@@ -365,6 +444,16 @@ def _is_random(token: str) -> bool:
     return len(token) >= SHORTEST_RANDOM and all(any(map(kind, token)) for kind in (str.isupper, str.islower))
 
 
+def looks_like_token(text: str) -> bool:
+    """Whether it is hardly a word of anybody: long, and of letters and digits. Addresses and paths have dots and
+    slashes, but only tokens have capitals as well."""
+    if not _like_token.fullmatch(text) or not (any(map(str.isdigit, text)) and any(map(str.isalpha, text))):
+        return False
+    return not _in_addresses & set(text) or _is_random(text)
+
+
+_like_token = re.compile(r"[A-Za-z0-9_+/=.~-]{16,4096}")
+_in_addresses = frozenset("/.")
 _JSON = frozenset('"{}[],\\ \r\n')
 
 
@@ -385,6 +474,14 @@ def _places(shown: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
                 raise _TooMuch
             at = shown.find(secret, at + 1)
     return places
+
+
+_rest_of_a_name = re.compile(r'(?:[^"\\]|\\.){0,256}+"\s{0,64}+:')
+
+
+def _in_values(shown: str, places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Of places in JSON those that are in no member's name, as far as one may be long."""
+    return [(start, stop) for start, stop in places if not _rest_of_a_name.match(shown, stop)]
 
 
 def _cut_out(shown: str, places: Iterable[tuple[int, int]]) -> str:
@@ -415,7 +512,7 @@ def _adjoining_before(shown: str, start: int, stop: int) -> int:
 _ADJOINS = f"{string.ascii_letters}{string.digits}+/_=.-"
 
 
-def _sound(changed: bytes, before: bytes, redact: Callable[[str], str], most: int) -> bytes:
+def _sound(changed: bytes, before: bytes, secrets: Secrets, most: int) -> bytes:
     """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then, if it
     can be, and has no more values than that. Raises `_TooMuch`."""
     try:
@@ -426,7 +523,7 @@ def _sound(changed: bytes, before: bytes, redact: Callable[[str], str], most: in
     if len(before) > MOST_WALKED:
         raise _TooMuch
     try:
-        return _write(_walked(_read(before), redact, itertools.repeat(None, most)))
+        return _write(_walked(_read(before), secrets, itertools.repeat(None, most)))
     except _UNREADABLE:
         raise _TooMuch from None
 
@@ -448,20 +545,21 @@ def _write(value: Any) -> bytes:
 _ENDLESS = itertools.repeat(None)
 
 
-def _walked(value: Any, redact: Callable[[str], str], steps: Iterator[None] = _ENDLESS) -> Any:
+def _walked(value: Any, secrets: Secrets, steps: Iterator[None] = _ENDLESS) -> Any:
     """Raises `_TooMuch` where it has more values than there are steps."""
     for _ in steps:
         break
     else:
         raise _TooMuch
     if isinstance(value, str):
-        return redact(value)
+        return secrets.text(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return value if redact(written := repr(value)) == written else GONE
+        return value if secrets.text(written := repr(value)) == written else GONE
     if isinstance(value, Mapping):
-        return {redact(key): _walked(each, redact, steps) for key, each in cast("Mapping[str, Any]", value).items()}
+        members = cast("Mapping[str, Any]", value).items()
+        return {secrets.name(name): _walked(each, secrets, steps) for name, each in members}
     if isinstance(value, list | tuple):
-        return [_walked(each, redact, steps) for each in cast("list[Any]", value)]
+        return [_walked(each, secrets, steps) for each in cast("list[Any]", value)]
     return value
 
 

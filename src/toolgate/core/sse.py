@@ -6,6 +6,8 @@ ends with an empty line, a half event at the end of the stream is dropped.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 
@@ -29,6 +31,16 @@ def event(data: bytes, id: str | None = None, retry: int | None = None, name: by
 LINE = 64  # bytes that a line takes beside what stands in it
 LONGEST_FIELD = 4096  # bytes of an event's name or id; a longer name is cut, a longer id passed over
 COMMENT = b": keep-alive\n\n"
+
+
+_alone = re.compile(rb"(?:event: ?message\r?\n)?data: ?([^\r\n]+)\r?\n\r?\n").fullmatch
+
+
+def alone(chunk: bytes) -> bytes | None:
+    """The data of the one event that these bytes are, behind which a stream goes on as it began. Most answers are one.
+    None for whatever a `Reader` is needed for."""
+    found = _alone(chunk)
+    return found[1] if found else None
 
 
 class TooLong(Exception):

@@ -176,7 +176,10 @@ def write_done(
     if method in revisions.MEANT_OTHERWISE:
         body = revisions.write_modern_result(method, body)
     try:
-        there = _filled.decode(frame if frame and body is whole else body)
+        try:
+            there = _strict_filled(frame if frame and body is whole else body)
+        except msgspec.DecodeError:
+            there = _filled.decode(frame if frame and body is whole else body)
     except jsonrpc.UNREADABLE:
         raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed") from None
     if there.resultType and bytes(there.resultType) != b'"complete"' and not counting.is_too_much(body):
@@ -212,6 +215,7 @@ class _Filled(msgspec.Struct):
 
 
 _filled = jsonrpc.Decoder(_Filled)
+_strict_filled = msgspec.json.Decoder(_Filled).decode  # not by `Decoder`: a call passes this
 
 
 _COMPLETE = (("resultType", b'"resultType":"complete"'),)
@@ -301,6 +305,8 @@ class Discovered(msgspec.Struct):
 
 _type_peek = jsonrpc.Decoder(_TypePeek)
 _result_peek = jsonrpc.Decoder(_ResultPeek)
+_strict_type_peek = msgspec.json.Decoder(_TypePeek).decode  # not by `Decoder`: a call passes one of these
+_strict_result_peek = msgspec.json.Decoder(_ResultPeek).decode
 _discovered = jsonrpc.Decoder(Discovered)
 
 
@@ -343,7 +349,10 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     """What a modern server's result means. Raises `Fault` for one that breaks the protocol."""
     try:
         is_too_much = len(body) > counting.LARGE and counting.is_too_much(body)
-        peek = _type_peek.decode(body) if is_too_much else _result_peek.decode(body)
+        try:
+            peek = _strict_type_peek(body) if is_too_much else _strict_result_peek(body)
+        except msgspec.DecodeError:
+            peek = _type_peek.decode(body) if is_too_much else _result_peek.decode(body)
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The server's result is malformed: {error}", reach="executed") from None
     is_of_task = peek.inputRequests and call.kind == "tasks"  # which goes to the client as it is

@@ -69,6 +69,9 @@ class _Unfinished:
         self._body = self._timer = self._waiting = None
 
 
+_NO_OPENING = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"  # it has a body
+
+
 @cache
 def paced_socket() -> Callable[..., asyncio.Protocol]:
     """The class of such connections. `websockets` is imported for it."""
@@ -126,6 +129,11 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
 
         def take(self, piece: bytes) -> None:
             super().take(piece)
+            if self.conn.handshake_exc and not self.handshake_initiated:  # no opening, and uvicorn answers none
+                self.intake.drop()
+                self.transport.write(b"".join(self.conn.data_to_send()) or _NO_OPENING)
+                self.transport.close()
+                return
             self._unfinished.has(self._size + len(self.conn.reader.buffer))
 
     return PacedSocket

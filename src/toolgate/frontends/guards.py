@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl
 
 import msgspec
 
@@ -42,6 +42,7 @@ Scope = MutableMapping[str, Any]
 LONGEST_BEGINNING = 64 * 1024  # bytes of a body over the limit in which its id is looked for
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
 LARGE = 1024 * 1024  # bytes of a body
+MOST_FIELDS = 1000  # of a form
 SHORT = 2 * LEAST_VALUES  # bytes, in which there are fewer values than any limit allows
 COLLECTED = 256 * 1024 * 1024  # bytes of such bodies after which garbage is looked for
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
@@ -81,6 +82,7 @@ class Request(msgspec.Struct, eq=False):
     active_request: ActiveRequest | None = None
     came: Parted | None = None  # where it came whole, in one piece
     body: bytes = b""  # where its head was known; else it is to be read
+    asked: Any = None  # of the last one with this head: see `modern.Asked`
 
     @property
     def own_path(self) -> str:
@@ -169,11 +171,23 @@ class Guards:
             raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; web pages may not")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
 
+    async def administrator(self, key: str, scope: Scope, path: str) -> Principal:
+        """Who has typed that key into a page of our own; a token must be for this path. Raises `Refused`,
+        `Unauthorized`."""
+        address, _ = scope.get("client") or ("", 0)
+        principal = await self._identify({"authorization": f"Bearer {key}"}, address, path)
+        if not self.is_administrator(principal):
+            raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}")
+        return principal
+
+    def is_administrator(self, principal: Principal) -> bool:
+        return self._gateway.access.may_administer(principal)
+
     def admit_page(self, scope: Scope) -> Headers:
         """The headers of a request for a page of our own, whose forms come back from there only. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
         if twice:
-            _refuse_two_hosts(twice)
+            _refuse_two(twice)
         self._check_host(headers)
         origin = headers.get("origin")
         if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
@@ -214,7 +228,7 @@ class Guards:
 
     def known(self, came: Parted) -> Request | None:
         """What the head of a request means, where it is known and the time is not over of what was shown in it."""
-        known = self._known_heads.find(came)
+        known = self._known_heads.by_head.get(came.head)
         expires = known and known.principal.expires
         if not known or (expires is not None and self._clock.wall() >= expires):
             return None
@@ -235,7 +249,7 @@ class Guards:
         rebinding), the host and the origin must be known ones. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
         if twice:
-            _refuse_two_hosts(twice)
+            _refuse_two(twice)
         self._check_host(headers)
         origin = headers.get("origin")
         is_local = origin is not None and self._config.http.host in LOOPBACK and _is_page_of_loopback(origin)
@@ -310,6 +324,23 @@ class Guards:
             gc.collect()
 
 
+async def read_form(receive: Receive, longest: int) -> Mapping[str, str]:
+    """The body of a form of ours, as browsers send it; `longest` in bytes. Of fields of one name the last one counts.
+    Raises `Refused`."""
+    body, more = b"", True
+    while more:
+        part = await receive()
+        if part["type"] == "http.disconnect":
+            raise Refused(400, "The client disconnected")
+        body, more = body + part.get("body", b""), part.get("more_body", False)
+        if len(body) > longest:
+            raise Refused(413, f"Form too large: the limit is {longest} bytes")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise Refused(400, "Invalid form") from None
+
+
 async def _nothing() -> MutableMapping[str, Any]:
     """Nothing comes."""
     return {"type": "http.disconnect"}
@@ -373,9 +404,10 @@ def _is_page_of_loopback(origin: str) -> bool:
     return scheme in ("http", "https") and _hostname(host) in LOOPBACK
 
 
-def _refuse_two_hosts(twice: str) -> None:
-    if twice == era_headers.HOST:
-        raise Refused(400, "Duplicate Host header")
+def _refuse_two(twice: str) -> None:
+    """Of what decides whether a request is let in there is one."""
+    if twice in era_headers.ONCE:
+        raise Refused(400, f"Duplicate {twice.title()} header")
 
 
 @lru_cache(maxsize=64)

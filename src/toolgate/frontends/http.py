@@ -122,6 +122,7 @@ class HttpFrontend(Application):
             asyncio.get_running_loop().call_soon(self._active_requests.expel_unknown, is_known)  # when they have begun
         self._active_requests.expel_unknown(is_known)
         self._sessions.end_unknown(is_known)
+        self.web.end_unknown(is_known)
 
     def _refusal(self, request: Request, error: BaseException | None) -> tuple[int, HeaderList] | None:
         """The status of a failure that its client's authorization can fix, and how; and that of a path which it may
@@ -183,7 +184,8 @@ class HttpFrontend(Application):
             return
         whose = request.principal.counted_as
         try:
-            kept = self._unanswered.begun(whose, len(data))
+            head = sum(len(name) + len(value) for name, value in request.scope["headers"])  # it is kept as well
+            kept = self._unanswered.begun(whose, len(data) + head)
         except Fault as fault:
             raise Refused(429, fault.message, fault.rpc, bytes(message.id), fault.data()) from None
         try:
@@ -295,7 +297,8 @@ class HttpFrontend(Application):
         gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
         whose = request.principal.counted_as
         turn = self.scheduler.in_order(whose)
-        taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, len(data), many), gathered)
+        size = len(data) + sum(len(name) + len(value) for name, value in request.scope["headers"])
+        taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, size, many), gathered)
         try:
             for each in taken:
                 _take(each, session, channel, gathered, turn)

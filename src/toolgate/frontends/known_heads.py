@@ -25,6 +25,7 @@ END = b"\r\n\r\n"
 _length = re.compile(rb"\r\n(?i:content-length): ?([1-9][0-9]{0,4})\r\n")
 # Nothing but a server that is to get them goes by these, and nothing in such a value can be the end of it.
 _varying = re.compile(rb"(\r\n(?i:traceparent|x-request-id): ?)([0-9A-Za-z-]{1,128})(?=\r\n)")
+_asks_first = re.compile(rb"\r\n(?i:expect|transfer-encoding|upgrade):")
 # By these a request is more than one message and its answer, or its body is framed in another way.
 _OF_THE_CONNECTION = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade", b"trailer", b"te"})
 
@@ -62,13 +63,20 @@ class KnownHeads(Generic[Meaning]):
     def __init__(self, body_limit: int = LONGEST_BODY) -> None:
         self._longest_body = min(LONGEST_BODY, body_limit)
         self._generation = 0  # of what is known: each time that all of it is forgotten, another one begins
-        self._known: dict[Head, Meaning] = {}
+        self.by_head: dict[Head, Meaning] = {}
         self._whose: dict[Head, str] = {}
         self._shares: Shares[Head] = Shares()
         self._size = 0  # bytes
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self.by_head)
+
+    def is_alone(self, data: bytes) -> bool:
+        """Whether these bytes are a head that ends with them, and whose short body comes without being asked for: many
+        clients write the two one after the other."""
+        found = _length.search(data, 0, LONGEST) if data.endswith(END) and len(data) <= LONGEST else None
+        is_short = found is not None and int(found[1]) <= self._longest_body
+        return is_short and data.find(END) == len(data) - len(END) and not _asks_first.search(data)
 
     def parted(self, address: str, data: bytes) -> Parted | None:
         """None where these bytes are not one whole request, or one that is not to be known again."""
@@ -82,33 +90,30 @@ class KnownHeads(Generic[Meaning]):
         start, stop = found.span(1)
         return Parted((address, head[:start], head[stop:]), data[end:], self._generation, varying)
 
-    def find(self, request: Parted) -> Meaning | None:
-        return self._known.get(request.head)
-
     def learn(self, request: Parted, meaning: Meaning, whose: str) -> None:
         """What was found out of a request since it came. `whose` it is: see `Principal.counted_as`."""
         head = request.head
         if request.generation != self._generation:
             return
-        if head in self._known:
+        if head in self.by_head:
             self._drop(head)
         self._size += _size(head)
-        while self._known and (len(self._known) >= MOST or self._size > MOST_BYTES):
+        while self.by_head and (len(self.by_head) >= MOST or self._size > MOST_BYTES):
             self._drop(next(self._shares.greatest()))
-        self._known[head] = meaning
+        self.by_head[head] = meaning
         self._whose[head] = whose
         self._shares.put(whose, head, head)
 
     def forget(self) -> None:
         """Whoever was let in before might not be now, or be somebody else."""
         self._generation += 1
-        self._known.clear()
+        self.by_head.clear()
         self._whose.clear()
         self._shares = Shares()
         self._size = 0
 
     def _drop(self, head: Head) -> None:
-        del self._known[head]
+        del self.by_head[head]
         self._shares.remove(self._whose.pop(head), head)
         self._size -= _size(head)
 

@@ -33,7 +33,7 @@ from toolgate.gateway.round import Round
 
 SWEEP = 0.1  # seconds between two looks at calls that take long
 LARGE = 60 * 1024  # bytes of a result; what is larger may wait for its client
-_JSON = (b"content-type", b"application/json")
+_JSON = ((b"content-type", b"application/json"),)
 
 Rest = Callable[["LaneCall", Receive, Send], Awaitable[None]]
 
@@ -51,7 +51,8 @@ class Slot:
         """Whether the answer would be written now."""
         raise NotImplementedError
 
-    def answer(self, status: int, headers: HeaderList, body: bytes) -> None:
+    def answer_whole(self, status: int, headers: HeaderList, body: bytes) -> None:
+        """With these headers and the length."""
         raise NotImplementedError
 
     def go_on(self, app: Callable[[Any, Receive, Send], Awaitable[None]]) -> asyncio.Task[None]:
@@ -143,7 +144,8 @@ class ModernCall(LaneCall):
 
     def begin(self) -> Round | None:
         known, answers = self.request, self._lane.responses
-        asked = answers.read(self.message, known.headers, known.principal, known.route, self.say)
+        asked = answers.read(self.message, known.headers, known.principal, known.route, self.say, known.asked)
+        known.asked = asked.asked if asked.asked.written else None
         self.begun = answers.begin(asked)
         return self.begun.round if self.begun else None
 
@@ -249,7 +251,8 @@ class Lane:
             call.size = self._unanswered.begun(whose, len(body))
         except Fault:
             return False  # which is told where any other is
-        self._guards.came_on(slot.connection, known.principal)
+        if slot.connection.principal is not known.principal:
+            self._guards.came_on(slot.connection, known.principal)
         try:
             round = call.begin()
         except Fault:
@@ -269,7 +272,8 @@ class Lane:
 
     def finish(self, call: LaneCall, done: Done) -> None:
         """Its server has answered."""
-        call.leaves()
+        call.slot.on_left = None
+        self.calls.discard(call)
         id = bytes(call.message.id)
         try:
             body, headers = call.finish(id, done)
@@ -281,7 +285,7 @@ class Lane:
         call.forget()
         self._unanswered.answered(call.request.principal.counted_as, call.size)
         if not call.slot.disconnected:
-            call.slot.answer(status, (_JSON, (b"content-length", b"%d" % len(body)), *headers), body)
+            call.slot.answer_whole(status, (*_JSON, *headers) if headers else _JSON, body)
 
     def _sweep(self) -> None:
         """A client that waits for long is told so, and its stream begins: that is a task's work."""

@@ -51,24 +51,32 @@ SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that i
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What a request says beside its arguments; most with the same headers say the same again. `written` are what it
+    names and its `_meta`, None where they are too long to be kept."""
+
+    method: str
+    written: tuple[bytes, bytes] | None
+    envelope: modern.Envelope
+    client: Client
+    target: str | None  # what it names, where it must say so in a header
+
+
 class Request(msgspec.Struct, frozen=True):
     """One request, checked. `http` are its headers, where there are any; notes go through `send` before its answer."""
 
     message: Message
     params: Members
-    envelope: modern.Envelope
+    asked: Asked
     http: Mapping[str, str] | None
-    client: Client
     route: Route
     send: SendMessage
-    target: str | None = None  # what it names, where it must say so in a header
 
 
 class ModernRound(msgspec.Struct, frozen=True):
     """A call that was begun."""
 
     request: Request
-    call: Call
     round: Round
 
 
@@ -115,45 +123,65 @@ class ModernResponses:
         return await handle(self, self.read(message, http, principal, route, send))
 
     def read(
-        self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: SendMessage
+        self,
+        message: Message,
+        http: Mapping[str, str] | None,
+        principal: Principal,
+        route: Route,
+        send: SendMessage,
+        before: Asked | None = None,
     ) -> Request:
-        """One request, checked; see `answer`. Raises `Fault`."""
+        """One request, checked; see `answer`. `before` is what one has said that came with the very same headers, from
+        the same principal, to the same route. Raises `Fault`."""
         params = calls.read_members(message.params, "params")
+        written = bytes(params.get(mcp.NAMED.get(message.method, ""), b"")), bytes(params.get("_meta", b""))
+        if not before or before.written != written or before.method != message.method:
+            before = self._asked(message, params, written, http, principal, route)
+        return Request(message, params, before, http, route, send)
+
+    def _asked(
+        self,
+        message: Message,
+        params: Members,
+        written: tuple[bytes, bytes],
+        http: Mapping[str, str] | None,
+        principal: Principal,
+        route: Route,
+    ) -> Asked:
         envelope = modern.read_envelope(params.get("_meta", jsonrpc.EMPTY_OBJECT))
-        target: str | None = None
+        named = mcp.NAMED.get(message.method) if http is not None else None
+        target = calls.read_text(params, named) if named else None
         if http is not None:
-            named = mcp.NAMED.get(message.method)
-            target = calls.read_text(params, named) if named else None
             headers.check(http, message, envelope.version, target)
         if not envelope.revision:
             raise modern.unsupported(envelope.version)
         client = Client(principal, "", envelope.capabilities, envelope.revision, envelope.told, route.path)
-        return Request(message, params, envelope, http, client, route, send, target)
+        is_kept = len(written[0]) + len(written[1]) <= modern.LONGEST_REPEATED
+        return Asked(message.method, written if is_kept else None, envelope, client, target)
 
     def begin(self, request: Request) -> ModernRound | None:
         """The same of a call, as far as nothing has to be waited for: `rest` goes on, or `finish`. None, and nothing is
         done, where it is not clear at once what it is for. Raises `Fault`."""
         if not request.params.keys().isdisjoint(_OF_A_RETRY):
             return None
-        call = self._read_call(request)
-        round = self._gateway.begin(call, request.route)
-        return ModernRound(request, call, round) if round else None
+        round = self._gateway.begin(self._read_call(request), request.route)
+        return ModernRound(request, round) if round else None
 
     async def rest(self, begun: ModernRound) -> Reply:
         """The answer to a call that was begun. Raises `Fault`."""
-        outcome = await self._with_pages(begun.call, begun.request.route, self._gateway.rest(begun.round))
-        return await self._reply(begun.request, begun.call, None, outcome)
+        request, made, rest = begun.request, begun.round.made, self._gateway.rest(begun.round)
+        return await self._reply(request, made, None, await self._with_pages(made, request.route, rest))
 
     def finish(self, begun: ModernRound, done: Done) -> Reply:
         """The same at once, of what its server has answered. Raises `Fault`."""
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        return self._written(begun.request.route, begun.call, None, outcome)
+        return self._written(begun.request.route, begun.round.made, None, outcome)
 
     # Handlers: the rows of `_HANDLERS`.
 
     async def _task(self, request: Request) -> Reply:
-        tasks.check_declared(request.client.capabilities)
+        tasks.check_declared(request.asked.client.capabilities)
         return await self._call(request)
 
     async def _undefined(self, request: Request) -> Reply:
@@ -166,7 +194,7 @@ class ModernResponses:
         raise responses.method_not_found(request.message)
 
     async def _list(self, request: Request) -> Reply:
-        kind, route, client = mcp.METHODS[request.message.method].kind, request.route, request.client
+        kind, route, client = mcp.METHODS[request.message.method].kind, request.route, request.asked.client
         listing = await self._gateway.lists.view(kind, route, client)
         page = self._pages.cut(listing, request.params, route, client)
         write = partial(modern.write_listing, client, server_info=responses.SERVER_INFO)
@@ -174,13 +202,13 @@ class ModernResponses:
         return Reply(await responses.listing(page, client.revision, write, self._gateway.in_turns, client))
 
     async def _discover(self, request: Request) -> Reply:
-        client, about = request.client, await self._gateway.lists.about(request.route, request.client)
+        client, about = request.asked.client, await self._gateway.lists.about(request.route, request.asked.client)
         return Reply(modern.write_discovered(client, about.capabilities, responses.SERVER_INFO, about.instructions))
 
     async def _listen(self, request: Request) -> Reply:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
         id, wanted = bytes(request.message.id), listening.read_filter(request.params)
-        client, route, send = request.client, request.route, request.send
+        client, route, send = request.asked.client, request.route, request.send
         if any(wanted.named[key] for key, method in mcp.WATCH_FILTERS.items() if mcp.METHODS[method].role == "task"):
             tasks.check_declared(client.capabilities)
         capabilities = (await self._gateway.lists.about(route, client)).capabilities
@@ -209,12 +237,12 @@ class ModernResponses:
         return Reply(listening.write_unsubscribed(id))
 
     def _read_call(self, request: Request) -> Call:
-        params, method, client = request.params, request.message.method, request.client
-        meta, level, http = request.envelope.meta, request.envelope.log_level, request.http
+        params, method, client = request.params, request.message.method, request.asked.client
+        meta, level, http = request.asked.envelope.meta, request.asked.envelope.log_level, request.http
         notes = Notes(partial(self._report, request))
         passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else None
         if method in mcp.TARGETED:
-            more: dict[str, Any] = {"headers": http, "passed_on": passed_on, "named": request.target}
+            more: dict[str, Any] = {"headers": http, "passed_on": passed_on, "named": request.asked.target}
             return calls.read_call(method, params, meta, client, notes, level, **more)
         more = {"log_level": level, "passed_on": passed_on or {}}
         return calls.read_undefined(method, params, meta, client, notes, "modern", **more)
@@ -263,9 +291,9 @@ class ModernResponses:
 
     def _report(self, request: Request, note: Note) -> None:
         """Tell the client of a call what was noted of it, where it wants to hear that."""
-        level, token = request.envelope.log_level, b""
+        level, token = request.asked.envelope.log_level, b""
         if note.kind == "progress":
-            is_wanted = token = bytes(request.envelope.meta.progress_token)
+            is_wanted = token = bytes(request.asked.envelope.meta.progress_token)
         elif note.kind == "other":
             is_wanted = request.route.is_transparent
         else:
@@ -352,6 +380,6 @@ class ModernResponses:
     ) -> ParkedCall:
         if parked_call is None:
             size = memoryview(request.message.params).nbytes  # whatever is kept of a request keeps all of it
-            return self._parking.hold(outcome.resume.origin, notes, request.client.principal, size)
+            return self._parking.hold(outcome.resume.origin, notes, request.asked.client.principal, size)
         self._parking.ask_again(parked_call, outcome.resume.origin)
         return parked_call

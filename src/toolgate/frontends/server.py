@@ -43,6 +43,7 @@ from toolgate.frontends.tls import Certificate
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
+MOST_LINES = 200  # of a head, about: each costs twenty times its bytes where these are few
 FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
 BODY_PATIENCE = 120.0  # seconds for a request's body
@@ -167,6 +168,20 @@ class _KnownCycle(_Cycle, Slot):
     def can_answer(self) -> bool:
         return not self.flow.write_paused
 
+    def answer_whole(self, status: int, headers: HeaderList, body: bytes) -> None:
+        if not self.keep_alive:
+            self.answer(status, (*headers, (b"content-length", b"%d" % len(body))), body)
+            return
+        of = self._protocol.last_head
+        if of[2] is not self.default_headers or of[0] != status or of[1] != headers:
+            lines = [STATUS_LINE[status], *(_line(name, value) for name, value in (*self.default_headers, *headers))]
+            of = self._protocol.last_head = status, headers, self.default_headers, b"".join(lines)
+        self.response_started = self.response_complete = True
+        self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (of[3], len(body), body))
+        if "message_event" in self.__dict__:  # else nobody waits
+            self.message_event.set()
+        self.on_response()
+
     def go_on(self, app: Any) -> asyncio.Task[None]:
         return self._protocol.start(self, app)
 
@@ -175,9 +190,12 @@ class _Protocol(HttpToolsProtocol):
     """Bounds what uvicorn does not: the size of a request's head, chunk lines and trailers, the time that it and its
     body may take to come, and how many connections there are. Trailers are dropped: what the head says was checked. A
     request is started when it is its principal's turn. Of one that comes whole in one piece no timer is started, and
-    none while nothing is read; and where its head is known, too, uvicorn's parser has no part in it."""
+    none while nothing is read; and where its head is known, too, uvicorn's parser has no part in it. The same holds,
+    but for the timer, where its head comes in one piece and its body in the next."""
 
+    last_head: tuple[int, HeaderList, Any, bytes] = 0, (), None, b""  # of an answer: what it was made of, and it
     _overhead = 0  # bytes of this request that are not its body
+    _lines = 0  # of what comes, since its head began
     _is_in_head = True
     _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
     _timer: asyncio.TimerHandle | None = None
@@ -188,6 +206,7 @@ class _Protocol(HttpToolsProtocol):
     _unstarted: tuple[RequestResponseCycle, ASGI3Application] | None = None  # while answers are not read
     _is_full = False  # of pipelined requests
     _is_between = True  # requests: what comes next begins one
+    _head = b""  # of the one that begins, where its body comes with the next piece
     _came: Parted | None = None  # the one that begins, where it came whole
     _known: _KnownCycle | None = None  # the last one whose head was known
     _piece = b""  # that is read just now
@@ -258,7 +277,7 @@ class _Protocol(HttpToolsProtocol):
 
     def _is_one(self, data: bytes) -> bool:
         """Whether this is one request and no more."""
-        return self._is_between and self._parted(data) is not None
+        return self._is_between and self._parted(self._head + data) is not None
 
     def _parted(self, data: bytes) -> Parted | None:
         address = self._connection.address  # an operator has none, and is not to be known again
@@ -268,12 +287,21 @@ class _Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._intake.drop()
             return
-        is_first, self._is_between = self._is_between, False
-        self._came = self._parted(data) if is_first else None
-        if self._came and self._took_known(self._came):
-            self._is_between = True
-            return
+        if self._is_between:
+            if self._head:
+                data, self._head = self._head + data, b""
+            elif self._connection.address and self._known_heads.is_alone(data):
+                self._head, self._patience = data, HEAD_PATIENCE
+                self._timer = self._timer or self.loop.call_later(HEAD_PATIENCE, self.transport.close)
+                return
+            self._came = self._parted(data)
+            if self._came and self._took_known(self._came):
+                return
+            self._is_between = False
+        else:
+            self._came = None
         self._overhead += len(data)
+        self._lines += data.count(b"\n")
         while data:
             self._piece, self._again = data, b""
             super().data_received(data)
@@ -282,7 +310,8 @@ class _Protocol(HttpToolsProtocol):
         if self.pipeline and len(self.pipeline) > MOST_PIPELINED:
             self._is_full = True
             self._intake.hold(self)
-        if self._overhead > HEAD_LIMIT and not self.transport.is_closing():
+        has_lines = self._is_in_head and self._lines > MOST_LINES
+        if (has_lines or self._overhead > HEAD_LIMIT) and not self.transport.is_closing():
             if self._is_in_head:
                 self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
             self._intake.drop()
@@ -292,14 +321,18 @@ class _Protocol(HttpToolsProtocol):
 
     def _took_known(self, request: Parted) -> bool:
         """Start a request whose head is known, where nothing is under way."""
-        known = self._known_heads.find(request)
+        known = self._known_heads.by_head.get(request.head)
         if known is None or self.flow.write_paused or (self.cycle and not self.cycle.response_complete):
             return False
         if self._timer:
             self._stop_timer()
         self._patience = 0.0
         cycle = self.cycle = self._known = _KnownCycle(self, known, request, self._connection)
-        self._schedule(cycle, known.scope["headers"], partial(self._begin, cycle))
+        key = known.principal.counted_as
+        if not self._scheduler.lets_pass(key):
+            self._turn = self._scheduler.start(key, lambda: cycle.disconnected or self._begin(cycle))
+        elif not self._application.begin(cycle):
+            self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
         return True
 
     def _begin(self, cycle: _KnownCycle) -> None:
@@ -316,7 +349,7 @@ class _Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._is_between = False
-        self._overhead = 0
+        self._overhead = self._lines = 0
         self._is_in_head = True
         self._patience = HEAD_PATIENCE
 
@@ -395,6 +428,11 @@ class _Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Who was answered before all was read has a moment to end it."""
+        if self._known is self.cycle and not (
+            self._turn or self.pipeline or self._is_full or self._patience or self.flow.read_paused
+        ):
+            self._rests()  # nothing else is to be done behind most that are known
+            return
         turn, self._turn = self._turn, None
         if not self.transport.is_closing():
             self._goes_on()
@@ -417,6 +455,9 @@ class _Protocol(HttpToolsProtocol):
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return
+        self._rests()
+
+    def _rests(self) -> None:
         self._idle_since = self.loop.time()
         if not self._keeping:
             self._keeping = self.loop.call_later(self.timeout_keep_alive, self._look)

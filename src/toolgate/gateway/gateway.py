@@ -112,9 +112,8 @@ class Gateway:
         nothing is done, where its plan does not tell what it is for."""
         if self.phase != "serving" or call.resumption:
             return None
-        rules = self.access.rules(call.client.principal)
         try:
-            plan = route.plans.find(call, rules, self.snapshot.catalog.version)
+            plan = route.plans.find(call, self.access.rules(call.client.principal), self.snapshot.catalog.version)
             return self._begun(call, plan.enter(call), plan.hooks, route) if plan else None
         except Fault:
             return None

@@ -67,7 +67,7 @@ class Notices:
         if self._waiting.count(place.principal) >= MOST_WAITING or len(self._waiting) >= MOST_REQUESTS:
             log.warning("approvals.notify: too many notices are queued; approval %s is only in the log", request.id)
             return
-        self._waiting.put(place.principal, self._redactor.body(msgspec.json.encode(told(request, command))))
+        self._waiting.put(place.principal, self._redactor.certain.body(msgspec.json.encode(told(request, command))))
         if self._working < AT_ONCE:
             self._working += 1
             self._background.start(self._tell_all(), "approvals.notify")

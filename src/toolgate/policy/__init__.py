@@ -19,6 +19,7 @@ The policies, in their order
     truncate           cuts results that are too large (`limits.result_limit`, `.result_tokens`, `.truncate`)
     scrub              takes secrets out of what servers say
 What they use
+    tracing            the spans of a call, first and last as well
     endings            how a round has ended: who decided, and why
     schemas            JSON schemas, compiled; what is wrong with a value, without quoting it
     schema_cost        how much work a schema can make, known before a value is judged

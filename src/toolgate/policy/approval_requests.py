@@ -120,8 +120,10 @@ def session_of(call: Call) -> str:
 
 
 def masked(tree: Tree, redactor: Redactor) -> Tree:
+    """Without what is certainly a secret. What stands in the clear in a configuration is shown: whoever chose it could
+    hide from a person what is decided on."""
     if isinstance(tree, str):
-        return redactor.text(tree)
+        return redactor.certain.text(tree)
     if isinstance(tree, dict):
         return {name: masked(each, redactor) for name, each in cast("dict[str, Tree]", tree).items()}
     return [masked(each, redactor) for each in cast("list[Tree]", tree)] if isinstance(tree, list) else tree

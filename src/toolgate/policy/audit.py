@@ -18,6 +18,7 @@ from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Outcome
+from toolgate.core.redaction import Secrets
 from toolgate.policy.base import Passed, Policy
 from toolgate.policy.endings import Decision, EndedAs, told
 from toolgate.state.audit import Trail
@@ -131,7 +132,7 @@ class Audit(Policy):
         if given and self._arguments != "none":
             entry.arguments_sha256 = hashlib.sha256(given).hexdigest()
             if self._arguments == "full":
-                entry.arguments = self._whole(given)
+                entry.arguments = self._whole(given, redactor.of(call.server))
         if decision == "deny":
             entry.target = _shortened(entry.target)
         entry.edited = given is not ticket.arguments and given != ticket.arguments
@@ -142,12 +143,12 @@ class Audit(Policy):
         elif not self._trail.put_refused(entry, who.counted_as, f"{call.method} {server} {code}"):
             entry.arguments = None  # they are large, and it is kept for up to a minute
 
-    def _whole(self, arguments: Raw) -> Raw | None:
+    def _whole(self, arguments: Raw, secrets: Secrets) -> Raw | None:
         """In one line. What is too long, or cannot be written so, has its hash alone: a line there is in any case."""
         if memoryview(arguments).nbytes > LARGEST:
             return None
         try:
-            return Raw(self._trail.redactor.body(_in_one_line(bytes(arguments))))
+            return Raw(secrets.body(_in_one_line(bytes(arguments))))
         except Exception as error:  # noqa: BLE001  the rescue: its caller may have brought it about
             log.warning("arguments could not be noted in the audit: %s", type(error).__name__)
             return None

@@ -13,7 +13,7 @@ from toolgate.config.access import Permissions
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.redaction import Redactor
-from toolgate.policy import limits, truncate
+from toolgate.policy import limits, telemetry, truncate
 from toolgate.policy.access import Permit
 from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import Approvals, StoredRequest
@@ -24,11 +24,10 @@ from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
 from toolgate.policy.scrub import Scrub
-from toolgate.policy.telemetry import Sent, Served, observing
 from toolgate.policy.validate import Validate
 from toolgate.state.audit import Trail, is_on
 from toolgate.state.base import Store
-from toolgate.telemetry.usage import Usage
+from toolgate.telemetry.recorder import Recorder
 
 
 class PolicyDeps(msgspec.Struct, frozen=True):
@@ -42,7 +41,7 @@ class PolicyDeps(msgspec.Struct, frozen=True):
     audit: Trail
     meters: Meters
     call_waits: Callable[[StoredRequest], object]  # for an operator's decision
-    usage: Usage = msgspec.field(default_factory=Usage)
+    recorder: Recorder = msgspec.field(default_factory=Recorder)
 
 
 def build(
@@ -55,10 +54,9 @@ def build(
     """
     validate = _validate(config, policy_deps.meters) if config.validate_arguments and not is_transparent else None
     approval = _approval(config, policy_deps, validate) if changes or _asks(config) else None
-    observers = observing(config, policy_deps.usage, policy_deps.redactor)
+    watch = (config, policy_deps.recorder, policy_deps.redactor, policy_deps.clock)
     policies = (
-        # What is refused is told, too, whoever refuses it.
-        Served(observers, policy_deps.clock) if observers else None,
+        *telemetry.in_front(*watch),
         # The audit sees what is refused behind it.
         Audit(config.audit, policy_deps.audit, policy_deps.clock) if is_on(config) else None,
         # Nobody learns anything by what they may not call.
@@ -76,8 +74,7 @@ def build(
         # Whatever looks at a whole result stands behind this: it sees it first.
         truncate.of(config, policy_deps.overflow),
         Scrub(policy_deps.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
-        # What is measured here is the server's time alone.
-        Sent(policy_deps.usage, policy_deps.clock) if config.telemetry.usage else None,
+        *telemetry.behind(*watch),
     )
     return tuple(policy for policy in policies if policy)
 

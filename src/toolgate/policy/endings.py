@@ -10,6 +10,7 @@ import msgspec
 from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Accepted, Done, NeedInput, Outcome
+from toolgate.telemetry.names import CANCELLED, TOOL_ERROR
 
 # Faults by which the gateway decides; all others are what became of a call that it let go on.
 REFUSALS = frozenset(
@@ -46,6 +47,13 @@ def told(ending: Outcome | BaseException, reached: Reached) -> tuple[Decision, E
     if reached.is_let:
         return "allow", outcome, code, why, reached.is_sent
     return "undecided", outcome, code, why or f"policy:{reached.waits_for}", False
+
+
+def error_type(outcome: EndedAs, code: str) -> str:
+    """As metrics and traces have it; empty where nothing has failed."""
+    if outcome in ("done", "asked"):
+        return ""
+    return CANCELLED if outcome == "cancelled" else code or TOOL_ERROR
 
 
 def has_failed(result: Done) -> bool:

@@ -77,14 +77,11 @@ class _Limit:
         self.whose = whose
         self.rate = rate
         self.most = most
+        self.is_some = rate is not None or most is not None
         self.meter = meter
         self._filled, self._running = meter.filled, meter.running
         self._share = rate.seconds / rate.count if rate else 0.0
         self._slack = rate.seconds - self._share + _EXACT if rate else 0.0
-
-    @property
-    def is_some(self) -> bool:
-        return self.rate is not None or self.most is not None
 
     def is_full(self, key: object) -> bool:
         """Whether as much runs as may."""
@@ -160,10 +157,12 @@ class Limits(Policy):
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
         """A round that goes on with what was let through once is not refused; while it runs, it counts."""
-        self._refuse_too_large(call)
-        if self._counts and call.method == mcp.CALL:
+        is_of_tool = call.method == mcp.CALL
+        if self._largest is not None:
+            self._refuse_too_large(call, self._largest)
+        if self._counts and is_of_tool:
             self._refuse_too_many(call)
-        if not self._has_meters or call.kind == "tasks":  # who asks how work goes on does none
+        if not self._has_meters or (not is_of_tool and call.kind == "tasks"):  # who asks how work goes on does none
             return call
         limits = self._of(call)
         if not was_passed:
@@ -177,18 +176,19 @@ class Limits(Policy):
 
     def check(self, call: Call) -> None:
         """Arguments that somebody has written into a call that was let through. Raises `Fault`."""
-        self._refuse_too_large(call)
+        if self._largest is not None:
+            self._refuse_too_large(call, self._largest)
         self._refuse_too_many(call)
 
-    def _refuse_too_large(self, call: Call) -> None:
-        size = memoryview(call.arguments).nbytes if self._largest is not None and call.arguments else 0
-        if self._largest is not None and size > self._largest:
+    def _refuse_too_large(self, call: Call, largest: int) -> None:
+        size = len(call.arguments)
+        if size > largest:
             raise Fault(
                 "INVALID_ARGS",
-                f"Invalid arguments for {call.shown}: they have {size:,} bytes; the limit is {self._largest:,}",
+                f"Invalid arguments for {call.shown}: they have {size:,} bytes; the limit is {largest:,}",
                 reach="not_sent",
                 hint="send less at once, or send a reference to large data",
-                extra={"limit": self._largest, "size": size},
+                extra={"limit": largest, "size": size},
             )
 
     def _refuse_too_many(self, call: Call) -> None:
@@ -224,12 +224,14 @@ class Limits(Policy):
     def _of(self, call: Call) -> list[tuple[_Limit, object]]:
         """What concerns this call. Control tools cost their callers, and no server."""
         who = call.client.principal
-        found: list[tuple[_Limit, object]] = [(self._clients.get(who.client, self._principal), who.counted_as)]
+        found: list[tuple[_Limit, object]] = []
+        if (limit := self._clients.get(who.client, self._principal)).is_some:
+            found.append((limit, who.counted_as))
         if call.server and call.server != names.OWN:  # it is empty where the target is not found
-            found.append((self._servers.get(call.server, self._server), call.server))
-            if call.method == mcp.CALL:
-                name = as_a_lenient_reader(call.target) if self._tool.is_some else ""  # a server may read it so
-                found.append((self._tool, (call.server, name)))
+            if (limit := self._servers.get(call.server, self._server)).is_some:
+                found.append((limit, call.server))
+            if self._tool.is_some and call.method == mcp.CALL:
+                found.append((self._tool, (call.server, as_a_lenient_reader(call.target))))  # a server may read it so
         return found
 
 

@@ -84,7 +84,7 @@ class Schema(msgspec.Struct):
         if arguments.find(b"\\u") >= 0:
             arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
-            value = jsonrpc.value(arguments)
+            value = msgspec.json.decode(arguments)  # not by `jsonrpc`: a call passes this
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return undecided
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too

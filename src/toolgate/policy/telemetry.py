@@ -21,10 +21,12 @@ from toolgate.core.fault import Reached
 from toolgate.core.model import Accepted, Call, Done, NeedInput, Outcome
 from toolgate.core.redaction import Redactor
 from toolgate.policy.base import Passed, Policy
-from toolgate.policy.endings import Decision, EndedAs, told
+from toolgate.policy.endings import Decision, EndedAs, error_type, told
+from toolgate.policy.tracing import ClientSpan, ServerSpan
 from toolgate.search import tokens
 from toolgate.telemetry import names as told_as
 from toolgate.telemetry.access_log import LOGGER, Access
+from toolgate.telemetry.recorder import Recorder
 from toolgate.telemetry.usage import Called, Line, Usage, add
 
 LOOKED_AT = 2048  # bytes of which tokens are estimated
@@ -37,6 +39,21 @@ class _Begun(msgspec.Struct):
     when: float
     reached: Reached
     is_over: bool = False
+
+
+def in_front(config: Config, recorder: Recorder, redactor: Redactor, clock: Clock) -> tuple[Policy, ...]:
+    """What stands in front of all other policies: it sees what is refused, too, whoever refuses it."""
+    observers = [counting(recorder.usage)] if config.telemetry.counts else []
+    if config.log.access:
+        observers.append(logging_access(redactor))
+    served = (Served(observers, clock),) if observers else ()
+    return (ServerSpan(recorder, redactor), *served) if config.telemetry.is_traced else served
+
+
+def behind(config: Config, recorder: Recorder, redactor: Redactor, clock: Clock) -> tuple[Policy, ...]:
+    """What stands behind all others: what is measured there is the server's time alone."""
+    sent = (Sent(recorder.usage, clock),) if config.telemetry.counts else ()
+    return (*sent, ClientSpan(recorder, redactor, config)) if config.telemetry.is_traced else sent
 
 
 class Ended(NamedTuple):
@@ -70,17 +87,11 @@ class Served(Policy):
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
         decision, outcome, code, _, _ = told(ending, ticket.reached)
-        error = "" if outcome in ("done", "asked") else _error(outcome, code)
+        error = error_type(outcome, code)
         result = ending.body if isinstance(ending, Done | Accepted) else b""
         found = Ended(call, decision, outcome, error, result, self._now() - ticket.when)
         for tell in self._observers:
             tell(found)
-
-
-def observing(config: Config, usage: Usage, redactor: Redactor) -> list[Observer]:
-    """Whom a configuration has told."""
-    found = [counting(usage)] if config.telemetry.usage else []
-    return [*found, logging_access(redactor)] if config.log.access else found
 
 
 def counting(usage: Usage) -> Observer:
@@ -115,6 +126,8 @@ def logging_access(redactor: Redactor) -> Observer:
 
 
 class Sent(Policy):
+    """Measures what a server does with a call."""
+
     name = "sent"
 
     def __init__(self, usage: Usage, clock: Clock) -> None:
@@ -136,8 +149,7 @@ class Sent(Policy):
         ticket.is_over = True
         _, outcome, code, _, was_sent = told(ending, ticket.reached)
         if was_sent and call.server != names.OWN:
-            error = "" if outcome == "done" else _error(outcome, code)
-            add(self._usage.line(called(call)).sent, error, self._now() - ticket.when)
+            add(self._usage.line(called(call)).sent, error_type(outcome, code), self._now() - ticket.when)
 
 
 def called(call: Call) -> Called:
@@ -145,10 +157,6 @@ def called(call: Call) -> Called:
     method = call.method if call.method in mcp.METHODS else told_as.OTHER
     is_listed = method == mcp.CALL and (call.tool_info is not None or call.server == names.OWN)
     return Called(call.client.principal.id, method, call.server, call.target if is_listed else "")
-
-
-def _error(outcome: EndedAs, code: str) -> str:
-    return told_as.CANCELLED if outcome == "cancelled" else code or told_as.TOOL_ERROR
 
 
 def _measure(line: Line, arguments: Raw, result: Raw | bytes) -> None:

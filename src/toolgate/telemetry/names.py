@@ -12,8 +12,19 @@ from typing import Final
 METHOD: Final = "mcp.method.name"
 TOOL: Final = "gen_ai.tool.name"
 ERROR: Final = "error.type"
+PROMPT: Final = "gen_ai.prompt.name"
+OPERATION: Final = "gen_ai.operation.name"
+URI: Final = "mcp.resource.uri"
+REVISION: Final = "mcp.protocol.version"
+CODE: Final = "rpc.response.status_code"
+TRANSPORT: Final = "network.transport"
+SERVER: Final = "toolgate.server"
+PRINCIPAL: Final = "toolgate.principal"
+OUTCOME: Final = "toolgate.outcome"
+VIA: Final = "toolgate.via"  # the control tool that a call came through
 
 # Their values.
+EXECUTE_TOOL: Final = "execute_tool"
 TOOL_ERROR: Final = "tool_error"  # a result says `isError`
 CANCELLED: Final = "cancelled"
 OTHER: Final = "_OTHER"  # what is not told apart

@@ -7,7 +7,7 @@ a server has, no more than so many things are told apart. What comes later is co
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -56,6 +56,27 @@ class Line(msgspec.Struct):
     ratio_in: float = 0.0
     ratio: float = 0.0
 
+
+COUNTED: tuple[tuple[str, str, str, Callable[[Line], int]], ...] = (
+    ("toolgate.calls", "{call}", "Calls that have ended, however they did.", lambda line: line.calls),
+    (
+        "toolgate.call.questions",
+        "{question}",
+        "Questions that calls asked their clients.",
+        lambda line: line.asked,
+    ),
+    ("toolgate.call.argument.bytes", "By", "Bytes of arguments.", lambda line: line.bytes_in),
+    ("toolgate.call.result.bytes", "By", "Bytes of results, as clients got them.", lambda line: line.bytes_out),
+    ("toolgate.call.argument.tokens", "{token}", "Tokens of arguments, estimated.", lambda line: int(line.tokens_in)),
+    ("toolgate.call.result.tokens", "{token}", "Tokens of results, estimated.", lambda line: int(line.tokens_out)),
+)
+"""What is shown of a line: name, unit, what it is."""
+
+BY_KIND: tuple[tuple[str, str, str, Callable[[Line], Mapping[str, int]]], ...] = (
+    ("toolgate.call.errors", "Calls that went on and failed.", "error", lambda line: dict(line.errors)),
+    ("toolgate.call.refusals", "Calls that the gateway refused.", "reason", lambda line: dict(line.refusals)),
+)
+"""What is shown of it by kind: name, what it is, what tells the kinds apart."""
 
 _Timed = tuple[dict[str, Durations], dict[str, Durations]]
 

@@ -307,6 +307,19 @@ def test_a_control_tool_that_only_calls_needs_no_approval_of_its_own() -> None:
     assert access.judge(Call("tools/call", "y", ANN, server="s", asked=asked)) == "ask"
 
 
+@pytest.mark.parametrize("inner", ["allow", "ask", "off"])
+@pytest.mark.parametrize("script", ["allow", "ask", "off"])
+@pytest.mark.parametrize("by_script", [True, False])
+def test_whether_a_stored_script_may_run_is_asked_before_it_runs_and_not_for_each_of_its_calls(
+    inner: Verdict, script: Verdict, by_script: bool
+) -> None:
+    stored = f"{names.SCRIPTS}__buy"
+    access = of(permissions=Permissions(tools={"s__x": inner, stored: script}))
+    call = Call("tools/call", "x", ANN, server="s", asked=Call("tools/call", stored, ANN), by_script=by_script)
+    strictest = max(inner, script, key=["allow", "ask", "off"].index)
+    assert access.judge(call) == (inner if by_script and script == "ask" else strictest)
+
+
 def test_a_tool_is_judged_by_what_it_says_of_itself() -> None:
     access = of(permissions=Permissions(read_only="off"))
     assert access.judge(Call("tools/call", "x", ANN, server="s", tool_info=ToolInfo(hints=READS))) == "allow"

@@ -486,6 +486,55 @@ async def test_wrong_credentials_of_our_own_are_said_to_be_wrong() -> None:
     assert fault.code == "SERVER_FAILED" and "invalid_client" in fault.message and "check `client_id`" in fault.hint
 
 
+def state_of(rig: Rig) -> Any:
+    (state,) = rig.oauth.credentials()
+    return state
+
+
+async def test_what_was_granted_says_when_it_ends_and_that_it_is_renewed() -> None:
+    rig = Rig()
+    await rig.fault()
+    assert rig.oauth.credentials() == [], "a first sign-in that is asked for is no failure"
+    await rig.sign_in()
+    state = state_of(rig)
+    assert (state.credential, state.server, state.principal) == ("sign-in", "docs", "ann")
+    assert state.expires == pytest.approx(rig.oauth.clock.wall() + 3600, abs=5)
+    assert state.renews and state.failing_since is None
+
+
+async def test_a_grant_that_is_refused_for_good_fails_since_then_until_its_user_signs_in() -> None:
+    rig = Rig()
+    first = await rig.sign_in()
+    rig.authority.refreshes.clear()
+    await rig.fault(shown=first)
+    since = state_of(rig).failing_since
+    await asyncio.sleep(100)
+    await rig.fault(shown=first)
+    state = state_of(rig)
+    assert since is not None and state.failing_since == since
+    assert "sign in again" in state.problem and "/connect/" not in state.problem
+    await rig.sign_in(shown=first)
+    assert state_of(rig).failing_since is None
+
+
+async def test_own_credentials_that_are_wrong_fail_until_they_are_right() -> None:
+    rig = Rig(grant="client_credentials", client_id="robot", client_secret="wrong")
+    rig.authority.clients["robot"] = "right"
+    await rig.fault()
+    state = state_of(rig)
+    assert (state.credential, state.principal) == ("client_credentials", "")
+    assert "invalid_client" in state.problem and state.failing_since
+    rig.authority.clients["robot"] = "wrong"
+    await rig.credential.refused(Refusal(401, "Bearer"))
+    assert state_of(rig).problem == ""
+
+
+async def test_no_state_of_a_credential_holds_it() -> None:
+    rig = Rig()
+    shown = await rig.sign_in()
+    assert shown.removeprefix("Bearer ") not in repr(rig.oauth.credentials())
+
+
 async def test_a_key_signs_who_we_are_for_this_issuer_and_a_minute() -> None:
     key = ECKey.generate_key("P-256")
     rig = Rig(grant="client_credentials", client_id="robot", private_key=key.as_pem(private=True).decode())

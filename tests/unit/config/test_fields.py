@@ -28,7 +28,7 @@ from toolgate.config import (
 )
 from toolgate.config.access import KnownClient, Rate
 from toolgate.config.server import ServerBox
-from toolgate.config.settings import NOTED
+from toolgate.config.settings import NOTED, Telemetry
 
 SERVER = Server(id="a", name="a", type="stdio", command="x")
 OTHERS: dict[str, Any] = {  # another value of each field
@@ -57,7 +57,9 @@ def test_what_lists_depend_on_keeps_its_order_since_hashes_of_it_are_kept() -> N
 
 
 def test_what_waits_for_a_restart_is_what_was_opened_with_the_gateway() -> None:
-    assert dict(Config().waits_for_restart()).keys() == {"http", "log", "sessions", "parking", "state", "audit.path"}
+    sent = {f"telemetry.{key}" for key in Telemetry.__struct_fields__} - {"telemetry.usage"}
+    opened = {"http", "log", "sessions", "parking", "state", "audit.path"}
+    assert dict(Config().waits_for_restart()).keys() == opened | sent
     found = dict(Config(http=Http(port=1), audit=Audit(path="p")).waits_for_restart())
     assert (found["http"], found["audit.path"]) == (Http(port=1), "p")
 

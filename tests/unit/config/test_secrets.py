@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from toolgate.config import Config, ConfigError, read, render, with_own
+from toolgate.config import Config, ConfigError, read, render, secrets_of, with_own
 from toolgate.config import secrets as config_secrets
 
 VALUE = "canary-9a8b7c6d"
@@ -293,7 +293,7 @@ def test_one_that_vault_does_not_have_is_nowhere(tmp_path: Path, vault: Vault) -
 
 def known(server: Json, environ: dict[str, str] | None = None, **more: Any) -> frozenset[str]:
     tree = {"mcpServers": {"a": server}, **more}
-    return read(json.dumps(tree), file="toolgate.json", environ=environ or {}, format="json").known.values
+    return secrets_of(read(json.dumps(tree), file="toolgate.json", environ=environ or {}, format="json"))
 
 
 @pytest.mark.parametrize(

@@ -402,3 +402,49 @@ async def test_what_comes_later_goes_through_what_was_put_after_it() -> None:
     other = exchange()
     Then(other, lambda outcome: outcome).cancel()
     assert other.ended
+
+
+# Time that is looked at only when somebody waits.
+
+
+async def test_the_time_of_one_that_is_not_timed_runs_from_its_beginning_and_ends_it_once_somebody_waits() -> None:
+    told, clock = Told(), FakeClock()
+    work = Exchange(Asker("upstream", "x"), clock, 10, told, timed=False)
+    await clock.advance(7)
+    waiting = asyncio.ensure_future(work.next())
+    await settle()
+    await clock.advance(2)
+    await settle()
+    assert not work.ended
+    await clock.advance(2)
+    with pytest.raises(Fault, match="No answer within the time limit"):
+        await waiting
+    assert told.reasons == ["timed out"]
+
+
+async def test_one_whose_time_was_over_before_anybody_waited_ends_at_once() -> None:
+    told, clock = Told(), FakeClock()
+    work = Exchange(Asker("upstream", "x"), clock, 10, told, timed=False)
+    await clock.advance(11)
+    waiting = asyncio.ensure_future(work.next())
+    await settle()
+    await clock.advance(0.1)
+    with pytest.raises(Fault, match="No answer within the time limit"):
+        await waiting
+
+
+async def test_a_question_stops_the_time_of_one_that_was_not_timed_yet() -> None:
+    told, clock = Told(), FakeClock()
+    work = Exchange(Asker("upstream", "x"), clock, 10, told, timed=False)
+    question = ask(work)
+    assert (await asked(work.next()))[0].key == "ask-1"
+    await clock.advance(100)
+    await settle()
+    assert not work.ended
+    work.answer("ask-1", YES)
+    assert (await question) is YES
+    waiting = asyncio.ensure_future(work.next())
+    await settle()
+    await clock.advance(11)
+    with pytest.raises(Fault, match="No answer within the time limit"):
+        await waiting

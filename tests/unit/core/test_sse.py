@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from toolgate.core.sse import COMMENT, Event, Reader, TooLong, event
+from toolgate.core.sse import COMMENT, Event, Reader, TooLong, alone, event
 
 
 def read(*chunks: bytes, limit: int = 1000) -> list[Event]:
@@ -62,3 +64,28 @@ def test_an_event_over_the_limit_is_refused_however_it_comes() -> None:
 
 def test_many_small_events_are_under_the_limit() -> None:
     assert len(read(*[event(b"a" * 9)] * 50, limit=40)) == 50
+
+
+# One event alone.
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [event(b'{"a":1}'), b"event: message\r\ndata: {}\r\n\r\n", b"data: {}\n\n", b"event:message\ndata:x\n\n"],
+)
+def test_an_answer_as_most_servers_write_it_is_seen_without_a_reader(chunk: bytes) -> None:
+    assert [Event(alone(chunk) or b"")] == read(chunk)
+
+
+PIECES = [b"event: message", b"event: other", b"event", b"data: {}", b"data:  x", b"data:", b"data", b"id: 7", b"id:"]
+PIECES += [b"retry: 5", b": told", b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n", b"\xff", b"\0"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join), st.binary(max_size=9))
+def test_what_is_seen_without_a_reader_is_what_one_reads_and_it_goes_on_as_one_that_begins(
+    chunk: bytes, next: bytes
+) -> None:
+    if data := alone(chunk):
+        reader = Reader(1000)
+        assert reader.feed(chunk) == [Event(data)]
+        assert reader.feed(next + b"\n\n") == Reader(1000).feed(next + b"\n\n")

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle
@@ -14,7 +15,8 @@ from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Outcome, Principal
-from toolgate.eras import legacy
+from toolgate.eras import legacy, modern
+from toolgate.upstreams.mcp import dialects
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE
 from toolgate.upstreams.mcp.requests import GIVEN_UP, Requests
 
@@ -148,3 +150,64 @@ async def test_once_calls_take_turns_none_is_sent_while_one_of_another_client_th
     assert link.sent[-1]["method"] == "tools/call"
     answer(requests, 2)
     await call
+
+
+# How calls are written.
+
+
+def written(requests: Requests, link: Link, **more: Any) -> bytes:
+    """The bytes of one call more."""
+    sent: list[bytes] = []
+
+    def send_now(data: bytes, headers: Any, origin: int) -> bool:
+        sent.append(data)
+        return True
+
+    link.send_now = send_now  # type: ignore[method-assign]
+    requests.begin_call(msgspec.structs.replace(Call("tools/call", "t", Client()), **more))
+    return sent[0]
+
+
+async def test_calls_of_one_tool_differ_in_their_arguments_alone() -> None:
+    requests, link = opened()
+    first = written(requests, link, arguments=Raw(b'{ "a":\t1.0 }'))
+    second = written(requests, link, arguments=Raw(b'{"b":"\\u0000"}'))
+    assert first == b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{ "a":\t1.0 }}}'
+    assert second == b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":{"b":"\\u0000"}}}'
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"extra": {"more": Raw(b"1")}},
+        {"meta": {"mine": Raw(b"2")}},
+        {"task": Raw(b'{"ttl":1}')},
+        {"wants_progress": True},
+        {"target": "an\0other"},
+        {"target": 'with "quotes"'},
+        {"client": Client(capabilities={"sampling": {}}, told=Raw(b'{"sampling":{}}'))},
+        {"client": Client(capabilities={"sampling": {}})},
+        {"wants_logs": True},
+    ],
+)
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_what_a_call_says_beside_its_arguments_is_written_whatever_was_written_before(
+    more: dict[str, Any], era: str
+) -> None:
+    def spoken() -> tuple[Requests, Link]:
+        requests, link = opened()
+        if era == "modern":
+            found = modern.Discovered(("2026-07-28",))
+            requests.dialect = modern.ToServer(mcp.LATEST["modern"], found, dialects.INFO)
+        return requests, link
+
+    warm, cold = spoken(), spoken()
+    arguments = Raw(b'{"a":1}')
+    for _ in range(2):  # the second is written as the first was
+        written(*warm, arguments=arguments)
+        written(*warm, arguments=arguments, **more)
+    for _ in range(4):  # as many ids as the other has used
+        cold[0].begin_call(Call("tools/call", "another", Client()))
+    assert json.loads(written(*warm, arguments=arguments, **more)) == json.loads(
+        written(*cold, arguments=arguments, **more)
+    )

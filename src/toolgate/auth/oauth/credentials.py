@@ -13,13 +13,16 @@ import asyncio
 import hmac
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from toolgate.auth import credential_states
+from toolgate.auth.credential_states import CredentialState
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.base import (
     NOWHERE,
@@ -100,6 +103,9 @@ class OAuth:
         self._under_way: dict[tuple[str, ...], asyncio.Task[str]] = {}
         self._turns: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
         self._warned: set[tuple[str, str]] = set()
+        self._written: Sequence[Server] = ()  # those in whose configuration a token may stand
+        self._store = store
+        self._failing: dict[tuple[str, str], tuple[float, str]] = {}  # since when, and why, by the same
 
     def credential(self, server: Server, principal: str) -> UpstreamCredential:
         """For connections to a server that serve one principal."""
@@ -313,15 +319,52 @@ class OAuth:
             ) from None
         await self.vault.keep(grant)
         self._offered.pop((server.id, grant.principal), None)
+        self.works(server.id, grant.principal)
         self._on_grant(server.id, grant.principal)
 
     def prepared(self, config: Config) -> Swap:
         """Sign-ins that were offered by another process are for a server of this configuration."""
-        return sets(self, _servers={server.id: server for server in config.servers if server.enabled and server.auth})
+        return sets(
+            self,
+            _servers={server.id: server for server in config.servers if server.enabled and server.auth},
+            _written=[server for server in config.servers if server.enabled],
+        )
 
     def document(self) -> bytes | None:
         """Who the gateway is to authorization servers that fetch it; None where they could not."""
         return self.ourselves.document()
+
+    # How credentials are.
+
+    def works(self, server: str, principal: str) -> None:
+        self._failing.pop((server, principal), None)
+
+    def fails(self, server: str, principal: str, why: str) -> None:
+        since, _ = self._failing.pop((server, principal), (self.clock.wall(), ""))
+        _put_last(self._failing, (server, principal), (since, why))
+
+    def credentials(self) -> Sequence[CredentialState]:
+        """How all are that end or fail, those of clients too."""
+        written, made = credential_states.of_servers(self._written), credential_states.of_keys(self._store)
+        return list(islice(chain(self._states(), written, made), credential_states.MOST))
+
+    def _states(self) -> Iterator[CredentialState]:
+        """Of what was granted and used since the gateway runs, or is its own; and of what fails."""
+        for server in self._servers.values():
+            if not _whose(server, "somebody"):
+                self.vault.grant(server, "")
+        left = dict(self._failing)
+        for grant in self.vault.known():
+            server = self._servers.get(grant.server)
+            if server and server.auth and server.url == grant.url:
+                yield self._state(server.auth, grant, *left.pop((grant.server, grant.principal), (None, "")))
+        for (id, principal), (since, why) in left.items():
+            if (server := self._servers.get(id)) and server.auth:
+                yield CredentialState(_kind(server.auth), id, principal, failing_since=since, problem=why)
+
+    def _state(self, auth: ServerAuth, grant: Grant, since: float | None, why: str) -> CredentialState:
+        renews = bool(grant.refresh) or auth.grant == "client_credentials"
+        return CredentialState(_kind(auth), grant.server, grant.principal, grant.expires, renews, since, why)
 
     @property
     def is_secure(self) -> bool:
@@ -353,9 +396,23 @@ class UpstreamCredential:
         kind = (*self._key, "refused")
         key = (*kind, str(refusal.status), refusal.challenge, refusal.shown)
         try:
-            return await self._oauth.in_turn(kind, key, lambda: self._answered(refusal))
+            shown = await self._oauth.in_turn(kind, key, lambda: self._answered(refusal))
+            self._oauth.works(self.server.id, self.principal)
+            return shown
+        except Fault as fault:
+            self._note(fault, refusal)
+            raise
         except Full:
             raise failed(self.server, "refuses each request in a different way, so no sign-in is possible") from None
+
+    def _note(self, fault: Fault, refusal: Refusal) -> None:
+        """It fails: not where it is a first sign-in that is asked for, or one for more than was granted."""
+        if refusal.status != 401:
+            return
+        if fault.code != "SIGN_IN_REQUIRED":
+            self._oauth.fails(self.server.id, self.principal, fault.message)
+        elif refusal.shown:
+            self._oauth.fails(self.server.id, self.principal, "it is not accepted any more: sign in again")
 
     def _once(self, *what: str, work: Callable[[], Coroutine[Any, Any, str]]) -> Awaitable[str]:
         return self._oauth.once((*self._key, *what), work)
@@ -370,9 +427,12 @@ class UpstreamCredential:
         if self.auth.grant == "client_credentials" or not grant.refresh:
             return grant.shown
         try:
-            return await self._renewed(grant)
+            shown = await self._renewed(grant)
+            self._oauth.works(self.server.id, self.principal)
+            return shown
         except (NotGranted, Fault) as error:
             log.info("cannot renew a token for %s: %s", self.server.name, error)
+            self._oauth.fails(self.server.id, self.principal, f"cannot be renewed: {error}")
             left = self._vault.read_again(self.server, self.principal)
             return left.shown if left else ""
 
@@ -491,6 +551,10 @@ def _put_last(table: dict[tuple[str, str], Value], key: tuple[str, str], value: 
     table[key] = value
     while len(table) > MOST_OFFERED:
         del table[next(iter(table))]
+
+
+def _kind(auth: ServerAuth) -> str:
+    return "client_credentials" if auth.grant == "client_credentials" else "sign-in"
 
 
 def _whose(server: Server | None, principal: str) -> str:

@@ -69,6 +69,10 @@ class GrantVault:
             self._store.compare_and_set(GRANTS, key, kept, young, KEPT)
         return grant
 
+    def known(self) -> list[Grant]:
+        """Those that were read or kept here."""
+        return list(self._grants.values())
+
     def _is_of(self, server: Server, grant: Grant) -> bool:
         return server.auth is None or fits(server.auth, grant, self.document)
 

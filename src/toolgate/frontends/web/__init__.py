@@ -9,28 +9,37 @@
     endpoints  how both write an endpoint down
     health     whether the gateway works, and takes calls
     metrics    how it and its servers are, for Prometheus
+    ui         the operator's pages: who is signed in, and how they are sent
+    views      what stands on each of them
+    rendering  how it is written into a template
+    browser_sessions  who is signed in with a browser
 
 Another page is a class with `answer` in a file here, and its row in `Web`. It passes the guards itself, and refuses by
-raising `Refused`. No framework stands behind it: see docs/decisions/0028-pages-without-a-framework.md.
+raising `Refused`. No framework stands behind it: see docs/decisions/0028-pages-without-a-framework.md and
+0039-pages-of-templates.md. A page of the operator's is a row in `views` and a template.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from toolgate.auth.resource import WELL_KNOWN, Resource
+from toolgate.auth.resource import WELL_KNOWN, Resource, reached_at
+from toolgate.core.fault import Fault
+from toolgate.core.model import Principal
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Scope
 from toolgate.frontends.streams import Receive, Response
-from toolgate.frontends.web import admin, connect, discovery, health, metrics, registry
-from toolgate.frontends.web.admin import Admin
+from toolgate.frontends.web import admin, connect, discovery, health, metrics, registry, ui
+from toolgate.frontends.web.admin import Admin, Linked
+from toolgate.frontends.web.browser_sessions import LINK_LASTS, BrowserSessions
 from toolgate.frontends.web.connect import Connect
 from toolgate.frontends.web.discovery import Discovery
 from toolgate.frontends.web.health import Health
 from toolgate.frontends.web.metadata import Metadata
 from toolgate.frontends.web.metrics import Metrics
 from toolgate.frontends.web.registry import Registry
+from toolgate.frontends.web.ui import OperatorPages
 
 
 class Page(Protocol):
@@ -45,10 +54,13 @@ class Web:
     """`prefixes` are the beginnings of paths that are no endpoint of the protocol, `suffixes` ends of them."""
 
     def __init__(self, deps: FrontendDeps, guards: Guards, resource: Resource) -> None:
-        self.admin = Admin(deps.gateway, deps.editor, guards)
+        self._deps = deps
+        self._sessions = BrowserSessions(deps.clock, guards.is_administrator)
+        self.admin = Admin(deps.gateway, deps.editor, guards, self._linked)
         self._discovery, lives = Discovery(deps.gateway, guards), Health(deps.gateway, guards)
         self._pages: Mapping[str, Page] = {
             admin.PREFIX: self.admin,
+            ui.PREFIX: OperatorPages(self.admin.ask, self._sessions, guards, lambda: deps.sign_ins.is_secure),
             WELL_KNOWN: Metadata(resource, guards, (admin.PREFIX,)),
             connect.PREFIX: Connect(deps.sign_ins, guards),
             discovery.CATALOG: self._discovery,
@@ -58,6 +70,17 @@ class Web:
             metrics.PATH: Metrics(deps.gateway, deps.usage, guards, admin.PREFIX),
         }
         self.prefixes, self.suffixes = tuple(self._pages), (discovery.CARD,)
+
+    def _linked(self, principal: Principal) -> Linked:
+        """Raises `Fault` where browsers cannot come."""
+        base = reached_at(self._deps.gateway.snapshot.config, self._deps.gateway.gateway_info.port())
+        if not base:
+            raise Fault("INVALID_STATE", "This gateway has no pages: it does not listen over HTTP", reach="not_sent")
+        return Linked(f"{base}{ui.LINK}{self._sessions.link(principal)}", LINK_LASTS)
+
+    def end_unknown(self, is_known: Callable[[Principal], bool]) -> None:
+        """Sign out who would not be let in any more."""
+        self._sessions.end_unknown(is_known)
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """For a path that begins with one of `prefixes`, or ends with one of `suffixes`."""

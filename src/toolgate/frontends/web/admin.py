@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from toolgate import __version__
 from toolgate.auth.access import THE_OPERATOR
+from toolgate.auth.credential_states import CredentialState
 from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, Reached
@@ -164,7 +165,8 @@ class ServerListed(ServerState, kw_only=True):
 
 class About(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The gateway: `started` in seconds since 1970, `problem` with the configuration as it stands, where an older one
-    is served, `code` what runs code of clients, `tokens` what models have loaded of tools."""
+    is served, `code` what runs code of clients, `tokens` what models have loaded of tools, `credentials`
+    those that end or fail."""
 
     version: str
     pid: int
@@ -178,6 +180,7 @@ class About(msgspec.Struct, omit_defaults=True, kw_only=True):
     url: str = ""
     code: Mapping[str, str] = {}
     tokens: Mapping[str, Any]
+    credentials: Sequence[CredentialState] = ()
     servers: tuple[ServerState, ...]
 
 
@@ -215,13 +218,24 @@ class Called(msgspec.Struct, omit_defaults=True):
     asks: tuple[str, ...] | UnsetType = UNSET
 
 
-class Admin:
-    """`guards` are those of the frontend that it stands in."""
+class Linked(msgspec.Struct):
+    """A link that opens the operator's pages once, and for how many seconds."""
 
-    def __init__(self, gateway: Gateway, editor: Reloading, guards: Guards) -> None:
+    url: str
+    seconds: float
+
+
+MakeLink: TypeAlias = Callable[[Principal], Linked]
+
+
+class Admin:
+    """`guards` are those of the frontend that it stands in; `link` makes a link to the pages."""
+
+    def __init__(self, gateway: Gateway, editor: Reloading, guards: Guards, link: MakeLink) -> None:
         self._gateway = gateway
         self._editor = editor
         self._guards = guards
+        self._link = link
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks. Who goes away is not worked for any longer."""
@@ -275,6 +289,7 @@ class Admin:
             url=config.http.url(config.http.host, port) if port else "",
             code=gateway_info.code(),
             tokens=await self._gateway.tokens(),
+            credentials=gateway_info.credentials(),
             servers=tuple(ServerState(**self._brief(server)) for server in config.servers),
         )
 
@@ -287,6 +302,10 @@ class Admin:
             return 409, Unconfirmable(str(waiting), unconfirmed=tuple(waiting.losses))
         servers = self._gateway.snapshot.config.servers
         return 200, Reloaded(tuple(server.id for server in servers if server.enabled))
+
+    async def link(self, asked: Asked) -> Answer:
+        """Make a link that opens the operator's pages once, as who asks for it."""
+        return 201, self._link(asked.by)
 
     async def hook(self, asked: Asked) -> Answer:
         """What a program's hook prints, once what it has put into the folder of hooks was read."""
@@ -359,6 +378,13 @@ class Admin:
             ignored=tuple(server_list.ignored) if server_list else UNSET,
         )
 
+    async def stop(self, asked: Asked) -> Answer:
+        """Stop a server. Its calls in progress fail, and the next one starts it."""
+        server = self._named(asked.name)
+        if upstream := self._gateway.snapshot.upstreams.get(server.id):
+            await upstream.stop()
+        return 200, ServerShown(**self._shown(server))
+
     # What clients do.
 
     async def list(self, asked: Asked) -> Answer:
@@ -414,11 +440,13 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
         "DELETE": Operation(Admin.remove, {200: Removed}),
     },
     "/servers/{name}/check": {"POST": Operation(Admin.check, {200: ServerChecked})},
+    "/servers/{name}/stop": {"POST": Operation(Admin.stop, {200: ServerShown})},
     "/reload": {
         "POST": Operation(Admin.reload, {200: Reloaded, 409: Unconfirmable}, WantedReload, needs_body=False),
     },
     "/hook": {"POST": Operation(Admin.hook, {200: Any}, WantedHook)},
     "/syncs": {"GET": Operation(Admin.syncs, {200: dict[str, str]})},
+    "/links": {"POST": Operation(Admin.link, {201: Linked})},
     "/openapi.json": {"GET": Operation(Admin.openapi, {200: dict[str, Any]})},
 }
 _of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)

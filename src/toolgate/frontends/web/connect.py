@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 from toolgate.auth.oauth.base import Begun, Offered, Places
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.core.fault import Fault
-from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
+from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_form
 from toolgate.frontends.streams import Receive, Response
 
 PREFIX = "/connect/"
@@ -74,7 +74,7 @@ class Connect:
         elif method == "GET":
             await self._page(place, response)
         elif method == "POST":
-            await self._begin(place, await _form(receive), response)
+            await self._begin(place, await read_form(receive, LONGEST_FORM), response)
         else:
             raise not_allowed("GET, POST")
 
@@ -144,16 +144,6 @@ def _offer(offered: Offered) -> str:
         f'<form method="post"><input type="hidden" name="confirm" value="{html.escape(offered.confirm)}">'
         "<button>Sign in</button></form>"
     )
-
-
-async def _form(receive: Receive) -> Mapping[str, str]:
-    body, more = b"", True
-    while more and len(body) <= LONGEST_FORM:
-        part = await receive()
-        if part["type"] == "http.disconnect":
-            raise Refused(400, "The client disconnected")
-        body, more = body + part.get("body", b""), part.get("more_body", False)
-    return dict(parse_qsl(body[:LONGEST_FORM].decode("latin-1")))
 
 
 def _read_cookie(header: str) -> str:

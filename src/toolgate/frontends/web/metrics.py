@@ -10,34 +10,21 @@ adds a series. Of calls there is only what `policy/telemetry` has counted, where
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import get_args
 
+from toolgate.auth.credential_states import CredentialState
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response
 from toolgate.gateway.gateway import Gateway
 from toolgate.telemetry import names
 from toolgate.telemetry.exposition import Sample, counter, gauge, histogram
-from toolgate.telemetry.usage import Called, Durations, Line, Usage
+from toolgate.telemetry.usage import BY_KIND, COUNTED, Called, Durations, Usage
 from toolgate.upstreams.base import State
 
 PATH = "/metrics"
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _STATES = (*get_args(State), "disabled")
-
-# By what the lines of `Usage` are told apart: name, help, and what of a line it shows.
-_COUNTED: tuple[tuple[str, str, Callable[[Line], float]], ...] = (
-    ("toolgate_calls_total", "Calls that have ended, however they did.", lambda line: line.calls),
-    ("toolgate_call_questions_total", "Questions that calls have asked their clients.", lambda line: line.asked),
-    ("toolgate_call_argument_bytes_total", "Bytes of arguments.", lambda line: line.bytes_in),
-    ("toolgate_call_result_bytes_total", "Bytes of results, as clients got them.", lambda line: line.bytes_out),
-    ("toolgate_call_argument_tokens_total", "Tokens of arguments, estimated.", lambda line: int(line.tokens_in)),
-    ("toolgate_call_result_tokens_total", "Tokens of results, estimated.", lambda line: int(line.tokens_out)),
-)
-_BY_KIND: tuple[tuple[str, str, str, Callable[[Line], Mapping[str, int]]], ...] = (
-    ("toolgate_call_errors_total", "Calls that went on and failed.", "error", lambda line: dict(line.errors)),
-    ("toolgate_call_refusals_total", "Calls that the gateway refused.", "reason", lambda line: dict(line.refusals)),
-)
 
 
 class Metrics:
@@ -56,8 +43,8 @@ class Metrics:
         await self._guards.admit_admin(scope, receive, self._audience)
         if scope["method"] not in ("GET", "HEAD"):
             raise not_allowed("GET")
-        body = "".join([*self._of_gateway(), *self._of_servers()])
-        if self._gateway.snapshot.config.telemetry.usage:
+        body = "".join([*self._of_gateway(), *self._of_servers(), *self._of_credentials()])
+        if self._gateway.snapshot.config.telemetry.counts:
             body += "".join(await asyncio.to_thread(lambda: [*self._of_calls(), *self._of_durations()]))
         await response.whole(200, body.encode(), ((b"cache-control", b"no-store"),), _TEXT)
 
@@ -84,16 +71,28 @@ class Metrics:
         yield gauge("toolgate_server_state", "1 for the state that a server is in, 0 for all others.", states)
         yield gauge("toolgate_server_calls", "Calls of a server that are in progress or parked.", calls)
 
+    def _of_credentials(self) -> Iterable[str]:
+        states = [(_credential(each), each) for each in self._gateway.gateway_info.credentials()]
+        ends = [({**labels, "renews": str(each.renews).lower()}, each.expires) for labels, each in states]
+        name, help = "toolgate_credential_expires_timestamp_seconds", "When it is good no more, in seconds since 1970."
+        yield gauge(name, help, ((labels, end) for labels, end in ends if end is not None))
+        help = "1 if it was refused or could not be renewed, and has not worked since."
+        yield gauge("toolgate_credential_failing", help, ((labels, bool(each.problem)) for labels, each in states))
+        since = [(labels, each.failing_since) for labels, each in states]
+        name = "toolgate_credential_failing_since_timestamp_seconds"
+        help = "Since when it fails, in seconds since 1970."
+        yield gauge(name, help, ((labels, began) for labels, began in since if began is not None))
+
     def _of_calls(self) -> Iterable[str]:
         """By principal, method, server and tool."""
         lines = [(called._asdict(), line) for called, line in self._usage.lines().items()]
-        for name, help, of in _COUNTED:
-            yield counter(name, help, ((labels, of(line)) for labels, line in lines))
-        for name, help, kind, counts_of in _BY_KIND:
+        for name, _, help, of in COUNTED:
+            yield counter(_total(name), help, ((labels, of(line)) for labels, line in lines))
+        for name, help, kind, counts_of in BY_KIND:
             samples = (
                 ({**labels, kind: each}, count) for labels, line in lines for each, count in counts_of(line).items()
             )
-            yield counter(name, help, samples)
+            yield counter(_total(name), help, samples)
 
     def _of_durations(self) -> Iterable[str]:
         """By method, server, tool and type of error."""
@@ -104,6 +103,14 @@ class Metrics:
         help = "Seconds from what a server was asked to its answer."
         of_sent = (each for called, _, sent in timed for each in _by_error(called, sent))
         yield histogram(names.prometheus(names.SENT) + "_seconds", help, of_sent)
+
+
+def _total(name: str) -> str:
+    return names.prometheus(name) + "_total"
+
+
+def _credential(state: CredentialState) -> Mapping[str, str]:
+    return {"server": state.server, "principal": state.principal, "credential": state.credential}
 
 
 def _by_error(called: Called, durations: Mapping[str, Durations]) -> Iterable[tuple[Mapping[str, str], Durations]]:

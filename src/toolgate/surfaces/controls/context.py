@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from toolgate.auth.credential_states import CredentialState
 from toolgate.catalog.base import ServerList, ServerSummary, View
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Call, Client
@@ -20,8 +21,8 @@ from toolgate.upstreams.providers.services import Providers
 class GatewayInfo(msgspec.Struct, frozen=True):
     """The gateway as a whole. `wall` and `started` in seconds since 1970; `port` is None where it does not listen;
     `problem` is what is wrong with the configuration as it stands now, where an older one is served; `code` says by
-    language what runs code of clients and what keeps it in, or why it cannot run; `source` is its file; `project` the
-    id of the project that it was started in, if any."""
+    language what runs code of clients and what keeps it in, or why it cannot run; `credentials` are those that end or
+    fail; `source` is its file; `project` the id of the project that it was started in, if any."""
 
     wall: Callable[[], float]
     started: float
@@ -30,6 +31,7 @@ class GatewayInfo(msgspec.Struct, frozen=True):
     port: Callable[[], int | None]
     problem: Callable[[], str]
     code: Callable[[], Mapping[str, str]]
+    credentials: Callable[[], Sequence[CredentialState]]
     source: str = ""
     project: str | None = None
 

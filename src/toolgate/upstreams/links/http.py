@@ -28,7 +28,7 @@ from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
-from toolgate.upstreams.links.http1 import CONNECT_TIMEOUT, ConnectionPool, Target, Wire
+from toolgate.upstreams.links.http1 import CONNECT_TIMEOUT, ConnectionPool, Target, WholeReader, Wire
 from toolgate.upstreams.links.http1 import ResponseReader as Reader
 from toolgate.upstreams.links.places import Places, of_server
 from toolgate.upstreams.links.receipts import Receipts
@@ -325,6 +325,16 @@ class HttpLink:
             if not isinstance(reply, _Reply) or reply.kept > LONGEST_UNAWAITED:
                 self.abandon(origin)
 
+    def answered(self, origin: int, session: bytes | None) -> None:
+        """A request was answered with 200, and all of that is here."""
+        self._streams.pop(origin, None)
+        if session or self._named:
+            self.answered_in(session)
+
+    def quoted(self, body: bytes) -> str:
+        """What the server said, as it may be quoted."""
+        return shown(body, self._server.id)
+
     def keeps(self, origin: int | None, size: int) -> None:
         """So much is kept of what comes on a request's own stream."""
         stream = self._streams.get(origin) if origin is not None else None
@@ -380,10 +390,6 @@ class HttpLink:
         else:
             log.info("%s", fault.message)
 
-    def quoted(self, body: bytes) -> str:
-        """What the server said, as it may be quoted."""
-        return shown(body, self._server.id)
-
     def _forgotten(self) -> str:
         """The server has lost the session: nothing can be sent in it, and there is nothing to hear."""
         message = f"{self._server.name} has lost the session"
@@ -403,7 +409,7 @@ def _is_request(data: bytes) -> bool:
         return False
 
 
-class _Reply:
+class _Reply(WholeReader):
     """One response: a JSON body, a stream of events, or an error."""
 
     _status = 0
@@ -429,6 +435,15 @@ class _Reply:
         is_awaited = self.origin is not None and self._link.awaits(self.origin)
         return LONGEST_BODY if is_awaited else LONGEST_UNAWAITED
 
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        if self.origin is not None and headers.get(b"content-type") == _JSON:
+            self._link.answered(self.origin, headers.get(b"mcp-session-id"))
+            self._heard(self.origin, 200, body)
+        else:
+            self.head(200, headers)
+            self.body(body)
+            self.complete()
+
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
         if status >= 300:
@@ -436,12 +451,11 @@ class _Reply:
         elif self.origin is not None:
             self._link.answered_in(headers.get(b"mcp-session-id"))
         if headers.get(b"content-type") != _JSON and is_stream(status, headers):
-            self._events = sse.Reader(self._longest)
             self._cursor = Cursor()
 
     def body(self, chunk: bytes) -> None:
-        if self._events and self._cursor:
-            self._feed(self._events, self._cursor, chunk)
+        if self._cursor:
+            self._stream(self._cursor, chunk)
             return
         self._size += len(chunk)
         if self._size > LONGEST_UNAWAITED and self._size > (longest := self._longest):
@@ -462,6 +476,13 @@ class _Reply:
         self._link.keeps(self.origin, size)
         self._counted = size
 
+    def _heard(self, origin: int, status: int, body: bytes) -> None:
+        """What came on a request's own response, which is at its end."""
+        if body:
+            self._link.received(body, origin)
+        if self._link.awaits(origin):
+            self._link.broke(origin, f"sent HTTP {status} with no answer in it: {self._link.quoted(body)}")
+
     def _received(self, data: bytes) -> None:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
         wants none (a notification, or an answer of ours) it would be of no call, and each answer could bring more."""
@@ -470,7 +491,13 @@ class _Reply:
             return
         self._link.received(data, self.origin)
 
-    def _feed(self, events: sse.Reader, cursor: Cursor, chunk: bytes) -> None:
+    def _stream(self, cursor: Cursor, chunk: bytes) -> None:
+        events = self._events
+        if not events:
+            if len(chunk) <= FREE and (data := sse.alone(chunk)):
+                self._received(data)
+                return
+            events = self._events = sse.Reader(self._longest)
         try:
             for event in events.feed(chunk):
                 cursor.note(event)
@@ -497,14 +524,10 @@ class _Reply:
         elif self._cursor:
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
         else:
-            if body and self.origin is not None:
-                self._link.received(body, self.origin)
+            if self.origin is not None:
+                self._heard(self.origin, self._status, body)
             elif body:
                 self._received(body)
-            if self.origin is not None and self._link.awaits(self.origin):
-                self._link.broke(
-                    self.origin, f"sent HTTP {self._status} with no answer in it: {self._link.quoted(body)}"
-                )
 
     def lost(self, reason: str) -> None:
         self._link.done(self)

@@ -22,7 +22,7 @@ import msgspec
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
 from toolgate.core import sse
-from toolgate.core.bodies import Body
+from toolgate.core.bodies import FREE, Body
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.upstreams.links.places import Places, Tenant
@@ -36,6 +36,8 @@ MOST_BESIDE = 256 * 1024  # bytes in a row that bring no body: of status and hea
 MOST_UNNEEDED = 32  # connections that a server keeps open behind the answers it owed
 MOST_HEADS, LONGEST_HEAD = 16, 512  # that are known again, of one server, and bytes of each
 _END = b"\r\n\r\n"
+_OK = b"HTTP/1.1 200 "
+_CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 # A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
 _ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -55,6 +57,13 @@ class ResponseReader(Protocol):
     def lost(self, reason: str) -> None:
         """The connection broke before the response was whole."""
         ...
+
+
+class WholeReader:
+    """One that takes a response in one go where it is of 200, and its body has at most `FREE` bytes."""
+
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        raise NotImplementedError
 
 
 class Target:
@@ -91,13 +100,15 @@ class KnownHead(msgspec.Struct, frozen=True):
 
     headers: dict[bytes, bytes]
     keep: float
-    length: int  # bytes of the body
+    length: int  # bytes of the body; -1: it comes in chunks
 
 
 class Wire(asyncio.Protocol, Tenant):
     """One connection."""
 
     _is_at_head = False  # nothing has come of the answer yet
+    _head = b""  # of the answer that comes, where it came in one piece
+    _known: KnownHead | None = None  # what it means, where the parser is given another one
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -129,7 +140,10 @@ class Wire(asyncio.Protocol, Tenant):
         self._reply = reply
         self._beside = 0
         self._is_at_head = True
-        self._transport.writelines((head, body))
+        if len(body) <= FREE:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines((head, body))
 
     def close(self) -> None:
         self._reply = None
@@ -188,6 +202,10 @@ class Wire(asyncio.Protocol, Tenant):
             if known and known.length == len(data) - end:
                 self._take_known(known, data[end:])
                 return
+            if known and known.length < 0:
+                self._known, data, end = known, _CHUNKED + data[end:], 0
+            elif data.startswith(_OK) and end >= len(_END):
+                self._head = data[:end]
         self._feed(data)
         if end >= len(_END) and not self._reply and self.usable:
             self._remember(data[:end], len(data) - end)
@@ -195,10 +213,16 @@ class Wire(asyncio.Protocol, Tenant):
     def _take_known(self, head: KnownHead, body: bytes) -> None:
         """A whole answer, of which the parser is told nothing."""
         self._headers, self.keep, self._beside = head.headers, head.keep, 0
-        assert self._reply
+        reply = self._reply
+        assert reply
+        if isinstance(reply, WholeReader) and len(body) <= FREE and not self._held_for:
+            self._reply = None
+            self._pool.give_back(self)
+            reply.whole(head.headers, body)
+            return
         try:
-            self._reply.head(200, head.headers)
-            self._reply.body(body)
+            reply.head(200, head.headers)
+            reply.body(body)
         except sse.TooLong:
             self.abort()
         else:
@@ -210,6 +234,11 @@ class Wire(asyncio.Protocol, Tenant):
         said = self._headers.get(b"content-length")
         if self._parser.get_status_code() == 200 and said == b"%d" % length and length:
             self._pool.remember(head, KnownHead(self._headers, self.keep, length))
+
+    def _remember_chunked(self, head: bytes) -> None:
+        """The same of one that came in chunks: the parser, which calls for each header, is given a shorter one."""
+        if self._parser.get_status_code() == 200 and b"content-length" not in self._headers:
+            self._pool.remember(head, KnownHead(self._headers, self.keep, -1))
 
     def _feed(self, data: bytes) -> None:
         self._beside += len(data)
@@ -254,6 +283,8 @@ class Wire(asyncio.Protocol, Tenant):
         status = self._parser.get_status_code()
         if status < 200:
             return
+        if self._known:
+            self._headers, self._known = self._known.headers, None
         self._is_in_head = False
         self._until_close = b"content-length" not in self._headers and b"transfer-encoding" not in self._headers
         self.keep = _kept(said) if (said := self._headers.get(b"keep-alive")) else IDLE
@@ -275,6 +306,9 @@ class Wire(asyncio.Protocol, Tenant):
     def _whole(self, may_stay: bool) -> None:
         """All of the answer is here."""
         reply, self._reply = self._reply, None
+        if may_stay and self._head and self._headers.get(b"transfer-encoding") == b"chunked":
+            self._remember_chunked(self._head)
+        self._head = b""
         if self._held_for:
             self._let_go(self._held_for)  # all of it is here, and the next answer may be another client's
         if not reply:
@@ -361,7 +395,7 @@ class ConnectionPool:
         now = self._clock.now()
         while self._idle:
             wire = self._idle.pop()
-            if wire.usable and now - wire.idle_since < wire.keep:
+            if now - wire.idle_since < wire.keep and wire.usable:
                 wire.sent = now
                 self._places.used(wire, whose)
                 return wire

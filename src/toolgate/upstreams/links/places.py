@@ -119,12 +119,14 @@ class Places:
 
     def rests(self, wire: Tenant) -> None:
         self._idle[wire] = None
-        self._free(wire)
+        whose = self._used.pop(wire, None)
+        if whose is not None:
+            self.give_back(whose)
 
     def gone(self, wire: Tenant) -> None:
         """Its file is closed."""
-        self._idle.pop(wire, None)
-        self._free(wire)
+        self.rests(wire)
+        del self._idle[wire]
 
     def _may(self, whose: str) -> bool:
         return self._taken[whose] < most_connections() - self._count
@@ -132,11 +134,6 @@ class Places:
     def _takes(self, whose: str) -> None:
         self._count += 1
         self._taken[whose] += 1
-
-    def _free(self, wire: Tenant) -> None:
-        whose = self._used.pop(wire, None)
-        if whose is not None:
-            self.give_back(whose)
 
     def _leave(self, waiting: Waiting) -> None:
         """Give up waiting; a place that came at the same moment is passed on."""

@@ -14,6 +14,7 @@ from toolgate.core.jsonrpc import Members, Params
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Call, Client, Done, Required
 from toolgate.eras.calls import Headers
+from toolgate.telemetry.trace_context import OURS, PARENT
 
 INFO = Raw(jsonrpc.encode({"name": "toolgate", "version": __version__}))
 
@@ -108,6 +109,9 @@ class Unknown:
 
 
 def passed_on(server: Server, call: Call) -> Headers:
-    """Of the client's headers those that this server is to get."""
+    """Of the client's headers those that this server is to get, and our part of its trace."""
     names = [name for name in server.passed_headers if name in call.passed_on]
-    return [(name.encode(), call.passed_on[name].encode("latin-1", "replace")) for name in names]
+    found = [(name.encode(), call.passed_on[name].encode("latin-1", "replace")) for name in names]
+    if ours := call.passed_on.get(OURS):
+        return [*(each for each in found if each[0] != PARENT.encode()), (PARENT.encode(), ours.encode())]
+    return found

@@ -55,6 +55,8 @@ MOST_UNSENT = 32 * 1024 * 1024
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 SOON = 1.0  # seconds after which one may try again whose result was dropped
+LONGEST_FRAME = 1024  # bytes of what is known of how calls of a tool are written
+MOST_FRAMES = 256
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -120,6 +122,7 @@ class Requests:
         self._on_closed = on_closed
         self._ids = itertools.count(1)
         limit = server.concurrency
+        self._frames: dict[tuple[str, bytes, bool], tuple[bytes, bytes, Headers]] = {}
         self._concurrency = ConcurrencyLimit(server.name, limit, clock) if limit is not None else None
         self._turns: Rotation | None = None  # where it was not clear whose a question is
         self._work: set[asyncio.Task[None]] = set()
@@ -180,6 +183,7 @@ class Requests:
     async def send(self, request: OpenRequest) -> None:
         """One that is not sent yet. Raises `Fault`."""
         assert self.link and request.unsent
+        request.exchange.be_timed()
         unsent, request.unsent = request.unsent, None
         try:
             await self.link.send(unsent.data, unsent.headers, unsent.id)
@@ -208,8 +212,14 @@ class Requests:
         if call.resumption and call.resumption.asker != self.asker:
             call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
         self.used = self.clock.now()
-        timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
-        return self._expect(id, call, timeout, whole=whole)
+        timeout, cancel = self.server.timeout, partial(self._cancel, id)
+        if call.method == mcp.TASK_RESULT:
+            timeout = LONGEST_RESULT
+        if whole:
+            return self._expect(id, call, Part(whole, self.clock, timeout, cancel))
+        exchange, link = Exchange(self.asker, self.clock, timeout, cancel, timed=False), self.link
+        request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life if link else None)
+        return request
 
     def _write(self, id: int, request: OpenRequest) -> None:
         """Send it, or keep it as one that is not sent yet."""
@@ -218,14 +228,11 @@ class Requests:
         reached = call.reached
         was_sent = reached.is_sent if reached else False
         try:
-            params, headers = self.dialect.call(call, id)
-            if call.passed_on:
-                headers = [*headers, *passed_on(self.server, call)]
+            data, headers = self._written(id, call)
             if reached:
                 reached.is_sent = True
             if self.fault or not self.link:
                 raise self._gone()
-            data = jsonrpc.request(id, call.method, jsonrpc.encode(params))
             if not self.link.send_now(data, headers, id):
                 request.unsent = Unsent(id, data, headers, was_sent)
                 return
@@ -235,6 +242,29 @@ class Requests:
         request.is_sent = True
         for told in self.on_sent:
             told()
+
+    def _written(self, id: int, call: Call) -> tuple[bytes, Headers]:
+        """The message of a call, and its headers. Calls of one tool differ in their arguments, and most in nothing
+        else: the rest of those is written once. Raises `Fault`."""
+        told, info = bytes(call.client.told), call.tool_info
+        says_more = call.extra or call.meta or call.task or call.resumption or call.volunteered or call.passed_on
+        is_plain = call.method == mcp.CALL and call.arguments and not ((info and info.header_arguments) or says_more)
+        is_plain = is_plain and not (call.wants_progress or call.log_level)
+        is_plain = is_plain and bool(told or not call.client.capabilities)
+        if not is_plain or len(call.target) + len(told) > LONGEST_FRAME:
+            params, headers = self.dialect.call(call, id)
+            headers = (*headers, *passed_on(self.server, call)) if call.passed_on else headers
+            return jsonrpc.request(id, call.method, jsonrpc.encode(params)), headers
+        frame = self._frames.get((call.target, told, call.wants_logs))
+        if not frame:
+            params, headers = self.dialect.call(msgspec.structs.replace(call, arguments=Raw(_GAP)), id)
+            before, _, after = jsonrpc.encode(params).partition(_GAP)
+            if len(self._frames) >= MOST_FRAMES:
+                self._frames.clear()
+            frame = self._frames[call.target, told, call.wants_logs] = before, after, headers
+        before, after, headers = frame
+        start = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b' % (id, before)
+        return b"%b%b%b}" % (start, call.arguments, after), headers
 
     def _not_sent(self, id: int, request: OpenRequest, was_sent: bool, error: BaseException) -> None:
         if request.call and request.call.reached and isinstance(error, Fault) and error.reach == "not_sent":
@@ -302,7 +332,7 @@ class Requests:
         self, method: str, params: Members | bytes, headers: Headers, timeout: float | None, is_long: bool = False
     ) -> tuple[int, Exchange]:
         id = next(self._ids)
-        request = self._expect(id, None, timeout, is_long)
+        request = self._expect(id, None, Exchange(self.asker, self.clock, timeout, partial(self._cancel, id)), is_long)
         try:
             async with self.clock.timeout(timeout):
                 await self._send(id, method, params, headers)
@@ -314,11 +344,7 @@ class Requests:
         request.is_sent = True
         return id, request.exchange
 
-    def _expect(
-        self, id: int, call: Call | None, timeout: float | None, is_long: bool = False, whole: Exchange | None = None
-    ) -> OpenRequest:
-        clock, cancel = self.clock, partial(self._cancel, id)
-        exchange = Part(whole, clock, timeout, cancel) if whole else Exchange(self.asker, clock, timeout, cancel)
+    def _expect(self, id: int, call: Call | None, exchange: Exchange, is_long: bool = False) -> OpenRequest:
         request = OpenRequest(exchange, call, is_long, self.link.signs_of_life if self.link else None)
         self.pending[id] = request
         return request
@@ -561,7 +587,8 @@ class Requests:
     # Answers.
 
     def _answered(self, message: Message, origin: int | None, frame: Raw = jsonrpc.NOTHING) -> None:
-        id = _own_id(message, origin)
+        is_own = origin is not None and bytes(message.id) == b"%d" % origin
+        id = origin if is_own else _own_id(message, origin)
         kept = self._kept.get(id) if self._kept and id is not None else None
         request = self._forget(id) if id is not None else None
         if id is None or not request:
@@ -643,6 +670,9 @@ def _checked(error: RpcError) -> RpcError:
     for page in pages:
         asks.check_page(page)
     return error if pages or not legacy.may_name_pages(error) else RpcError(error.code, error.message)
+
+
+_GAP = b"\0"  # which stands in no JSON
 
 
 def _own_id(message: Message, origin: int | None) -> int | None:

@@ -63,7 +63,7 @@ class McpUpstream:
         self._breakers = Breakers(server.name, link_deps.clock)
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
         self._unused = Status()  # where there is no session
-        self._rest = asyncio.Event()  # set each time that a session comes to rest
+        self._rest: asyncio.Event | None = None  # while it drains: set each time that a session comes to rest
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -211,6 +211,7 @@ class McpUpstream:
         self._latest, self._unused = None, Status("stopped", stopped_by="close")
 
     async def drain(self, seconds: float) -> None:
+        self._rest = asyncio.Event()
         try:
             async with self._clock.timeout(seconds):
                 while any(session.is_at_work for session in self._sessions.values()):
@@ -326,7 +327,8 @@ class McpUpstream:
         elif error is None and session.breaker.failures:
             session.breaker.answered()
         session.leases -= 1
-        self._rested(session)
+        if not session.leases:
+            self._rested(session)
 
     def _rested(self, session: UpstreamSession) -> None:
         """Somebody is done with its connection: maybe nobody needs it any more."""
@@ -338,7 +340,8 @@ class McpUpstream:
                 session.end_after_use()
             elif self._pool.is_short:
                 self._pool.rested()
-        self._rest.set()
+        if self._rest:
+            self._rest.set()
         is_blank = session.scope and not session.beside and session.is_blank
         if is_blank and self._sessions.get(_place_of(session)) is session:
             if session.condition.fault:

@@ -26,6 +26,7 @@ from toolgate.upstreams.process.supervisor import Launch, Supervisor
 log = logging.getLogger(__name__)
 
 FOLDER = "boxes"
+PACKAGES = "packages"
 
 # What a program in a box inherits of the gateway's environment, beside what its configuration gives it; the second, of
 # those with a network, may have the password of a proxy in it.
@@ -41,9 +42,9 @@ class Boxes:
 
     def __init__(self, config: Config, supervisor: Supervisor, clock: Clock) -> None:
         self._supervisor = supervisor
-        self._packages = packages.Packages(supervisor, clock)
         self._is_lenient = not config.sandbox.require_boxes
         self._state = state_folder(config, supervisor.environ)
+        self._packages = packages.Packages(supervisor, clock, self._state.absolute() / PACKAGES)
 
     def prepared(self, config: Config) -> Swap:
         return sets(self, _is_lenient=not config.sandbox.require_boxes)

@@ -1,15 +1,18 @@
 """`npx` and `uvx` in two steps: the package is fetched outside the box, then its program starts inside.
 
 The rules this file keeps: outside the box nothing of the package runs, neither its scripts nor its programs, by
-whatever name, nor what its Python would load when it starts; and the runner starts in an empty folder, so that no file
-of a server says how packages are fetched.
+whatever name, nor what its Python would load when it starts; of what it depends on, only what a registry has is
+fetched; and the runner starts in an empty folder, so that no file of a server says how packages are fetched.
 """
 
 from __future__ import annotations
 
 import asyncio
+import glob
+import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +34,17 @@ LONGEST_OUTPUT = 256 * 1024  # bytes
 # A whole path and a word of the shell's own: a package may bring programs of any name, which come first in PATH.
 _SHELL = "/bin/sh"
 _SAYS_WHERE = 'printf "%s\\n" "$PATH"'
-_WITHOUT_ITS_CODE = {"UV_NO_BUILD": "1", "UV_COMPILE_BYTECODE": "0", "npm_config_ignore_scripts": "true"}
+_OF_UV = {"UV_NO_BUILD": "1", "UV_COMPILE_BYTECODE": "0"}
+# A dependency that is a repository is made ready by npm in a folder of its own, whose `.npmrc` says what `git` is; and
+# one may be a file of the user, or stand at an address of this machine. Versions before 11.10 know only the first two.
+_OF_NPM = {
+    "npm_config_ignore_scripts": "true",
+    "npm_config_git": "/bin/false",
+    "npm_config_allow_git": "none",
+    "npm_config_allow_remote": "root",
+    "npm_config_allow_file": "root",
+    "npm_config_allow_directory": "root",
+}
 _OTHERS = ("bunx", "pipx", "pnpx", "pnpm", "yarn", "docker", "podman")
 
 
@@ -66,16 +79,19 @@ def split_of(name: str, command: str, args: tuple[str, ...]) -> Split | None:
 class Packages:
     """Fetches them with the runners of this machine."""
 
-    def __init__(self, supervisor: Supervisor, clock: Clock) -> None:
+    def __init__(self, supervisor: Supervisor, clock: Clock, folder: Path) -> None:
+        """`folder` keeps the environments of Python, which no server may write."""
         self._supervisor = supervisor
         self._clock = clock
+        self._folder = folder
 
     async def installed(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         """Raises `Fault`."""
+        is_npm = os.path.basename(command) == "npx"
+        ours = _OF_NPM if is_npm else _OF_UV
         of_runner = {key: value for key, value in env.items() if key in INHERITED or is_of_a_tool(key)}
-        if os.path.basename(command) == "npx":
-            return await self._of_npm(name, command, split, of_runner)
-        return await self._of_uv(name, command, split, of_runner)
+        whole = {key: value for key, value in of_runner.items() if key.lower() not in ours} | ours
+        return await (self._of_npm if is_npm else self._of_uv)(name, command, split, whole)
 
     async def _of_npm(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         shell = f"--script-shell={_SHELL}"
@@ -102,16 +118,30 @@ class Packages:
             or not holds(os.path.realpath(folder), os.path.realpath(path))
         ):
             raise _failed(name, command, "it names no program of its own")
+        if strange := await asyncio.to_thread(_of_no_registry, folder, split.package):
+            raise _failed(name, command, f"it depends on {excerpt(strange, server=name)}, which no registry has")
         return Installed(path, split.args, (folder,))
 
     async def _of_uv(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
-        options = [*split.options, "--no-build", "--from", split.package, _SHELL, "-c", _SAYS_WHERE]
-        prefix, name_of_bin = os.path.split((await self._run(name, command, options, env)).partition(":")[0])
-        if name_of_bin != "bin" or not os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
+        """Not by `uvx`, which starts the Python of the environment once the package is in it, and with that what the
+        package has in a `.pth` file. The environment is made empty, and filled by `uv pip`, which starts only the
+        Python that it was made of."""
+        uv = os.path.join(os.path.dirname(command), "uv")
+        wanted = _of_pip(split)
+        digest = hashlib.sha256("\0".join((split.package, *split.options)).encode()).hexdigest()[:16]
+        prefix = str(self._folder / digest)
+        await asyncio.to_thread(self._folder.mkdir, 0o700, True, True)
+        if not os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
+            await self._run(name, uv, ["venv", "--no-project", "--allow-existing", *wanted.python, prefix], env)
+        python, modules = os.path.join(prefix, "bin", "python"), glob.glob(f"{glob.escape(prefix)}/lib/*/site-packages")
+        if len(modules) != 1:
             raise _failed(name, command, "it does not say where it has put the package")
-        program = os.path.join(prefix, "bin", split.program or bare(split.package))
-        folders = tuple(dict.fromkeys((prefix, os.path.realpath(prefix))))
-        return Installed(program, split.args, folders, os.path.join(prefix, "bin", "python"))
+        into = ["--python", os.path.realpath(python), "--target", modules[0]]
+        await self._run(name, uv, ["pip", "install", "--no-build", *into, *wanted.options, "--", *wanted.packages], env)
+        program, args = os.path.join(modules[0], "bin", split.program or bare(split.package)), split.args
+        if await asyncio.to_thread(_is_script, program):  # its first line names the Python without the package
+            program, args = python, (program, *args)
+        return Installed(program, args, (prefix,), python)
 
     async def _run(self, name: str, command: str, args: list[str], env: Mapping[str, str]) -> str:
         output, ended = bytearray(), asyncio.get_running_loop().create_future()
@@ -126,7 +156,7 @@ class Packages:
         with tempfile.TemporaryDirectory(prefix="toolgate-") as folder:
             Path(folder, "package.json").write_text("{}")  # else npm goes by what stands in a folder above
             child = await self._supervisor.start(
-                *(name, command, args, {**env, **_WITHOUT_ITS_CODE}, folder, wrote, end, lambda: None), talks=False
+                *(name, command, args, env, folder, wrote, end, lambda: None), talks=False
             )
             try:
                 child.close_input()
@@ -152,6 +182,60 @@ def _failed(name: str, command: str, why: str) -> Fault:
     return Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
 
 
+class _Wanted(msgspec.Struct, frozen=True):
+    """A command line of `uvx` in the words of `uv venv` and of `uv pip`."""
+
+    packages: tuple[str, ...]
+    python: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+_with_version = re.compile(r"([A-Za-z0-9._-]+(?:\[[^\]]*\])?)@([A-Za-z0-9._+!-]+)")
+_next_package = re.compile(r",(?=\s*[A-Za-z])")
+
+
+def _of_pip(split: Split) -> _Wanted:
+    packages, python, options = [split.package], list[str](), list[str]()
+    rest = iter(split.options)
+    for option in rest:
+        if option in ("--with", "-w"):
+            packages += _next_package.split(next(rest))
+        elif option in ("--python", "-p"):
+            python = ["--python", next(rest)]
+        elif option != "--isolated":
+            options += [option] if option in RUNNERS["uvx"].flags else [option, next(rest)]
+    if any(each.endswith("@latest") for each in packages):
+        options.append("--upgrade")
+    packages = [_with_version.sub(_as_pip_writes_it, each) for each in packages]
+    flags = [each for each in options if each in ("--offline", "--quiet", "-q")]
+    return _Wanted(tuple(packages), (*python, *flags), tuple(options))
+
+
+def _as_pip_writes_it(found: re.Match[str]) -> str:
+    return found[1] if found[2] == "latest" else f"{found[1]}=={found[2]}"
+
+
+def _is_script(program: str) -> bool:
+    try:
+        with ownership.open_anyones(Path(program)) as file:
+            first = file.read(512)
+    except (OSError, ValueError):
+        return False
+    return first.startswith(b"#!") and b"python" in first
+
+
+def _of_no_registry(folder: str, package: str) -> str:
+    """A package that was fetched from a folder, a file or a repository, and was not asked for; or nothing."""
+    known = _read(os.path.join(folder, "node_modules"), ".package-lock.json").get("packages")
+    for place, about in cast("dict[str, Any]", known).items() if isinstance(known, dict) else ():
+        found = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
+        resolved = str(found.get("resolved", ""))
+        is_web = resolved.startswith(("https://", "http://")) or not resolved
+        if (found.get("link") or not is_web) and resolved not in package and package not in resolved:
+            return place.rpartition("node_modules/")[2]
+    return ""
+
+
 def _only_program(folder: str, package: str) -> str:
     """The program that npx would run: the only one, else the one with the package's name."""
     name = next(iter(_read(folder).get("dependencies", {})), bare(package))
@@ -161,9 +245,9 @@ def _only_program(folder: str, package: str) -> str:
     return names[0] if len(names) == 1 else own
 
 
-def _read(folder: str) -> dict[str, Any]:
+def _read(folder: str, name: str = "package.json") -> dict[str, Any]:
     try:
-        with ownership.open_anyones(Path(folder, "package.json")) as file:
+        with ownership.open_anyones(Path(folder, name)) as file:
             found = json.load(file)
     except (OSError, ValueError):
         return {}

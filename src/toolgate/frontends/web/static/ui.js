@@ -1,0 +1,86 @@
+// The pages work without this script. It filters tables, moves by keys, asks before what cannot be undone, and shows
+// what changes. It makes no markup of text, and asks nobody but the gateway.
+"use strict";
+
+const find = (what, where = document) => where.querySelector(what);
+const all = (what, where = document) => [...where.querySelectorAll(what)];
+const isTyping = () => /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
+
+function filter(input) {
+  const wanted = input.value.toLowerCase();
+  for (const row of all(`#${input.dataset.filter} > tbody > tr`)) {
+    row.hidden = !row.textContent.toLowerCase().includes(wanted);
+  }
+}
+
+document.addEventListener("input", (event) => {
+  if (event.target.dataset.filter) filter(event.target);
+});
+
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question && !confirm(question)) event.preventDefault();
+});
+
+document.addEventListener("click", (event) => {
+  if (event.target.dataset.back !== undefined && history.length > 1) {
+    event.preventDefault();
+    history.back();
+  }
+});
+
+// Keys: g and a letter goes to a page, / filters, j and k move in a table, Enter opens.
+let isGoing = false;
+
+function move(step) {
+  const rows = all("tbody > tr").filter((row) => !row.hidden);
+  if (!rows.length) return;
+  const at = rows.findIndex((row) => row.classList.contains("at"));
+  const next = rows[Math.max(0, Math.min(rows.length - 1, at + step))];
+  rows[at]?.classList.remove("at");
+  next.classList.add("at");
+  next.scrollIntoView({ block: "nearest" });
+  find("a, button", next)?.focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") document.activeElement?.blur();
+  if (isTyping()) return;
+  if (isGoing) {
+    isGoing = false;
+    const link = all("nav a").find((each) => each.dataset.key === event.key);
+    if (link) {
+      event.preventDefault();
+      link.click();
+      return;
+    }
+  }
+  if (event.key === "g") isGoing = true;
+  else if (event.key === "/" && find("[data-filter]")) {
+    event.preventDefault();
+    find("[data-filter]").focus();
+  } else if (event.key === "j") move(1);
+  else if (event.key === "k") move(-1);
+});
+
+// A page that says so is loaded again now and then, while nobody writes, selects or looks elsewhere.
+async function refresh(seconds) {
+  const main = find("main");
+  const isUsed = () => main !== document.activeElement && main.contains(document.activeElement);
+  const isBusy = () => isUsed() || document.hidden || find("details[open]") || String(getSelection());
+  if (!isBusy()) {
+    try {
+      const answer = await fetch(location.href, { redirect: "error" });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (answer.ok && !isBusy()) main.replaceChildren(...find("main", page).childNodes);
+    } catch {
+      location.reload();
+      return;
+    }
+  }
+  setTimeout(refresh, seconds * 1000, seconds);
+}
+
+const seconds = Number(find("main").dataset.refresh);
+if (seconds) setTimeout(refresh, seconds * 1000, seconds);

@@ -1,0 +1,232 @@
+"""The operator's pages: who may see them, and how they are sent. What stands on them is `views`.
+
+    GET /ui              the overview; behind it one path for each page
+    GET, POST /ui/login  by an administrator's key
+    GET, POST /ui/link/CODE  by a link that is good once (`toolgate open`)
+    POST /ui/logout
+    GET /ui/static/NAME  the style and the script
+
+The rules this file keeps: nobody sees a page who is not signed in, on this machine neither; a form counts only with the
+secret of its session, and from a page of this origin; and nothing on a page is loaded from, framed by or told to
+anybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable, Mapping
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from toolgate import __version__
+from toolgate.auth.refusals import Unauthorized
+from toolgate.core.model import Principal
+from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_form
+from toolgate.frontends.streams import HeaderList, Receive, Response
+from toolgate.frontends.web import views
+from toolgate.frontends.web.browser_sessions import BrowserSession, BrowserSessions
+from toolgate.frontends.web.views import Done, Failed, PageRequest, Shown
+
+PREFIX = "/ui"
+LINK = PREFIX + "/link/"
+LONGEST_KEY_FORM = 4096  # bytes, of who is nobody yet
+LONGEST_FORM = 1024 * 1024  # bytes
+_COOKIE = "toolgate-session"
+_STATIC = {
+    "ui.css": b"text/css; charset=utf-8",
+    "ui.js": b"text/javascript; charset=utf-8",
+    "icon.svg": b"image/svg+xml",
+}
+_HTML = b"text/html; charset=utf-8"
+_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_SAFE: HeaderList = (
+    (b"content-security-policy", _POLICY),
+    (b"x-frame-options", b"DENY"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_HEADERS: HeaderList = ((b"cache-control", b"no-store"), *_SAFE)
+
+Ask = Callable[[str, str, bytes, Principal], Awaitable[tuple[int, bytes]]]
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    scope: Scope
+    receive: Receive
+
+
+class OperatorPages:
+    """`ask` is the admin API. Browsers come by https where `is_secure`, beside those that do so by themselves."""
+
+    def __init__(self, ask: Ask, sessions: BrowserSessions, guards: Guards, is_secure: Callable[[], bool]) -> None:
+        self._ask = ask
+        self._sessions = sessions
+        self._guards = guards
+        self._is_secure = is_secure
+
+    async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
+        """Raises `Refused`."""
+        headers = self._guards.admit_page(scope)
+        path = str(scope["path"]).removeprefix(PREFIX)
+        if path and not path.startswith("/"):
+            raise Refused(404, f"Not found: {scope['path']}")
+        request = _Request(str(scope["method"]), path.rstrip("/") or "/", headers, scope, receive)
+        if request.method == "POST":
+            _check_is_our_form(headers)
+        elif request.method != "GET":
+            raise not_allowed("GET, POST")
+        if path.startswith("/static/"):
+            await _static(path.removeprefix("/static/"), headers, response)
+        elif request.path == "/login":
+            await self._login(request, response)
+        elif path.startswith("/link/"):
+            await self._link(request, response)
+        else:
+            await self._page(request, response)
+
+    # Signing in and out.
+
+    async def _login(self, request: _Request, response: Response) -> None:
+        if request.method == "GET":
+            await self._say(response, Shown("login.html", {}))
+            return
+        key = (await read_form(request.receive, LONGEST_KEY_FORM)).get("key", "").strip()
+        try:
+            principal = await self._guards.administrator(key, request.scope, "/admin")
+        except (Refused, Unauthorized):
+            says = "This is not the key of an administrator."
+            await self._say(response, Shown("login.html", {"says": says, "has_failed": True}, 403))
+            return
+        await self._begin(principal, request, response)
+
+    async def _link(self, request: _Request, response: Response) -> None:
+        """A link does nothing until somebody presses the button: programs that look at links would use it up."""
+        code = request.path.removeprefix("/link/")
+        if request.method == "GET" and self._sessions.has_link(code):
+            await self._say(response, Shown("link.html", {"code": code}))
+            return
+        await read_form(request.receive, LONGEST_KEY_FORM)
+        principal = self._sessions.redeemed(code) if request.method == "POST" else None
+        if principal and self._guards.is_administrator(principal):
+            await self._begin(principal, request, response)
+            return
+        says = "This link is unknown, already used or expired. Get a new one: toolgate open"
+        await self._say(response, Shown("login.html", {"says": says, "has_failed": True}, 404))
+
+    async def _begin(self, principal: Principal, request: _Request, response: Response) -> None:
+        is_secure = request.scope.get("scheme") == "https" or self._is_secure()
+        attributes = f"; Path={PREFIX}; HttpOnly; SameSite=Strict{'; Secure' if is_secure else ''}"
+        cookie = f"{_COOKIE}={self._sessions.begin(principal)}{attributes}"
+        await _see(response, "/", ((b"set-cookie", cookie.encode()),))
+
+    # Pages.
+
+    async def _page(self, request: _Request, response: Response) -> None:
+        session = self._sessions.find(_cookie(request.headers))
+        if not session:
+            await _see(response, "/login")
+            return
+        form = await self._form(request, session)
+        if request.path == "/logout" and form:
+            self._sessions.end(session)
+            await _see(response, "/login", ((b"set-cookie", f"{_COOKIE}=; Path={PREFIX}; Max-Age=0".encode()),))
+            return
+        view, name = views.find(request.method, request.path)
+        if not view:
+            await self._say(
+                response, Shown("error.html", {"failed": Failed(404, "There is no such page")}, 404), session
+            )
+            return
+        query = dict(parse_qsl(bytes(request.scope.get("query_string", b"")).decode("latin-1"), keep_blank_values=True))
+        try:
+            outcome = await view(PageRequest(self._asking(session), name, form, query))
+        except Failed as failed:
+            await self._say(response, _of_failure(failed), session)
+            return
+        if isinstance(outcome, Done):
+            session.says, session.has_failed = outcome.says, False
+            await _see(response, outcome.path)
+        else:
+            await self._say(response, outcome, session)
+
+    async def _form(self, request: _Request, session: BrowserSession) -> Mapping[str, str]:
+        """Of a POST. Raises `Refused` for one that is not of a page of this session."""
+        if request.method != "POST":
+            return {}
+        form = await read_form(request.receive, LONGEST_FORM)
+        if not session.is_its_form(form.get("csrf", "")):
+            raise Refused(403, "This form is of another session: load its page again")
+        return form
+
+    def _asking(self, session: BrowserSession) -> views.Ask:
+        async def ask(method: str, path: str, body: Any = None) -> Any:
+            data = b"" if body is None else msgspec.json.encode(body)
+            status, said = await self._ask(method, "/admin" + path, data, session.principal)
+            answer = await asyncio.to_thread(msgspec.json.decode, said)
+            if status >= 400:
+                raise Failed(status, str(answer.get("error", "")), answer.get("hint", ""), answer)
+            return answer
+
+        return ask
+
+    async def _say(self, response: Response, shown: Shown, session: BrowserSession | None = None) -> None:
+        """Templates are slow to import, and nobody pays for them who asks for no page."""
+        rendering = await asyncio.to_thread(importlib.import_module, "toolgate.frontends.web.rendering")
+        about: dict[str, Any] = {"version": __version__, "base": PREFIX, "csrf": "", "says": "", "has_failed": False}
+        if session:
+            about |= {"csrf": session.csrf, "says": session.says, "who": session.principal.id}
+            session.says = ""
+        body = await asyncio.to_thread(rendering.page, shown.template, {**about, **shown.values})
+        await response.whole(shown.status, body, _HEADERS, _HTML)
+
+
+def _of_failure(failed: Failed) -> Shown:
+    return Shown("error.html", {"failed": failed}, failed.status)
+
+
+async def _static(name: str, headers: Mapping[str, str], response: Response) -> None:
+    if name not in _STATIC:
+        raise Refused(404, "Not found")
+    tag = f'"{__version__}-{len(_read(name))}"'
+    more = ((b"cache-control", b"no-cache"), (b"etag", tag.encode()), *_SAFE)
+    if headers.get("if-none-match") == tag:
+        await response.whole(304, b"", more)
+    else:
+        await response.whole(200, _read(name), more, _STATIC[name])
+
+
+def _read(name: str) -> bytes:
+    return files("toolgate.frontends.web").joinpath("static", name).read_bytes()
+
+
+async def _see(response: Response, path: str, more: HeaderList = ()) -> None:
+    """Go on at another page."""
+    await response.whole(303, b"", ((b"location", (PREFIX + path.removesuffix("/")).encode()), *more, *_HEADERS))
+
+
+def _check_is_our_form(headers: Mapping[str, str]) -> None:
+    """Browsers say where a form comes from: `admit_page` has compared its origin with this one, where there is one."""
+    came_from = headers.get("sec-fetch-site", "same-origin")
+    if "origin" not in headers or came_from != "same-origin":
+        raise Refused(403, "Forms come from pages of this origin only")
+
+
+def _cookie(headers: Mapping[str, str]) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(_COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""

@@ -1,0 +1,14 @@
+"""What calls are told to: one for a gateway, whatever configurations it has."""
+
+from __future__ import annotations
+
+from toolgate.telemetry.spans import Tracer
+from toolgate.telemetry.usage import Usage
+
+
+class Recorder:
+    """`tracer` is there while traces are sent somewhere."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.tracer: Tracer | None = None

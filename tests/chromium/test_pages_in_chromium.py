@@ -1,0 +1,55 @@
+"""The operator's pages in a real browser: small and large, light and dark, by keyboard, with servers that attack.
+
+SCREENSHOTS names a folder for pictures of each page.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+PAGES = {"overview": "/ui", "servers": "/ui/servers", "server": "/ui/servers/hostile"}
+SCREENSHOTS = os.environ.get("SCREENSHOTS", "")
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_page_fits_and_is_harmless(tab: Any, width: int, scheme: str) -> None:
+    opened = tab(width, scheme)
+    opened.open("/ui/servers/hostile")
+    opened.page.get_by_role("button", name="Start and list").click()
+    opened.page.wait_for_selector("text=lists 2 tools")
+    for name, path in PAGES.items():
+        opened.open(path)
+        opened.check()
+        if SCREENSHOTS:
+            opened.page.screenshot(path=Path(SCREENSHOTS) / f"{name}-{width}-{scheme}.png", full_page=True)
+
+
+def test_pages_are_found_filtered_and_opened_by_keyboard_alone(tab: Any) -> None:
+    opened = tab()
+    press = opened.page.keyboard.press
+    press("g")
+    press("s")
+    opened.page.wait_for_url("**/ui/servers")
+    press("/")
+    opened.page.keyboard.type("host")
+    assert opened.page.locator("tbody tr:visible").count() == 1
+    press("Escape")
+    press("j")
+    press("Enter")
+    opened.page.wait_for_url("**/ui/servers/hostile")
+    opened.check()
+
+
+def test_what_cannot_be_undone_is_asked_first(tab: Any) -> None:
+    opened = tab()
+    opened.open("/ui/servers/hostile")
+    opened.page.on("dialog", lambda dialog: dialog.dismiss())
+    opened.page.get_by_role("button", name="Stop").click()
+    assert opened.page.locator("[role=status]").count() == 0
