@@ -110,7 +110,7 @@ class Response:
             await self._send({**start, "type": WHOLE, "body": body})
             return
         if not self.backlog or len(body) <= PIECE:
-            with self._waiting(body):
+            with self._waiting(body) if self.backlog else _NOTHING:
                 await self._send(start)
                 await self._send({"type": self._body, "body": body})
             return
