@@ -217,6 +217,7 @@ class HttpFrontend(Application):
                 if begun and begun.begun:
                     begun.hears(delivery.note)
                     reply = await self._modern.rest(begun.begun)
+                    begun.forget()  # the result in it may be large
                 else:
                     reply = await self._modern.answer(
                         message, request.headers, request.principal, request.route, delivery.note
@@ -235,7 +236,10 @@ class HttpFrontend(Application):
             assert reply
             if request.accepts_events_only:
                 await response.begin(b"")
-            await response.finish(200, jsonrpc.result(id, reply.body))
+            body, reply = jsonrpc.result(id, reply.body), msgspec.structs.replace(reply, body=b"")
+            finished = response.finish(200, body)
+            del body  # it may be large, and its client slow
+            await finished
             if not delivery.has_left:
                 if reply.parked_call:
                     self._modern.flushed(reply)
