@@ -22,7 +22,7 @@ from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.core.model import Done
 from toolgate.eras import legacy, modern, tasks
 from toolgate.frontends import responses
-from toolgate.policy import audit, scrub
+from toolgate.policy import endings, scrub
 from toolgate.surfaces import uris
 from toolgate.surfaces.controls import base, scripts
 from toolgate.upstreams import bounds
@@ -87,7 +87,7 @@ class Looks:
         (base, "wrapped"),
         (scrub.Scrubber, "body"),
         (scripts, "value_of"),
-        (audit, "_has_failed"),
+        (endings, "has_failed"),
         (answers_of_components, "result"),
         (tasks, "read_task"),
         (tasks, "with_related"),
