@@ -11,11 +11,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import typer
-
-from toolgate.cli import COMMANDS, app
+from toolgate.cli import tree
+from toolgate.cli.tree import Command
 
 FILE = Path(__file__).with_name("cli.md")
 HEAD = """# Command line
@@ -46,50 +44,30 @@ Output that is asked for goes to standard output; warnings, problems and logs go
 
 
 def text() -> str:
-    root: Any = typer.main.get_command(app)
-    made = [HEAD, *_overview()]
-    for name in COMMANDS:
-        command = root.get_command(None, name)
-        made += [f"\n## {name}\n", command.help.strip()]
-        if subcommands := getattr(command, "commands", {}):
-            for each in subcommands.values():
-                made += [f"\n### {name} {each.name}\n", each.help.strip(), *_usage(f"{name} {each.name}", each)]
-        else:
-            made += _usage(name, command)
+    found = tree.commands()
+    made = [HEAD, *_overview(found)]
+    for command in found:
+        made += [f"\n## {command.name}\n", command.help, *([] if command.below else _usage(command))]
+        for each in command.below:
+            made += [f"\n### {each.name}\n", each.help, *_usage(each)]
     return "\n".join([*made, ""])
 
 
-def _overview() -> Iterator[str]:
+def _overview(found: tuple[Command, ...]) -> Iterator[str]:
     yield "| command | |"
     yield "|---|---|"
-    for name, (_, help) in COMMANDS.items():
-        yield f"| [`{name}`](#{name}) | {help} |"
+    for command in found:
+        yield f"| [`{command.name}`](#{command.name}) | {command.line} |"
 
 
-def _usage(name: str, command: Any) -> Iterator[str]:
-    shown = [each for each in command.params if not getattr(each, "hidden", False)]
-    arguments = [each for each in shown if not each.opts[0].startswith("-")]
-    options = [each for each in shown if each not in arguments]
-    written = [*map(_argument, arguments), *(["[OPTIONS]"] if options else [])]
-    yield f"\n```\n{' '.join(['toolgate', name, *written])}\n```"
-    described = [each for each in shown if each.name != "config"]  # which is said once, above
-    if described:
+def _usage(command: Command) -> Iterator[str]:
+    yield f"\n```\n{command.usage}\n```"
+    options = [each for each in command.options if "--config" not in each.names]  # which is said once, above
+    if command.arguments or options:
         yield "\n| | |"
         yield "|---|---|"
-    for each in described:
-        label = _argument(each) if each in arguments else _option(each)
-        yield f"| `{label}` | {each.help.replace('|', chr(92) + '|')} |"
-
-
-def _argument(argument: Any) -> str:
-    name = argument.metavar or argument.name.upper()
-    more = "..." if argument.nargs == -1 else ""
-    return f"{name}{more}" if argument.required or name.startswith("[") else f"[{name}{more}]"
-
-
-def _option(option: Any) -> str:
-    names = ", ".join([*option.opts, *option.secondary_opts])
-    return names if option.is_flag else f"{names} {option.metavar or option.name.upper()}"
+    for each in (*command.arguments, *options):
+        yield f"| `{each.label}` | {each.help.replace('|', chr(92) + '|')} |"
 
 
 if __name__ == "__main__":

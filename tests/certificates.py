@@ -1,4 +1,4 @@
-"""Certificates for 127.0.0.1, made when they are needed."""
+"""Certificates for 127.0.0.1 and gate.example.com, made when they are needed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def make(folder: Path, name: str = "gate", days: float = 90, passphrase: str = "
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    hosts = x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("gate.example.com")
     built = (
         x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=400))
         .not_valid_after(now + datetime.timedelta(days=days))
-        .add_extension(alternative, critical=False)
+        .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

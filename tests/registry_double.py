@@ -257,12 +257,12 @@ def main():
 """
 
 
-def npm_package(name: str, version: str, mcp_name: str = "", **more: Any) -> bytes:
+def npm_package(name: str, version: str, mcp_name: str = "", index: str = SERVER_JS, **more: Any) -> bytes:
     about: Json = {"name": name, "version": version, "bin": {name.rpartition("/")[2]: "index.js"}, **more}
     about |= {"mcpName": mcp_name} if mcp_name else {}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as packed:
-        for path, text in (("package/package.json", json.dumps(about)), ("package/index.js", SERVER_JS)):
+        for path, text in (("package/package.json", json.dumps(about)), ("package/index.js", index)):
             info = tarfile.TarInfo(path)
             info.size, info.mode = len(text.encode()), 0o755
             packed.addfile(info, io.BytesIO(text.encode()))

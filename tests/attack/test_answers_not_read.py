@@ -9,14 +9,14 @@ import socket
 import weakref
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from processes.ground import real, until
 
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
-from toolgate.frontends import server, streams, unread
+from toolgate.frontends import server, streams, unread, unsent
 from toolgate.frontends.application import Application
 from toolgate.frontends.guards import connection_of
 from toolgate.frontends.streams import Outbox, Response, relay
@@ -192,10 +192,10 @@ def test_who_reads_nothing_for_a_while_is_cut_off(monkeypatch: pytest.MonkeyPatc
 
 
 @real
-async def test_the_last_bytes_of_a_large_answer_count_as_all_of_it() -> None:
+async def test_the_last_bytes_of_a_large_event_count_as_all_of_it() -> None:
     """The transport holds it in one piece until then."""
     async with crowd() as all:
-        eve = await all.ask("eve", LARGE)
+        eve = await all.ask("eve", LARGE, "/stream")
         await until(lambda: all.frontend.kept)
         read, loop = 0, asyncio.get_running_loop()
         while read < LARGE // 4:
@@ -204,6 +204,28 @@ async def test_the_last_bytes_of_a_large_answer_count_as_all_of_it() -> None:
         while read < LARGE:
             read += len(await loop.sock_recv(eve, 1024 * 1024))
         await until(lambda: not all.frontend.kept)
+
+
+@real
+async def test_an_answer_that_is_not_read_waits_in_a_file_and_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: list[int] = []
+    store = unsent._stored
+
+    def seen(rest: memoryview) -> IO[bytes]:
+        stored.append(len(rest))
+        return store(rest)
+
+    monkeypatch.setattr(unsent, "_stored", seen)
+    async with crowd() as all:
+        eve = await all.ask("eve", LARGE)
+        await until(lambda: stored != [])
+        assert 0 < stored[0] < LARGE
+        read, loop = b"", asyncio.get_running_loop()
+        while not read.endswith(b"x" * 100) or len(read.partition(b"\r\n\r\n")[2]) < LARGE:
+            read += await loop.sock_recv(eve, 1024 * 1024)
+        assert read.partition(b"\r\n\r\n")[2] == b"x" * LARGE
+        await until(lambda: not all.frontend.kept)
+    assert len(stored) == 1
 
 
 @real

@@ -49,6 +49,10 @@ async def asked(revision: str, method: str, params: dict[str, Any]) -> tuple[Any
         {**COMPLETION, "ref": {**REF, "Type": "ref/resource"}},
         {**COMPLETION, "ref": {**REF, "Uri": "file:///private"}},
         {**COMPLETION, "_Meta": {}},
+        {**COMPLETION, "_ref": {"type": "ref/prompt", "name": "secretp"}},
+        {**COMPLETION, "ref": {"_name": "secretp", **REF}},
+        {**COMPLETION, "ref": {"-NAME": "secretp", **REF}},
+        {**COMPLETION, "__meta": {}},
     ],
 )
 async def test_a_completion_is_asked_for_what_was_decided_on(revision: str, params: dict[str, Any]) -> None:
@@ -118,3 +122,19 @@ def test_a_retry_repeats_all_that_goes_to_the_server() -> None:
     assert digest(more={"a": 1}) != digest(more={"a": 2})
     assert digest() != digest(more=None)
     assert digest(inputResponses={}, requestState="x") == digest()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("_name", "name"),
+        ("--Name", "name"),
+        ("n_a-me", "name"),
+        ("meta", "meta"),
+        ("_Meta", "_meta"),
+        ("__m-eta", "_meta"),
+    ],
+)
+def test_signs_are_passed_over_wherever_they_stand_but_meta_is_not_meta_of_the_protocol(name: str, meant: str) -> None:
+    assert calls.folded(name) == calls.folded(meant)
+    assert calls.folded("meta") != calls.folded("_meta")

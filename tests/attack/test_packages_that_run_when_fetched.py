@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes.ground import failure, gateway, real, settings
-from registry_double import Registry, listening, npm_package, wheel
+from processes.ground import Failed, failure, gateway, real, settings
+from registry_double import SERVER_JS, SERVER_PY, Registry, listening, npm_package, wheel
 
 from toolgate.upstreams.process import confinement, packages
 
@@ -25,16 +25,19 @@ needs_npm = pytest.mark.skipif(not (shutil.which("npx") and shutil.which("git"))
 needs_uv = pytest.mark.skipif(not (shutil.which("uvx") and shutil.which("uv")), reason="there is no uvx here")
 
 
-async def called(registry: Registry, folder: Path, runner: str, *args: str) -> Any:
-    """The answer of the server that is started so, twice: a second start finds what the first one left."""
+def entry_of(registry: Registry, runner: str, *args: str, **more: str) -> dict[str, Any]:
     env = {
         "npm_config_registry": f"{registry.url}/npm/",
-        "npm_config_cache": str(folder / "npm"),
         "UV_DEFAULT_INDEX": f"{registry.url}/simple/",
-        "UV_CACHE_DIR": str(folder / "uv"),
         "UV_PYTHON_DOWNLOADS": "never",
+        **more,
     }
-    entry = {"command": runner, "args": args, "env": env, "box": "strict", "start_timeout": "60s"}
+    return {"command": runner, "args": args, "env": env, "box": "strict", "start_timeout": "60s"}
+
+
+async def called(registry: Registry, runner: str, *args: str, **more: str) -> Any:
+    """The answer of the server that is started so, twice: a second start finds what the first one left."""
+    entry, answer = entry_of(registry, runner, *args, **more), None
     for _ in range(2):
         async with gateway(settings(one=entry)) as served:
             answer = await served.client().call("one__note")
@@ -78,7 +81,7 @@ def test_a_dependency_that_is_a_repository_runs_nothing_by_its_settings_of_npm(
         outer = await asyncio.to_thread(lambda: repository(tmp_path / "outer", **files))
         async with listening(Registry()) as registry:
             with_dependency(registry, outer=outer)
-            error = await failure(called(registry, tmp_path, "npx", "-y", "evil"))
+            error = await failure(called(registry, "npx", "-y", "evil"))
         assert "could not be fetched for its box" in str(error.message)
         assert not marker.exists()
 
@@ -96,7 +99,7 @@ def test_a_dependency_is_no_file_of_the_user_and_no_address_of_this_machine(tmp_
             (tmp_path / "folder" / "package.json").write_text('{"name": "a", "version": "1.0.0"}')
             needs = {"file": f"file:{tmp_path}/private.tgz", "folder": f"file:{tmp_path}/folder"}
             with_dependency(registry, a=needs.get(what, f"{inner.url}/admin/secret.tgz"))
-            error = await failure(called(registry, tmp_path, "npx", "-y", "evil"))
+            error = await failure(called(registry, "npx", "-y", "evil"))
             assert "could not be fetched for its box" in str(error.message)
             assert not inner.asked
 
@@ -110,7 +113,7 @@ def test_a_package_whose_dependencies_a_registry_has_is_started_as_ever(tmp_path
         async with listening(Registry()) as registry:
             registry.add_npm("fine", "1.0.0")
             with_dependency(registry, fine="1")
-            assert await called(registry, tmp_path, "npx", "-y", "evil@1.0.0") == "noted by node"
+            assert await called(registry, "npx", "-y", "evil@1.0.0") == "noted by node"
 
     look()
 
@@ -140,7 +143,7 @@ def test_what_a_wheel_has_for_python_to_load_runs_in_the_box_alone(tmp_path: Pat
             registry.add_pypi("evil", "1.0.0", packed=wheel("evil", "1.0.0", **more))
             ways = [["evil"], ["evil@latest"], ["--with", "evil==1.0.0", "--from", "evil@1.0.0", "evil"]]
             for args in ways if place == "aaa.pth" else ways[:1]:
-                said = await called(registry, tmp_path, "uvx", *args)
+                said = await called(registry, "uvx", *args)
                 assert said == "noted by python" and not marker.exists()
 
     look()
@@ -157,8 +160,129 @@ def test_a_wheel_needs_no_file_of_the_user_and_no_address_of_this_machine(tmp_pa
         async with listening(Registry()) as registry, listening(Registry()) as inner:
             wanted = needs.format(folder=tmp_path, inner=inner.url)
             registry.add_pypi("evil", "1.0.0", packed=wheel("evil", "1.0.0", needs=wanted))
-            error = await failure(called(registry, tmp_path, "uvx", "evil"))
+            error = await failure(called(registry, "uvx", "evil"))
             assert "could not be fetched for its box" in str(error.message)
             assert not inner.asked
+
+    look()
+
+
+# What a server's configuration names, beside its package.
+
+EVIL = "#!/bin/sh\ntouch {marker}\n"
+
+
+def evil(folder: Path, *names: str) -> Path:
+    """A folder with programs of these names."""
+    place = folder / "clone"
+    place.mkdir()
+    for name in names:
+        (place / name).write_text(EVIL.format(marker=folder / "ESCAPED"))
+        (place / name).chmod(0o755)
+    return place
+
+
+@pytest.mark.parametrize("runner", ["npx", "uvx"])
+def test_a_program_that_has_the_name_of_a_runner_is_not_started_outside_the_box(runner: str, tmp_path: Path) -> None:
+    @real
+    async def look() -> None:
+        command = str(evil(tmp_path, "npx", "uvx", "uv") / runner)
+        async with gateway(settings(one={"command": command, "args": ["pack"], "box": "strict"})) as served:
+            error = await failure(served.client().call("one__note"))
+        assert f"is not the {runner} that is found in PATH" in str(error.message)
+        assert not (tmp_path / "ESCAPED").exists()
+
+    look()
+
+
+@needs_uv
+@pytest.mark.parametrize(
+    "name", ["PATH", "UV_PYTHON", "UV_PYTHON_INSTALL_DIR", "HOME", "XDG_CONFIG_HOME", "UV_CONFIG_FILE"]
+)
+def test_variables_of_a_server_name_nothing_that_uv_runs(name: str, tmp_path: Path) -> None:
+    @real
+    async def look() -> None:
+        clone = evil(tmp_path, "uv", "uvx", "python", "python3", "python3.11", "sh")
+        value = str(clone / "python3") if name == "UV_PYTHON" else str(clone)
+        (clone / ".config" / "uv").mkdir(parents=True)
+        for place in (clone / "uv.toml", clone / ".config" / "uv" / "uv.toml"):
+            place.write_text(f'cache-dir = "{clone}/cache"\n')
+        async with listening(Registry()) as registry:
+            registry.add_pypi("fine", "1.0.0")
+            value = str(clone / "uv.toml") if name == "UV_CONFIG_FILE" else value
+            async with gateway(settings(one=entry_of(registry, "uvx", "fine", **{name: value}))) as served:
+                try:
+                    await served.client().call("one__note")
+                except Failed:
+                    pass  # a program in the box finds no Python by such a PATH
+        assert not (clone / "cache").exists()
+        assert not (tmp_path / "ESCAPED").exists()
+
+    look()
+
+
+@needs_npm
+@pytest.mark.parametrize("name", ["HOME", "npm_config_userconfig", "npm_config_prefix", "npm_config_globalconfig"])
+def test_variables_of_a_server_name_no_settings_of_npm(name: str, tmp_path: Path) -> None:
+    @real
+    async def look() -> None:
+        clone = evil(tmp_path, "git", "sh")
+        settings_of_npm = f"cache={clone}/cache\nscript-shell={clone}/sh\ngit={clone}/git\n"
+        for place in (".npmrc", "etc/npmrc"):
+            (clone / place).parent.mkdir(exist_ok=True)
+            (clone / place).write_text(settings_of_npm)
+        value = str(clone / ".npmrc") if name.endswith("config") else str(clone)
+        async with listening(Registry()) as registry:
+            registry.add_npm("fine", "1.0.0")
+            assert await called(registry, "npx", "-y", "fine", **{name: value}) == "noted by node"
+        assert not (clone / "cache").exists() and not (tmp_path / "ESCAPED").exists()
+
+    look()
+
+
+@pytest.mark.parametrize("way", ["option", "variable", "proxy"])
+@pytest.mark.parametrize("runner", [pytest.param("npx", marks=needs_npm), pytest.param("uvx", marks=needs_uv)])
+def test_a_server_that_names_a_registry_changes_no_package_of_others(runner: str, way: str, tmp_path: Path) -> None:
+    @real
+    async def look() -> None:
+        async with listening(Registry()) as good, listening(Registry()) as other:
+            for registry, said in ((good, "noted"), (other, "EVIL")):
+                js, py = (
+                    npm_package("pack", "1.0.0"),
+                    wheel("pack", "1.0.0", "", **{"pack.py": SERVER_PY.replace("noted", said)}),
+                )
+                if registry is other:
+                    js = npm_package("pack", "1.0.0", index=SERVER_JS.replace("noted", said))
+                registry.add_npm("pack", "1.0.0", packed=js)
+                registry.add_pypi("pack", "1.0.0", packed=py)
+            entries = [entry_of(each, runner, "pack@1.0.0") for each in (other, good)]
+            if way == "option":
+                option = (
+                    ("--registry", f"{other.url}/npm/") if runner == "npx" else ("--index-url", f"{other.url}/simple/")
+                )
+                entries[0] |= {"args": [*option, "pack@1.0.0"], "env": {"UV_PYTHON_DOWNLOADS": "never"}}
+            if way == "proxy":
+                entries[0]["env"] |= {**entries[1]["env"], "http_proxy": other.url, "no_proxy": "-"}
+            async with gateway(settings(a=entries[0], b=entries[1])) as served:
+                client = served.client()
+                assert str(await client.call("a__note")).startswith("EVIL")
+                assert str(await client.call("b__note")).startswith("noted")
+                home = Path(served.app._given.environ["HOME"])
+                assert not (home / ".npm" / "_npx").exists() and not (home / ".cache" / "uv").exists()
+
+    look()
+
+
+@needs_uv
+@pytest.mark.parametrize("option", ["--python", "-p"])
+def test_no_python_that_is_named_by_a_path_is_started_outside_the_box(option: str, tmp_path: Path) -> None:
+    @real
+    async def look() -> None:
+        python = str(evil(tmp_path, "python3") / "python3")
+        async with listening(Registry()) as registry:
+            registry.add_pypi("fine", "1.0.0")
+            error = await failure(called(registry, "uvx", option, python, "fine"))
+        assert "its Python is named by a path" in str(error.message)
+        assert not (tmp_path / "ESCAPED").exists()
 
     look()

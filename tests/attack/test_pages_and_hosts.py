@@ -10,6 +10,8 @@ import websockets
 from inmemory import Visitor, gateway
 from processes.ground import gateway as real_gateway
 from processes.ground import real, settings
+from virtualtime import settle
+from wires import Wire, modern
 
 from toolgate.config import Config
 from toolgate.config.access import KnownClient
@@ -24,6 +26,22 @@ BODY = json.dumps(PING).encode()
 async def test_two_hosts_are_one_too_many() -> None:
     async with gateway() as app:
         assert (await Visitor(app).post(PING, twice="host")).status == 400
+
+
+@pytest.mark.promise("b.attacks.pages")
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (("Origin: http://localhost", "Origin: http://localhost"), 200),  # some clients say the same twice
+        (("Origin: http://localhost", "Origin: http://evil.example"), 400),
+        (("Origin: http://evil.example", "Origin: http://localhost"), 400),
+        (("Content-Type: application/json",), 200),
+        (("Content-Type: text/plain",), 400),
+    ],
+)
+async def test_what_decides_whether_a_request_is_let_in_has_one_value(lines: tuple[str, ...], status: int) -> None:
+    async with gateway() as app:
+        assert (await Wire(app).ask(modern(1, "server/discover", {}, *lines))).status == status
 
 
 @pytest.mark.promise("b.attacks.pages")
@@ -148,6 +166,31 @@ def _connected(port: int) -> websockets.connect:
 async def _ping(socket: websockets.ClientConnection) -> None:
     await socket.send(BODY.decode())
     assert b"result" in await socket.recv(decode=False)
+
+
+@pytest.mark.promise("b.attacks.connections")
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("line", [b"a:b\r\n", b"a:\r\n", b"a: bcdefghijklmnop\r\n"])
+async def test_a_head_of_very_many_lines_is_refused_before_it_ends(line: bytes, ends: bool) -> None:
+    """Each line is kept as three objects."""
+    async with gateway() as app:
+        wire = Wire(app)
+        for piece in (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n", *[line * 20] * 20):
+            if not wire.is_over:
+                wire.send(piece)
+        if ends and not wire.is_over:
+            wire.send(b"\r\n")
+        await settle()
+        assert wire.is_over and wire.unread.startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.promise("b.attacks.connections")
+async def test_a_head_of_many_lines_is_one() -> None:
+    async with gateway() as app:
+        wire = Wire(app)
+        for _ in range(3):
+            wire.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 150)
+            assert (await wire.ask(b"\r\n")).status == 200
 
 
 @pytest.mark.promise("b.attacks.connections")

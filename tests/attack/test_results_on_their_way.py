@@ -316,6 +316,46 @@ async def test_results_of_a_component_wait_as_well(connections: list[Connection]
     assert not budget._by
 
 
+def begun(budget: Bodies, *sizes: int) -> list[Body]:
+    found = [budget.begun("ann") for _ in sizes]
+    for body, size in zip(found, sizes, strict=True):
+        body.has(size)
+    return found
+
+
+async def test_results_beside_a_large_one_wait_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = Bodies(little=SIZE)
+    first, second, third = begun(budget, SIZE, 2 * FREE, 2 * FREE)
+    assert budget.has_room(first), "the oldest goes on"
+    waiting = [asyncio.ensure_future(each.room()) for each in (second, third)]
+    await settle()
+    assert not any(each.done() for each in waiting)
+    assert second.has(3 * FREE, can_wait=False), "what cannot wait is not refused for that"
+    first.ended()
+    await settle()
+    assert waiting[0].done()
+    monkeypatch.setattr(bodies, "SOON", 0.0)
+    late = budget.begun("ann")
+    late.has(SIZE)
+    await asyncio.wait_for(late.room(), 5)
+    assert late.has_waited and late.has(2 * SIZE), "nobody waits twice"
+    waiting[1].cancel()
+    await settle()
+
+
+async def test_results_beside_a_large_one_have_their_bound_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "SOON", 0.0)
+    budget = Bodies(little=SIZE)
+    _, second = begun(budget, MOST, SIZE)
+    waiting = asyncio.ensure_future(second.room())
+    await settle()
+    await asyncio.sleep(0.001)
+    assert second.has_waited and not waiting.done()
+    assert not second.has(SIZE, can_wait=False)
+    waiting.cancel()
+    await settle()
+
+
 @real
 async def test_what_a_thread_held_last_counts_no_more() -> None:
     budget = Bodies()

@@ -101,7 +101,7 @@ def test_the_help_lists_every_command_with_its_line(here: Path) -> None:
 def test_every_command_has_a_help_of_its_own(here: Path, command: str) -> None:
     ended = toolgate(command, "--help")
     assert ended.code == 0 and "Usage:" in ended.out
-    assert "completion" not in ended.out  # that of a single command would complete nothing
+    assert "--install-completion" not in ended.out  # that of a single command would complete nothing
 
 
 def test_without_a_command_the_help_is_shown(here: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from toolgate import state as stores
 from toolgate.core.clock import SystemClock
+from toolgate.state import backups
 from toolgate.state.base import NEWS, Connection, NotKept, Store
 from toolgate.state.memory import MemoryStore
 from toolgate.state.migrations import KEPT, MIGRATIONS, Migration
@@ -496,6 +497,24 @@ async def test_a_file_of_a_newer_toolgate_is_left_alone(folder: Path, caplog: py
             await store.query(lambda connection: connection.execute("SELECT 1").fetchone())
     assert "newer" in caplog.text and caplog.text.count("data is not kept") == 1
     again = SqliteStore(folder, WallClock(), (*MIGRATIONS, more))
+    assert again.get("a", "key") == b"1"
+    await again.close()
+
+
+async def test_an_older_file_is_kept_as_it_was_for_who_goes_back(folder: Path) -> None:
+    older = SqliteStore(folder, WallClock(), (KEPT,))
+    await older.put("a", "key", b"1")
+    await older.close()
+    assert not list(folder.glob("*.version-*"))
+    more = Migration(2, "DELETE FROM kept; CREATE TABLE two (x)")
+    for _ in range(2):
+        await opened(folder, more).close()
+    kept = folder / f"{FILE}.version-1"
+    assert list(folder.glob("*.version-*")) == [kept] and kept.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(Unusable, match="newer toolgate"):
+        SqliteStore(folder, WallClock(), (KEPT,))
+    backups.restore(folder / FILE, kept)
+    again = SqliteStore(folder, WallClock(), (KEPT,))
     assert again.get("a", "key") == b"1"
     await again.close()
 

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,7 +179,7 @@ FETCHED = {
 @pytest.mark.parametrize("name", FETCHED)
 def test_what_a_runner_fetches_starts_in_its_box(name: str, tmp_path: Path) -> None:
     runner, package, args, env, tool = FETCHED[name]
-    command = shutil.which(runner) or shutil.which(str(Path(sys.executable).with_name(runner)))
+    command = shutil.which(runner)
     if not command:
         pytest.skip(f"there is no {runner} here")
     first = ["-y", "--ignore-scripts", "--package", package, "--call", "true"]
@@ -202,7 +201,7 @@ def test_a_package_that_has_to_be_built_is_refused_and_works_once_it_is_installe
     with pytest.raises(AssertionError, match="The package of one could not be"):
         listed({"command": uvx, "args": ["--offline", *args], "env": WHERE}, tmp_path)
     (serena,) = tmp_path.rglob("uv/tools/serena-agent/bin/serena")
-    assert "activate_project" in listed({"command": str(serena), "args": args[3:]}, tmp_path)
+    assert "activate_project" in listed({"command": str(serena), "args": args[3:], "box": {"net": True}}, tmp_path)
 
 
 WHERE = {name: os.environ[name] for name in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS") if name in os.environ}

@@ -99,6 +99,41 @@ async def test_calls_one_after_another_go_over_one_connection(framing: Callable[
         assert server.open_connections <= 2
 
 
+@pytest.mark.parametrize("interim", [b"", b"HTTP/1.1 100 Continue\r\n\r\n"])
+@pytest.mark.parametrize("is_stream", [True, False])
+@real
+async def test_the_head_of_an_answer_in_chunks_is_read_header_by_header_once(
+    is_stream: bool, interim: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers: list[bytes] = []
+    on_header = http1.Wire.on_header
+
+    def seen(self: http1.Wire, name: bytes, value: bytes) -> None:
+        headers.append(name)
+        on_header(self, name, value)
+
+    monkeypatch.setattr(http1.Wire, "on_header", seen)
+
+    async def on_call(request: Request) -> None:
+        headers.clear()
+        kind = "text/event-stream" if is_stream else "application/json"
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nX-A: b\r\nX-C: d\r\nTransfer-Encoding: chunked\r\n\r\n"
+        request.write(interim + head.encode())
+        if request.id % 2:  # and in pieces of their own
+            await asyncio.sleep(0.02)
+        text = request.answer(str(request.id))
+        body = b"event: message\ndata: %b\n\n" % text if is_stream else text
+        request.write(b"%x\r\n%b\r\n" % (len(body), body))
+        await asyncio.sleep(0)
+        request.end_stream()
+
+    async with behind(on_call) as (served, _):
+        client = served.client()
+        for _ in range(6):
+            assert (await client.call("one__act")).isdigit()
+        assert len(headers) == 1 or interim
+
+
 @real
 async def test_an_answer_that_trickles_in_byte_by_byte_is_read() -> None:
     async def on_call(request: Request) -> None:

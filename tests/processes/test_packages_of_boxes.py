@@ -50,6 +50,11 @@ else:
 """
 
 
+@pytest.fixture(autouse=True)
+def are_in_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
 class Runners:
     """A folder with `npx` and `uvx`, and a package that they have."""
 
@@ -79,6 +84,8 @@ class Runners:
         about = {"record": str(self.record), "config": f"home = {sys.base_prefix}/bin\n", "package": str(self.wheel)}
         file.write_text(text.format(python=python, fails=fails, says=says, **about))
         file.chmod(0o755)
+        if name == "uvx":
+            shutil.copy(file, self.folder / name)
         return str(self.folder / name)
 
     @property

@@ -21,6 +21,9 @@ Looking
     call         one call
     search       tools that are here, and servers that could be added
     status       the running gateway
+    top          its servers and tools, again and again
+    logs         what servers write to their stderr
+    screen       text that is shown in place
     open         a link to its pages
     doctor       the configuration and every server
     preflight    all that a gateway needs, before it is served
@@ -58,6 +61,9 @@ Changing
     state        back up, restore and check the store
     systemd      a unit that serves a configuration
     launchd      the same for macOS
+    tree         every command with its arguments and options
+    completion   scripts that complete them in shells
+    man          the manual page
     hooks        have agents' programs tell of their sessions
     hook         what they run then, for its help
     sessions     the sessions of agents
@@ -93,6 +99,8 @@ COMMANDS = {
     "search": ("toolgate.cli.search", "Find tools of the servers, and servers that could be added."),
     "provision": ("toolgate.cli.provision", "Find a server for what you need, show what it would run, and add it."),
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
+    "top": ("toolgate.cli.top", "Show the busiest servers and tools of the running gateway, live."),
+    "logs": ("toolgate.cli.logs", "Show what servers write to their stderr; -f goes on with it."),
     "open": ("toolgate.cli.open", "Print a link that opens the pages of the running gateway."),
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
     "reload": ("toolgate.cli.reload", "Make the running gateway reload its configuration."),
@@ -114,6 +122,8 @@ COMMANDS = {
     "hook": ("toolgate.cli.hook", "Pass a hook's payload to a gateway; `toolgate hooks install` sets this up."),
     "systemd": ("toolgate.cli.systemd", "Print a systemd unit that runs `toolgate serve`, with few rights."),
     "launchd": ("toolgate.cli.launchd", "Print a property list for launchd (macOS) that runs `toolgate serve`."),
+    "completion": ("toolgate.cli.completion", "Print a script that completes commands in bash, zsh or fish."),
+    "man": ("toolgate.cli.man", "Print the manual page."),
     "preflight": ("toolgate.cli.preflight", "Check everything before a gateway is served; nothing is changed."),
     "doctor": ("toolgate.cli.doctor", "Check configuration and servers; report each problem and how to fix it."),
 }

@@ -76,13 +76,17 @@ class Running:
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         """Raises `OSError` where it is gone."""
+        return await self.fetch(method, PREFIX + path, body)
+
+    async def fetch(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """The same for a path beside the admin API."""
         data = _encoded(body)
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_unix_connection(self._path)
         try:
             if not is_ours(writer.get_extra_info("socket")):
                 raise PermissionError(f"{self._path} belongs to another user")
-            head = f"{method} {PREFIX}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
             writer.write(head.encode() + data)
             answer = await reader.read()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways, printing
+from toolgate.cli import common, gateways, printing, screen
 from toolgate.cli.printing import aligned, duration
 from toolgate.config import Config
 
+AGAIN = 2.0  # seconds until it is shown again
 SOON = 7 * 24 * 3600.0  # seconds before the end of a credential at which it is shown
 
 app = typer.Typer(add_completion=False)
@@ -21,11 +23,21 @@ app = typer.Typer(add_completion=False)
 def status(
     config: common.ConfigPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it every two seconds, until Ctrl-C.")] = False,
 ) -> None:
-    common.run(_status(common.load_config(config), as_json))
+    loaded = common.load_config(config)
+
+    async def show() -> str:
+        return await _status(loaded, as_json)
+
+    common.run(screen.repeat(show, AGAIN) if watch else _once(show))
 
 
-async def _status(config: Config, as_json: bool) -> None:
+async def _once(show: Callable[[], Awaitable[str]]) -> None:
+    typer.echo(await show())
+
+
+async def _status(config: Config, as_json: bool) -> str:
     gateway = gateways.find(config)
     if not gateway:
         printing.fail(f"No gateway of {config.source or 'this configuration'} is running. Start one: toolgate serve")
@@ -33,7 +45,7 @@ async def _status(config: Config, as_json: bool) -> None:
         about = await gateways.value(gateway, "GET", "/status")
     except OSError as error:
         printing.fail(f"The running gateway does not answer: {error}")
-    typer.echo(json.dumps(about, indent=2) if as_json else "\n".join(_lines(about)))
+    return json.dumps(about, indent=2) if as_json else "\n".join(_lines(about))
 
 
 def _lines(about: Any) -> list[str]:

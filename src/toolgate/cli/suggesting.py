@@ -50,7 +50,7 @@ class Ran(msgspec.Struct):
 
 def candidates(server: Server) -> Iterator[ServerBox]:
     """From the tightest on."""
-    package, own = profiles.started(server.command, server.args)
+    package, own = profiles.started(server.command, server.args, server.env, server.cwd)
     if profiles.profile_of(package):
         yield ServerBox(level="profile")
     named = tuple(dict.fromkeys(_places(server, own)))

@@ -93,7 +93,7 @@ def _size(amount: int) -> str:
 
 def of_level(level: Level, command: str, args: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> Confines:
     """What a level means for a program."""
-    package, own = started(command, args) if level == "profile" else ("", ())
+    package, own = started(command, args, env, cwd) if level == "profile" else ("", ())
     known = profile_of(package)
     profile = known or Profile()
     paths = profile.paths(own, env, cwd)

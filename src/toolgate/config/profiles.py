@@ -1,7 +1,8 @@
 """What known servers need, by the name of their package: `PROFILES`, a table of data.
 
-The rule this file keeps: a profile gives what the server cannot work without, and files only where the server's own
-command line or its variables name them.
+The rules this file keeps: a profile gives what the server cannot work without, and files only where the server's own
+command line or its variables name them; and only a package of that name has it, from the registry that the runner
+goes by, or a program of that name in PATH: where something else may be started, there is none.
 """
 
 from __future__ import annotations
@@ -124,9 +125,44 @@ def profile_of(package: str) -> Profile | None:
     return PROFILES.get(package)
 
 
-def started(command: str, args: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The package whose program a command starts, without its version, empty where that cannot be said; and the
-    arguments of that program."""
+def started(
+    command: str, args: Sequence[str], env: Mapping[str, str] = {}, cwd: str | None = None
+) -> tuple[str, Sequence[str]]:
+    """The package whose program a command starts, without its version, empty where that cannot be said for certain;
+    and the arguments of that program."""
+    package, own = _started(command, args)
+    name = re.sub(r".*[/\\]", "", command)
+    loads_more = any(_LOADS_MORE.fullmatch(each) for each in env)
+    if name in RUNNERS:
+        is_it = _is_of_the_registry(name, RUNNERS[name].split(args))
+    else:
+        loads_more |= bool(cwd) and _is_interpreter(name)  # a module is looked for there first
+        is_it = name == command and not any(map(_INSTALLED.match, args))
+    return package if is_it and not loads_more else "", own
+
+
+# Variables by which other code is loaded into a program, or another one found, or a package looked for elsewhere.
+_LOADS_MORE = re.compile(
+    r"PATH|LD_.*|NODE_OPTIONS|NODE_PATH|PYTHON(?:PATH|HOME|STARTUP|USERBASE)|BASH_ENV|ENV|(?i:npm_config|uv)_.*"
+)
+_OF_THE_REGISTRY = re.compile(r"(?:@[\w.-]+/)?[\w.-]+(?:\[[\w., -]*\])?@?[\w.^~<>=!*|+, -]*")
+_THE_SDK = re.compile(r"mcp[=<>~!0-9.*, ]*")  # which nearly all packages need, in a version that they may not say
+
+
+def _is_of_the_registry(runner: str, split: Split) -> bool:
+    """Whether it is the package by that name, and nothing else with it."""
+    rest = iter(split.options)
+    for option in rest:
+        if option in RUNNERS[runner].flags:
+            continue
+        value = next(rest)
+        is_sdk = option in ("--with", "-w") and _THE_SDK.fullmatch(value)
+        if runner != "uvx" or not (option in ("--python", "-p") or is_sdk):
+            return False
+    return bool(_OF_THE_REGISTRY.fullmatch(split.package))
+
+
+def _started(command: str, args: Sequence[str]) -> tuple[str, Sequence[str]]:
     name = re.sub(r".*[/\\]", "", command)
     if name in RUNNERS:
         split = RUNNERS[name].split(args)
@@ -137,9 +173,13 @@ def started(command: str, args: Sequence[str]) -> tuple[str, Sequence[str]]:
         is_code = at > 1 and args[at - 2] == "-c"  # of Python, which imports it
         if module := _MODULE.search(each) if is_code else _MODULE.fullmatch(each):  # `python -m mcp_server_git`
             return _MODULES[module[0]], args[at:]
-    if name.rstrip("0123456789.") in INTERPRETERS:
+    if _is_interpreter(name):
         return "", args[1 + next((at for at, each in enumerate(args) if not each.startswith("-")), len(args)) :]
     return (name if name in PROFILES else _MODULES.get(name, "")), args
+
+
+def _is_interpreter(name: str) -> bool:
+    return name.rstrip("0123456789.") in INTERPRETERS
 
 
 _VERSION = re.compile(r"(?<!^)(?:@[^/]*|\[.*|[=<>~!].*)$")

@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+SOON = 5.0  # seconds for which one waits for others of its principal to be out of the way
 FREE = 64 * 1024  # bytes of each body, which count for nothing
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one principal's bodies
 MOST = 256 * 1024 * 1024  # of all
 
 
 class Bodies:
-    """Those of a frontend, with messages over its WebSockets; or the results of all servers."""
+    """Those of a frontend, with messages over its WebSockets; or the results of all servers. Beyond `little` bytes of
+    one principal's its others wait for a moment, since few at once come as fast as many (None: nobody does)."""
 
-    def __init__(self) -> None:
+    def __init__(self, little: int | None = None) -> None:
+        self._little = little
         self._by: dict[str, dict[Body, None]] = {}  # by principal, the oldest first
         self._kept_by: dict[str, int] = {}  # bytes
         self._kept = 0
@@ -37,12 +40,19 @@ class Bodies:
 
     async def room(self, body: Body) -> None:
         """Until it may be read on."""
+        loop = asyncio.get_running_loop()
         while not self.has_room(body):
-            self._waiting[body] = asyncio.get_running_loop().create_future()
+            self._waiting[body] = loop.create_future()
+            moment = loop.call_later(SOON, self._waited, body)
             try:
                 await self._waiting[body]
             finally:
+                moment.cancel()
                 del self._waiting[body]
+
+    def _waited(self, body: Body) -> None:
+        body.has_waited = True
+        self._wake()
 
     def drop(self, body: Body, size: int) -> None:
         """It is where it was to go, or given up. A reader that waits is let go."""
@@ -61,31 +71,36 @@ class Bodies:
             if not turn.done() and self.has_room(other):
                 turn.set_result(None)
 
-    def has_room(self, body: Body) -> bool:
+    def has_room(self, body: Body, can_wait: bool = True) -> bool:
         """Whether it may be read on now. What is given up is none of its business."""
         theirs = self._by.get(body.key, {})
         if body not in theirs:
             return True
         is_oldest = next(iter(theirs)) is body
-        most = MOST_OF_ONE if self._kept < MOST else min(MOST_OF_ONE, MOST // len(self._by))
+        little = None if body.has_waited or not can_wait else self._little
+        most = MOST_OF_ONE if little is None else little
+        most = most if self._kept < MOST else min(most, MOST // len(self._by))
         return is_oldest or self._kept_by[body.key] < most
 
 
 class Body:
     """One that is being read."""
 
+    has_waited = False
+
     def __init__(self, bodies: Bodies, key: str) -> None:
         self.key = key
         self._bodies = bodies
         self._counted = 0  # bytes
 
-    def has(self, size: int) -> bool:
-        """So much of it is kept, and there is more. Whether that may be read now; if not, `room` says when."""
+    def has(self, size: int, can_wait: bool = True) -> bool:
+        """So much of it is kept, and there is more. Whether that may be read now; if not, `room` says when. What cannot
+        wait is refused only where it would be too much."""
         if size <= FREE and not self._counted:
             return True
         self._bodies.keep(self, size - self._counted)
         self._counted = size
-        return self._bodies.has_room(self)
+        return self._bodies.has_room(self, can_wait)
 
     async def room(self) -> None:
         await self._bodies.room(self)

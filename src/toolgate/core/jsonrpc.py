@@ -184,7 +184,8 @@ def decoding(
             found = yield from outline.reading(data, wanted, DEEPEST)
         spans = found.members.items()
         head = {name: Raw(b"0" if name in _BODIES else _short(span.of(data))) for name, span in spans}
-        bodies = {name: Raw(span.of(data)) for name, span in spans if name in _BODIES}
+        # Bytes: what has them as a `Raw` copies them each time that somebody looks at all of them.
+        bodies: Any = {name: span.of(data) for name, span in spans if name in _BODIES}
         message = msgspec.structs.replace(_strict_message(encode(head)), **bodies)
     except (outline.TooDeep, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _refusal(error, data, tokens) from None

@@ -42,6 +42,7 @@ MOST_SEARCHED = 1024 * 1024  # characters around secrets that are written with e
 MOST_WALKED = 1024 * 1024  # bytes of JSON that are read when what is left of it is none
 MOST_LOOKS = 1_000_000  # at its values, for each form of a secret: about 100 ms
 WINDOW = 16_384  # characters that are looked at for escapes at once, at least
+LOOKED_AT = 512 * 1024  # bytes of JSON that are looked at in one go
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
 
@@ -75,6 +76,7 @@ class Secrets:
         self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
         longest = max((len(forms.texts[0]) for forms in secrets), default=0)
         self._reach = LONGEST_ESCAPE * (1 + longest)  # characters of the longest, each of them escaped
+        self._overlap = max(map(len, (*self._bodies, self._escape))) - 1
 
     def text(self, shown: str) -> str:
         """Any text that is no JSON."""
@@ -86,7 +88,7 @@ class Secrets:
     def body(self, shown: bytes) -> bytes:
         """JSON, which stays JSON. Of what holds more secrets than can be taken out in bounded time no more is left than
         its shape."""
-        if not self._bodies:
+        if not self._bodies or (len(shown) > LOOKED_AT and not self.may_be_in(shown)):
             return shown
         text = shown.decode("latin-1")  # in texts Python finds a short one three times as fast as in bytes
         try:
@@ -99,6 +101,15 @@ class Secrets:
             return _sound(changed.encode("latin-1"), shown, self, most)
         except _TooMuch:
             return self._emptied(shown)
+
+    def may_be_in(self, shown: bytes) -> bool:
+        """Whether there is anything to be taken out, or escapes in which there may be. What is large is looked at in
+        stretches, each with an overlap of the longest secret: there is no copy of all."""
+        for start in range(0, len(shown), LOOKED_AT):
+            text = shown[start : start + LOOKED_AT + self._overlap].decode("latin-1")
+            if self._escape in text or self._is_held_by(text):
+                return True
+        return False
 
     def _places(self, text: str) -> list[tuple[int, int]]:
         """In JSON."""

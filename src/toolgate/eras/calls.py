@@ -78,8 +78,9 @@ def refuse_lookalikes(found: Iterable[str], decisive: Mapping[str, str], where: 
 
 
 def folded(name: str) -> str:
-    """Without case, and without the signs inside that some readers pass over."""
-    return (name[:1] + name[1:].replace("_", "").replace("-", "")).casefold()
+    """Without case, and without the signs that some readers pass over; but `_meta` and `meta` are two."""
+    bare = name.replace("_", "").replace("-", "").casefold()
+    return name[:1] + "meta" if bare == "meta" and name[:1] in "_-" else bare
 
 
 class Meta(msgspec.Struct, frozen=True):

@@ -23,6 +23,8 @@ METHOD = "mcp-method"
 NAME = "mcp-name"
 SESSION = "mcp-session-id"
 HOST = "host"
+_OF_THE_PAGE = frozenset({"origin", "content-type"})  # some clients say the same of these twice
+ONCE = _OF_THE_PAGE | {HOST}  # by these it is decided whether a request is let in
 _ROUTING = frozenset({VERSION, METHOD, NAME, HOST})
 _MIRRORED = "mcp-param-"
 MOST_REPEATED, LONGEST_REPEATED = 512, 2048  # headers that are remembered as they were read, and bytes of one
@@ -53,7 +55,7 @@ def decode_value(text: str) -> str | None:
 
 def read(pairs: Collection[tuple[bytes, bytes]]) -> tuple[Mapping[str, str], str | None]:
     """The headers of a request, and a routing header that stands there twice: readers of the first and of the last
-    would disagree. A host that does is told before all else."""
+    would disagree. One of `ONCE` is told before all else."""
     try:
         found = dict(map(_known.__getitem__, pairs))
         if len(found) == len(pairs):
@@ -87,9 +89,11 @@ def _read_with_care(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[Mapping[str, 
     twice: str | None = None
     for raw, value in pairs:
         name = raw.decode("latin-1")
-        if name in found and (name in _ROUTING or name.startswith(_MIRRORED)) and twice != HOST:
-            twice = name
-        found[name] = value.decode("latin-1").strip(" \t")  # which is no part of it (RFC 9110 5.5)
+        text = value.decode("latin-1").strip(" \t")  # which is no part of it (RFC 9110 5.5)
+        if name in found and twice not in ONCE:
+            differs = name in _OF_THE_PAGE and found[name] != text
+            twice = name if differs or name in _ROUTING or name.startswith(_MIRRORED) else twice
+        found[name] = text
     return found, twice
 
 

@@ -12,6 +12,7 @@ HTTP
     lane             calls that wait for nothing but their server's answer, without a task
     connections      how many connections there are, and which one goes
     unread           how much is kept of answers that are not read
+    unsent           a large answer, a piece at a time; in a file where its client does not read it
     streams          a response that becomes JSON or a stream, decided as late as can be
     scheduling       whose request is started next
     active_requests  who is inside now, who has to leave, how much is kept of requests until they are answered

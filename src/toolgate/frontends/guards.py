@@ -187,7 +187,7 @@ class Guards:
         """The headers of a request for a page of our own, whose forms come back from there only. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
         if twice:
-            _refuse_two_hosts(twice)
+            _refuse_two(twice)
         self._check_host(headers)
         origin = headers.get("origin")
         if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
@@ -249,7 +249,7 @@ class Guards:
         rebinding), the host and the origin must be known ones. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
         if twice:
-            _refuse_two_hosts(twice)
+            _refuse_two(twice)
         self._check_host(headers)
         origin = headers.get("origin")
         is_local = origin is not None and self._config.http.host in LOOPBACK and _is_page_of_loopback(origin)
@@ -404,9 +404,10 @@ def _is_page_of_loopback(origin: str) -> bool:
     return scheme in ("http", "https") and _hostname(host) in LOOPBACK
 
 
-def _refuse_two_hosts(twice: str) -> None:
-    if twice == era_headers.HOST:
-        raise Refused(400, "Duplicate Host header")
+def _refuse_two(twice: str) -> None:
+    """Of what decides whether a request is let in there is one."""
+    if twice in era_headers.ONCE:
+        raise Refused(400, f"Duplicate {twice.title()} header")
 
 
 @lru_cache(maxsize=64)

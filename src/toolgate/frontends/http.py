@@ -184,7 +184,8 @@ class HttpFrontend(Application):
             return
         whose = request.principal.counted_as
         try:
-            kept = self._unanswered.begun(whose, len(data))
+            head = sum(len(name) + len(value) for name, value in request.scope["headers"])  # it is kept as well
+            kept = self._unanswered.begun(whose, len(data) + head)
         except Fault as fault:
             raise Refused(429, fault.message, fault.rpc, bytes(message.id), fault.data()) from None
         try:
@@ -216,6 +217,7 @@ class HttpFrontend(Application):
                 if begun and begun.begun:
                     begun.hears(delivery.note)
                     reply = await self._modern.rest(begun.begun)
+                    begun.forget()  # the result in it may be large
                 else:
                     reply = await self._modern.answer(
                         message, request.headers, request.principal, request.route, delivery.note
@@ -234,7 +236,10 @@ class HttpFrontend(Application):
             assert reply
             if request.accepts_events_only:
                 await response.begin(b"")
-            await response.finish(200, jsonrpc.result(id, reply.body))
+            body, reply = jsonrpc.result(id, reply.body), msgspec.structs.replace(reply, body=b"")
+            finished = response.finish(200, body)
+            del body  # it may be large, and its client slow
+            await finished
             if not delivery.has_left:
                 if reply.parked_call:
                     self._modern.flushed(reply)
@@ -292,7 +297,8 @@ class HttpFrontend(Application):
         gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
         whose = request.principal.counted_as
         turn = self.scheduler.in_order(whose)
-        taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, len(data), many), gathered)
+        size = len(data) + sum(len(name) + len(value) for name, value in request.scope["headers"])
+        taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, size, many), gathered)
         try:
             for each in taken:
                 _take(each, session, channel, gathered, turn)

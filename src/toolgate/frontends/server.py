@@ -43,6 +43,7 @@ from toolgate.frontends.tls import Certificate
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
+MOST_LINES = 200  # of a head, about: each costs twenty times its bytes where these are few
 FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
 BODY_PATIENCE = 120.0  # seconds for a request's body
@@ -194,6 +195,7 @@ class _Protocol(HttpToolsProtocol):
 
     last_head: tuple[int, HeaderList, Any, bytes] = 0, (), None, b""  # of an answer: what it was made of, and it
     _overhead = 0  # bytes of this request that are not its body
+    _lines = 0  # of what comes, since its head began
     _is_in_head = True
     _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
     _timer: asyncio.TimerHandle | None = None
@@ -299,6 +301,7 @@ class _Protocol(HttpToolsProtocol):
         else:
             self._came = None
         self._overhead += len(data)
+        self._lines += data.count(b"\n")
         while data:
             self._piece, self._again = data, b""
             super().data_received(data)
@@ -307,7 +310,8 @@ class _Protocol(HttpToolsProtocol):
         if self.pipeline and len(self.pipeline) > MOST_PIPELINED:
             self._is_full = True
             self._intake.hold(self)
-        if self._overhead > HEAD_LIMIT and not self.transport.is_closing():
+        has_lines = self._is_in_head and self._lines > MOST_LINES
+        if (has_lines or self._overhead > HEAD_LIMIT) and not self.transport.is_closing():
             if self._is_in_head:
                 self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
             self._intake.drop()
@@ -345,7 +349,7 @@ class _Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._is_between = False
-        self._overhead = 0
+        self._overhead = self._lines = 0
         self._is_in_head = True
         self._patience = HEAD_PATIENCE
 

@@ -16,6 +16,7 @@ from toolgate.core import sse
 from toolgate.core.clock import Clock, waited, wake
 from toolgate.core.jsonrpc import one_line
 from toolgate.frontends.unread import FREE, NOTES_KEPT, Backlog
+from toolgate.frontends.unsent import PIECE, Unsent
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -108,17 +109,41 @@ class Response:
         if self.backlog and len(body) <= FREE:
             await self._send({**start, "type": WHOLE, "body": body})
             return
-        with self._waiting(body) if self.backlog else _NOTHING:
+        if not self.backlog or len(body) <= PIECE:
+            with self._waiting(body) if self.backlog else _NOTHING:
+                await self._send(start)
+                await self._send({"type": self._body, "body": body})
+            return
+        unsent = Unsent(body)
+        del body
+        await self._in_pieces(start, unsent, self.backlog)
+
+    async def _in_pieces(self, start: MutableMapping[str, Any], unsent: Unsent, backlog: Backlog) -> None:
+        """It counts until it is out, also where it is in a file."""
+        size = unsent.left
+        backlog.waits(size)
+        try:
             await self._send(start)
-            await self._send({"type": self._body, "body": body})
+            while unsent.left:
+                piece = await unsent.next()
+                with unsent.waits():
+                    await self._send({"type": self._body, "body": piece, "more_body": unsent.left > 0})
+                backlog.wrote(len(piece))
+                backlog.waits(-len(piece))
+                size -= len(piece)
+        finally:
+            backlog.waits(-size)
+            await unsent.close()
 
     async def finish(self, status: int, body: bytes, headers: HeaderList = ()) -> None:
-        """The last message: as it began, as a stream, or as a plain body."""
+        """The last message: as it began, as a stream, or as a plain body. Who calls need not hold it."""
         if self.is_streaming:
             await self.event(body)
             await self.end()
         else:
-            await self.whole(status, body, headers)
+            whole = self.whole(status, body, headers)
+            del body
+            await whole
 
     async def begin(self, chunk: bytes) -> None:
         """Begin a stream at once, with an event or a comment."""

@@ -1,7 +1,7 @@
 """Opening the file of the store: its folder, its version, who may read it; and what becomes of one that is damaged.
 
 The rules this file keeps: a file that is none of ours, or damaged, is moved aside, never deleted; one of a newer
-toolgate is left alone.
+toolgate is left alone, and one of an older toolgate is copied before it is changed.
 """
 
 from __future__ import annotations
@@ -98,12 +98,28 @@ def _migrated(file: Path, migrations: Sequence[Migration]) -> sqlite3.Connection
             )
         connection.execute("PRAGMA page_size = 16384")  # of a new file: lists are long
         connection.execute("PRAGMA journal_mode = WAL")
+        if 0 < version < len(steps):
+            _keep_before(connection, file, version)
         for step in steps[version:]:
             connection.executescript(f"BEGIN IMMEDIATE; {step.sql}; PRAGMA user_version = {step.number}; COMMIT;")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _keep_before(connection: sqlite3.Connection, file: Path, version: int) -> None:
+    """A copy for the toolgate that is upgraded from: it cannot read the file any more."""
+    import sqlite3
+
+    kept, fresh = Path(f"{file}.version-{version}"), Path(f"{file}.version-{version}.new")
+    fresh.unlink(missing_ok=True)
+    _make(fresh)
+    with contextlib.closing(sqlite3.connect(fresh)) as copy:
+        connection.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")  # one file, without others beside it
+    os.replace(fresh, kept)
+    log.info("%s is upgraded from version %d; copied to %s before", file, version, kept)
 
 
 def _connected(file: Path) -> sqlite3.Connection:

@@ -95,7 +95,8 @@ class Aggregate:
 
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done):
-            return Done(uris.rewrite(call.method, outcome.body, lambda uri: _shown_uri(call.server, uri)))
+            body = uris.rewrite(call.method, outcome.body, lambda uri: _shown_uri(call.server, uri))
+            return Done(body, kept=outcome.kept, frame=outcome.frame if body is outcome.body else jsonrpc.NOTHING)
         return outcome
 
     def _bare(self, call: Call, view: View) -> Call:

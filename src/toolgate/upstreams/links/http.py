@@ -8,6 +8,7 @@ revision and routing headers are the era's, and come with each message. Once som
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -413,7 +414,7 @@ class _Reply(WholeReader):
 
     _status = 0
     _body = b""
-    _more: bytearray | None = None  # behind the first chunk, in one piece: chunks may be of one byte
+    _more: io.BytesIO | None = None  # once there are several chunks, in one piece: they may be of one byte
     _size = 0
     _counted = 0  # bytes of it
     _location = b""
@@ -427,7 +428,7 @@ class _Reply(WholeReader):
     @property
     def kept(self) -> int:
         """Bytes of what has not come whole."""
-        return self._events.kept if self._events else len(self._body) + len(self._more or b"")
+        return self._events.kept if self._events else self._size
 
     @property
     def _longest(self) -> int:
@@ -458,14 +459,15 @@ class _Reply(WholeReader):
             return
         self._size += len(chunk)
         if self._size > LONGEST_UNAWAITED and self._size > (longest := self._longest):
-            self._body, self._more = b"", None
+            self._body, self._more, self._size = b"", None, 0
             self._too_long(f"an answer of more than {longest} bytes", "executed")
         elif self._size == len(chunk):
             self._body = chunk
-        elif self._more is None:
-            self._more = bytearray(chunk)
         else:
-            self._more += chunk
+            if self._more is None:
+                self._more, self._body = io.BytesIO(self._body), b""
+                self._more.seek(0, io.SEEK_END)
+            self._more.write(chunk)
         if self._size - self._counted > FREE:
             self._count(self._size)
 
@@ -515,7 +517,8 @@ class _Reply(WholeReader):
 
     def complete(self) -> None:
         self._link.done(self)
-        body = self._body + self._more if self._more else self._body
+        body = self._more.getvalue() if self._more else self._body  # which is no copy
+        self._body, self._more = b"", None
         if self._status >= 300:
             self._link.refused(self.origin, self._status, body, self._location.decode("latin-1"))
         elif self._cursor:

@@ -36,6 +36,8 @@ MOST_BESIDE = 256 * 1024  # bytes in a row that bring no body: of status and hea
 MOST_UNNEEDED = 32  # connections that a server keeps open behind the answers it owed
 MOST_HEADS, LONGEST_HEAD = 16, 512  # that are known again, of one server, and bytes of each
 _END = b"\r\n\r\n"
+_OK = b"HTTP/1.1 200 "
+_CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 # A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
 _ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -98,13 +100,15 @@ class KnownHead(msgspec.Struct, frozen=True):
 
     headers: dict[bytes, bytes]
     keep: float
-    length: int  # bytes of the body
+    length: int  # bytes of the body; -1: it comes in chunks
 
 
 class Wire(asyncio.Protocol, Tenant):
     """One connection."""
 
     _is_at_head = False  # nothing has come of the answer yet
+    _head = b""  # of the answer that comes, where it came in one piece
+    _known: KnownHead | None = None  # what it means, where the parser is given another one
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -198,6 +202,10 @@ class Wire(asyncio.Protocol, Tenant):
             if known and known.length == len(data) - end:
                 self._take_known(known, data[end:])
                 return
+            if known and known.length < 0:
+                self._known, data, end = known, _CHUNKED + data[end:], 0
+            elif data.startswith(_OK) and end >= len(_END):
+                self._head = data[:end]
         self._feed(data)
         if end >= len(_END) and not self._reply and self.usable:
             self._remember(data[:end], len(data) - end)
@@ -226,6 +234,11 @@ class Wire(asyncio.Protocol, Tenant):
         said = self._headers.get(b"content-length")
         if self._parser.get_status_code() == 200 and said == b"%d" % length and length:
             self._pool.remember(head, KnownHead(self._headers, self.keep, length))
+
+    def _remember_chunked(self, head: bytes) -> None:
+        """The same of one that came in chunks: the parser, which calls for each header, is given a shorter one."""
+        if self._parser.get_status_code() == 200 and b"content-length" not in self._headers:
+            self._pool.remember(head, KnownHead(self._headers, self.keep, -1))
 
     def _feed(self, data: bytes) -> None:
         self._beside += len(data)
@@ -270,6 +283,8 @@ class Wire(asyncio.Protocol, Tenant):
         status = self._parser.get_status_code()
         if status < 200:
             return
+        if self._known:
+            self._headers, self._known = self._known.headers, None
         self._is_in_head = False
         self._until_close = b"content-length" not in self._headers and b"transfer-encoding" not in self._headers
         self.keep = _kept(said) if (said := self._headers.get(b"keep-alive")) else IDLE
@@ -291,6 +306,9 @@ class Wire(asyncio.Protocol, Tenant):
     def _whole(self, may_stay: bool) -> None:
         """All of the answer is here."""
         reply, self._reply = self._reply, None
+        if may_stay and self._head and self._headers.get(b"transfer-encoding") == b"chunked":
+            self._remember_chunked(self._head)
+        self._head = b""
         if self._held_for:
             self._let_go(self._held_for)  # all of it is here, and the next answer may be another client's
         if not reply:

@@ -489,9 +489,11 @@ class Requests:
         return self._until_read(data, origin, whose)
 
     async def _until_read(self, data: bytes, origin: int | None, whose: str) -> None:
+        reading = jsonrpc.decoding(data, mcp.OF_RESULTS)
         try:
-            reading = jsonrpc.decoding(data, mcp.OF_RESULTS)
-            self.received(data, origin, await self.bounds.looked_through(whose, len(data), reading))
+            read = await self.bounds.looked_through(whose, len(data), reading)
+            data = data[:LONGEST_NOTE]  # in case that it is quoted
+            self.received(data, origin, read)
         except jsonrpc.Malformed as error:
             self._misread(error, data, origin)
         finally:
@@ -605,7 +607,8 @@ class Requests:
                     told(id, request, outcome)
             if request.call and isinstance(outcome, Done) and (size := len(memoryview(outcome.body))) > FREE:
                 kept = kept or self._counted(request.call)
-                if not kept.body.has(size) and origin is None:  # on what others are answered on, it cannot wait
+                can_wait = origin is not None  # on what others are answered on, it cannot
+                if not kept.body.has(size, can_wait) and not can_wait:
                     kept.body.ended()
                     request.exchange.fail(self._too_much(size))
                     return

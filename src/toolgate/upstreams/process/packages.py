@@ -2,7 +2,9 @@
 
 The rules this file keeps: outside the box nothing of the package runs, neither its scripts nor its programs, by
 whatever name, nor what its Python would load when it starts; of what it depends on, only what a registry has is
-fetched; and the runner starts in an empty folder, so that no file of a server says how packages are fetched.
+fetched. The runner is the one in the gateway's PATH, with the gateway's variables and a few of the server's; and it
+starts in an empty folder, so that no file of a server says how packages are fetched. A server that says itself where
+packages come from, or how they are reached, has a cache of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,10 +29,23 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.process.programs import holds
-from toolgate.upstreams.process.supervisor import INHERITED, Supervisor, is_of_a_tool
+from toolgate.upstreams.process.supervisor import Supervisor
 
 LONGEST_FETCH = 300.0  # seconds
 LONGEST_OUTPUT = 256 * 1024  # bytes
+
+_SOURCES = ("--registry", "--index", "--index-url", "--extra-index-url", "--default-index")
+
+# Of a server's variables those that say where packages are, and how they are reached. Others would name programs that
+# are run, caches and files of settings in which programs are named.
+_OF_NPM_ALONE = (
+    r"registry|@[^:]+:registry|//.*|offline|prefer_offline|strict_ssl|(?:https_)?proxy|noproxy|cafile|before"
+)
+_OF_UV_ALONE = r"(?:DEFAULT_|EXTRA_)?INDEX(?:_\w+)?|OFFLINE|PYTHON_DOWNLOADS|EXCLUDE_NEWER|HTTP_TIMEOUT|SYSTEM_CERTS"
+_OF_A_RUNNER = re.compile(
+    rf"(?i:npm_config_(?:{_OF_NPM_ALONE}))|UV_(?:{_OF_UV_ALONE})"
+    r"|SSL_CERT_(?:FILE|DIR)|NODE_EXTRA_CA_CERTS|(?i:(?:https?|no)_PROXY)"
+)
 
 # A whole path and a word of the shell's own: a package may bring programs of any name, which come first in PATH.
 _SHELL = "/bin/sh"
@@ -80,18 +96,30 @@ class Packages:
     """Fetches them with the runners of this machine."""
 
     def __init__(self, supervisor: Supervisor, clock: Clock, folder: Path) -> None:
-        """`folder` keeps the environments of Python, which no server may write."""
+        """`folder` keeps the environments of Python, and caches, which no server may write."""
         self._supervisor = supervisor
         self._clock = clock
         self._folder = folder
 
     async def installed(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         """Raises `Fault`."""
+        self._check_runner(name, command)
         is_npm = os.path.basename(command) == "npx"
-        ours = _OF_NPM if is_npm else _OF_UV
-        of_runner = {key: value for key, value in env.items() if key in INHERITED or is_of_a_tool(key)}
-        whole = {key: value for key, value in of_runner.items() if key.lower() not in ours} | ours
-        return await (self._of_npm if is_npm else self._of_uv)(name, command, split, whole)
+        own = {key: value for key, value in env.items() if _OF_A_RUNNER.fullmatch(key)}
+        if own or any(each in _SOURCES for each in split.options):  # else it would fill the cache of all others
+            cache = str(self._folder / f"cache-{_digest(*split.options, *sorted(map('='.join, own.items())))}")
+            own |= {"npm_config_cache": cache, "UV_CACHE_DIR": cache}
+        of_runner = self._of_npm if is_npm else self._of_uv
+        return await of_runner(name, command, split, own | (_OF_NPM if is_npm else _OF_UV))
+
+    def _check_runner(self, name: str, command: str) -> None:
+        """It runs outside the box: a program that only has its name does not."""
+        folder, runner = os.path.split(command)
+        found = shutil.which(runner, path=self._supervisor.environ.get("PATH"))
+        if folder and not (found and os.path.realpath(found) == os.path.realpath(command)):
+            message = f"{name} cannot be put into a box: {command} is not the {runner} that is found in PATH"
+            hint = f"{runner} fetches packages outside the box: write it without a path, and have it in toolgate's PATH"
+            raise Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
 
     async def _of_npm(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         shell = f"--script-shell={_SHELL}"
@@ -128,8 +156,9 @@ class Packages:
         Python that it was made of."""
         uv = os.path.join(os.path.dirname(command), "uv")
         wanted = _of_pip(split)
-        digest = hashlib.sha256("\0".join((split.package, *split.options)).encode()).hexdigest()[:16]
-        prefix = str(self._folder / digest)
+        if any(os.path.dirname(each) for each in wanted.python):
+            raise _failed(name, command, "its Python is named by a path, and would run outside the box")
+        prefix = str(self._folder / _digest(split.package, *split.options, env.get("UV_CACHE_DIR", "")))
         await asyncio.to_thread(self._folder.mkdir, 0o700, True, True)
         if not os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
             await self._run(name, uv, ["venv", "--no-project", "--allow-existing", *wanted.python, prefix], env)
@@ -171,6 +200,10 @@ class Packages:
             words = excerpt(child.stderr.text().strip(), 2000)
             raise _failed(name, command, words or reason)
         return bytes(output).decode(errors="replace")
+
+
+def _digest(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
 
 
 def _failed(name: str, command: str, why: str) -> Fault:

@@ -1,0 +1,79 @@
+"""Commands that look at a running gateway: what its servers write, and what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from processes.ground import WAIT, child, home, real, toolgate
+
+COMMAND = [sys.executable, "-m", "toolgate"]
+
+
+async def said(environ: dict[str, str], *args: str) -> str:
+    pipe = asyncio.subprocess.PIPE
+    config = ["--config", str(Path(environ["HOME"], "toolgate.json"))]
+    process = await asyncio.create_subprocess_exec(*COMMAND, *args, *config, stdout=pipe, stderr=pipe, env=environ)
+    out, errors = await asyncio.wait_for(process.communicate(), WAIT)
+    assert process.returncode == 0, errors.decode()
+    return out.decode()
+
+
+@real
+async def test_top_counts_the_calls_of_each_tool_and_the_status_is_shown_again() -> None:
+    servers = {"one": child("counting")}
+    with home() as environ:
+        telemetry = {"usage": True}
+        async with toolgate("serve", "--port", "0", config=servers, environ=environ, telemetry=telemetry) as gateway:
+            client = await gateway.until_it_serves()
+            [tool, *_] = await client.tools()
+            for _ in range(3):
+                await client.call(tool)
+            lines = (await said(environ, "top", "--once")).splitlines()
+            [server] = [line for line in lines if line.startswith("one ") and "ready" in line]
+            assert server.split() == ["one", "ready", "0"]
+            [row] = [line for line in lines if line.startswith(f"one {tool.removeprefix('one__')}")]
+            assert row.split()[3:5] == ["3", "0"]
+            watching = await asyncio.create_subprocess_exec(
+                *[*COMMAND, "status", "--watch", "--config", str(Path(environ["HOME"], "toolgate.json"))],
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environ,
+            )
+            assert watching.stdout
+            async with asyncio.timeout(WAIT):
+                first = [await watching.stdout.readline() for _ in range(2)]
+                while (line := await watching.stdout.readline()).split()[:2] != first[0].split()[:2]:
+                    assert line
+            watching.send_signal(signal.SIGINT)
+            _, errors = await asyncio.wait_for(watching.communicate(), WAIT)
+            assert b"Traceback" not in errors, errors.decode()
+
+
+@real
+async def test_logs_follows_what_a_server_writes_to_its_stderr() -> None:
+    with home() as environ:
+        async with toolgate(
+            "serve", "--port", "0", config={"one": child("wordy_of_others")}, environ=environ
+        ) as gateway:
+            client = await gateway.until_it_serves()
+            await client.call("one__look", text="before")
+            config = str(Path(environ["HOME"], "toolgate.json"))
+            following = await asyncio.create_subprocess_exec(
+                *[*COMMAND, "logs", "-f", "one", "--config", config],
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environ,
+            )
+            assert following.stdout
+            async with asyncio.timeout(WAIT):
+                while b"before" not in await following.stdout.readline():
+                    pass
+                await client.call("one__look", text="behind")
+                while b"behind" not in await following.stdout.readline():
+                    pass
+            following.send_signal(signal.SIGINT)
+            _, errors = await asyncio.wait_for(following.communicate(), WAIT)
+            assert b"Traceback" not in errors, errors.decode()
