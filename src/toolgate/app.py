@@ -178,7 +178,7 @@ class App:
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernResponses(self.gateway, self.parking, seal, self._pages, clock, node, self.sign_ins.settled)
         shared = (self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins)
-        self._frontend_deps = FrontendDeps(*shared, ReplayBuffers(clock), self._policy_deps.recorder.usage)
+        self._frontend_deps = FrontendDeps(*shared, ReplayBuffers(clock), self._policy_deps)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._frontends: list[StdioFrontend] = []
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import re
 import sys
 from pathlib import Path
@@ -43,6 +45,32 @@ def test_why_a_command_ends_is_written_out_too(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(SystemExit):
         printing.fail(f"it said {ACTS}")
     assert not ACTIVE.search(stream.getvalue())
+
+
+WRITTEN = ACTS.replace("\ud83d", "")
+FILES = [
+    {"mcpServers": {"a": {"command": f"uvx{WRITTEN}", "args": [WRITTEN], "env": {"A": WRITTEN}}}},
+    {"mcpServers": {f"a{WRITTEN}": {"url": f"https://a.example/{WRITTEN}"}, "b": {"command": "x", "box": "profile"}}},
+    {"mcpServers": {"a": {"command": "${NOT_SET}", "args": [WRITTEN], f"k{WRITTEN}": 1}}},
+    {"mcpServers": {"a": {"command": "x"}}, "clients": [{"id": "c", "mcp_server_access": [f"s{WRITTEN}"]}]},
+]
+
+
+@pytest.mark.parametrize("words", [["check"], ["check", "toolgate.json"], ["show"], ["show", "--json"]], ids=" ".join)
+@pytest.mark.parametrize("file", FILES, ids=range(len(FILES)))
+def test_a_file_of_a_stranger_is_written_out_before_it_is_trusted(
+    words: list[str], file: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toolgate.json").write_text(json.dumps(file))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    shown = {name: Terminal() for name in ("stdout", "stderr")}
+    for name, stream in shown.items():
+        monkeypatch.setattr(sys, name, stream)
+    with contextlib.suppress(SystemExit):
+        cli.app(["config", *words])
+    said = "".join(stream.getvalue() for stream in shown.values())
+    assert said and not ACTIVE.search(said)
 
 
 def test_the_result_of_a_call_is_said_and_nothing_else_of_it_printed() -> None:

@@ -13,7 +13,17 @@ import pytest
 
 pytestmark = pytest.mark.browser
 
-PAGES = {"overview": "/ui", "servers": "/ui/servers", "server": "/ui/servers/hostile"}
+PAGES = {
+    "overview": "/ui",
+    "servers": "/ui/servers",
+    "server": "/ui/servers/hostile",
+    "approvals": "/ui/approvals",
+    "tools": "/ui/tools",
+    "access": "/ui/access",
+    "audit": "/ui/audit",
+    "configuration": "/ui/configuration",
+    "tool": "/ui/tools/tool?name=hostile__echo",
+}
 SCREENSHOTS = os.environ.get("SCREENSHOTS", "")
 
 
@@ -53,3 +63,13 @@ def test_what_cannot_be_undone_is_asked_first(tab: Any) -> None:
     opened.page.on("dialog", lambda dialog: dialog.dismiss())
     opened.page.get_by_role("button", name="Stop").click()
     assert opened.page.locator("[role=status]").count() == 0
+
+
+def test_a_tool_is_tried_with_the_form_of_its_schema(tab: Any) -> None:
+    opened = tab(360)
+    opened.open("/ui/tools/tool?name=hostile__echo")
+    opened.page.get_by_label("text").first.fill("hello")
+    opened.page.get_by_role("button", name="Call").click()
+    opened.page.wait_for_selector("#result")
+    assert '"text": "hello", "times": 2' in opened.page.locator("#result + pre").inner_text()
+    opened.check()

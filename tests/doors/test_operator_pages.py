@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from inmemory import GREETER, Scripted, gateway, said, tools
+from doors.issuers import KEYS, client
+from inmemory import GREETER, Refusal, Scripted, Visitor, gateway, said, tools
 from reader import Reader, signed_in
+from virtualtime import FakeClock
 
 from toolgate.app import App
 from toolgate.config import Config, Server
+from toolgate.config.access import Approvals, Permissions
 from toolgate.core.fault import Fault
+from toolgate.core.redaction import Redactor
+from toolgate.frontends.web import tool_fields
 from toolgate.frontends.web.views import VIEWS
+from toolgate.state.audit import Trail
 
 WEB = Path(__file__).parents[2] / "src" / "toolgate" / "frontends" / "web"
-PAGES = [path.replace("{name}", "greeter") for path, methods in VIEWS.items() if "GET" in methods]
+PATHS = [path for path, methods in VIEWS.items() if "GET" in methods]
+NAMES = {"/approvals/{name}": "WAITING", "/access/{name}": "ann"}  # what stands for the name in a path
+QUERIES = {"/tools/tool": "?name=there__echo"}
+PAGES = [path.replace("{name}", NAMES.get(path, "there")) + QUERIES.get(path, "") for path in PATHS]
 HOSTILE = "</pre></textarea><script>alert(1)</script><img src=x onerror=alert(1)>'\" {{ 7 * 7 }} \u202eevil\x1b[31m"
 
 
@@ -38,7 +49,10 @@ async def among_strangers(app: App) -> Reader:
 
     async def asked(*question: Any) -> tuple[int, bytes]:
         status, body = await ask(*question)
-        return status, json.dumps(hostile(json.loads(body))).encode()
+        told = hostile(json.loads(body))
+        for each in told.get("listing", {}).get("tools", ()):  # by their names they are found
+            each["name"] = each["name"].removesuffix(HOSTILE)
+        return status, json.dumps(told).encode()
 
     pages._ask = asked
     return reader
@@ -48,10 +62,12 @@ async def among_strangers(app: App) -> Reader:
 async def test_what_servers_and_clients_write_never_becomes_markup(path: str) -> None:
     scripted = Scripted(tools_list=tools("echo", description=HOSTILE, title=HOSTILE), tools_call=said(HOSTILE))
     failing = Fault("SERVER_FAILED", HOSTILE, hint=HOSTILE)
-    async with gateway(GREETER, scripts={"scripted": scripted, "failing": failing}) as app:
+    async with gateway(GREETER, config=ASKS, scripts={"there": scripted, "failing": failing}) as app:
+        await called(app, text=HOSTILE)
+        (waiting,) = app._frontend_deps.deciding.approvals.requests()
         reader = await among_strangers(app)
         await reader.send("POST", "/ui/servers/failing/check", {"csrf": reader.page.hidden["csrf"]})
-        await reader.open("/ui" + path)
+        await reader.open("/ui" + path.replace("WAITING", waiting.id))
         assert "{{ 7 * 7 }}" in reader.page.text and "\\u{202e}" in reader.page.text
         assert not re.search("[\u202e\x1b]", reader.page.text)
 
@@ -137,3 +153,261 @@ def test_all_that_browsers_load_is_small_and_from_here() -> None:
             r"https?://(?!www\.w3\.org/2000/svg)|\|\s*safe\b|innerHTML|insertAdjacentHTML|eval\(", text
         ), path
         assert not re.search(r"\son\w+=|\sstyle=|<style", text), path
+
+
+# Approvals.
+
+ASKS = Config(
+    clients=(client("ann", key=KEYS["ada"], permissions=Permissions(everything="ask")),),
+    approvals=Approvals(by=("operator",), wait=0.0),
+)
+
+
+async def called(app: App, **arguments: Any) -> Any:
+    """What a client is told whose calls an operator decides."""
+    ann = Visitor(app, authorization=f"Bearer {KEYS['ada']}")
+    return (await ann.ask_modern("tools/call", name="there__echo", arguments=arguments)).last
+
+
+async def test_a_call_is_allowed_with_other_arguments_and_then_sent_so() -> None:
+    there = Scripted(tools_list=tools("echo"), tools_call=said("done"))
+    async with gateway(config=ASKS, scripts={"there": there}) as app:
+        assert "APPROVAL_REQUIRED" in json.dumps(await called(app, path="/tmp/a", token="x"))
+        reader = await signed_in(app)
+        assert "echo of there waits for your decision (for client:ann)" in reader.page.text
+        path = next(each["href"] for each in reader.page.all("a") if each["href"].startswith("/ui/approvals/"))
+        page = await reader.open(path)
+        assert "this tool, with any arguments, for an hour" in page.text
+        page = await reader.press(path, decision="allow", lasts="once", arguments='{"path": "/tmp/b"}')
+        assert "The call was allowed with other arguments." in page.text and "allowed, " in page.text
+        assert "done" in json.dumps(await called(app, path="/tmp/a", token="x"))
+        assert there.requests[-1]["params"]["arguments"] == {"path": "/tmp/b"}
+
+
+async def test_a_tool_is_allowed_for_an_hour_and_revoked() -> None:
+    there = Scripted(tools_list=tools("echo"), tools_call=said("done"))
+    async with gateway(config=ASKS, scripts={"there": there}) as app:
+        await called(app)
+        reader = await signed_in(app)
+        await reader.open("/ui/approvals")
+        path = next(each["href"] for each in reader.page.all("a") if each["href"].startswith("/ui/approvals/"))
+        await reader.open(path)
+        page = await reader.press(path, decision="allow", lasts="hour", arguments=reader.page.hidden["shown"])
+        assert "The call was allowed." in page.text
+        assert "done" in json.dumps(await called(app, of="anything"))
+        revoke = next(each["action"] for each in reader.page.all("form") if "/grants/" in each["action"])
+        assert "Revoked" in (await reader.press(revoke)).text
+        assert "APPROVAL_REQUIRED" in json.dumps(await called(app, of="anything else"))
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "says"),
+    [
+        ({"decision": "allow", "lasts": "session"}, 409, "no session"),
+        ({"decision": "allow", "lasts": "ever"}, 400, "Invalid body"),
+        ({"decision": "maybe"}, 400, "Invalid body"),
+        ({"decision": "allow", "arguments": "["}, 409, "cannot be sent"),
+        ({"decision": "allow", "sha256": "0" * 64}, 409, "not the call that was looked at"),
+    ],
+)
+async def test_a_decision_that_cannot_be_made_decides_nothing(form: dict[str, str], status: int, says: str) -> None:
+    there = Scripted(tools_list=tools("echo"), tools_call=said("done"))
+    async with gateway(config=ASKS, scripts={"there": there}) as app:
+        await called(app)
+        reader = await signed_in(app)
+        await reader.open("/ui/approvals")
+        path = next(each["href"] for each in reader.page.all("a") if each["href"].startswith("/ui/approvals/"))
+        await reader.open(path)
+        assert says in (await reader.press(path, status, **form)).text
+        assert "APPROVAL_REQUIRED" in json.dumps(await called(app))
+
+
+async def test_a_denied_call_is_refused_and_asked_for_no_more() -> None:
+    there = Scripted(tools_list=tools("echo"), tools_call=said("done"))
+    async with gateway(config=ASKS, scripts={"there": there}) as app:
+        await called(app)
+        reader = await signed_in(app)
+        await reader.open("/ui/approvals")
+        path = next(each["href"] for each in reader.page.all("a") if each["href"].startswith("/ui/approvals/"))
+        await reader.open(path)
+        assert "The call was denied." in (await reader.press(path, decision="deny")).text
+        assert "APPROVAL_DENIED" in json.dumps(await called(app))
+        await reader.open(path.replace(path[-8:], "nothing"), 404)
+
+
+# Tools.
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "what to say"},
+        "times": {"type": "integer", "default": 2},
+        "loud": {"type": "boolean"},
+        "mode": {"enum": ["plain", 7]},
+        "more": {"type": "array"},
+        "note": {"type": ["null", "string"]},
+    },
+    "required": ["text"],
+}
+
+
+def speaker() -> Scripted:
+    listed = {"tools": [{"name": "echo", "description": "says a text again", "inputSchema": SCHEMA}]}
+    return Scripted(tools_list=listed, tools_call=said("done"))
+
+
+async def test_a_tool_is_found_and_tried_with_a_form_made_of_its_schema() -> None:
+    there = speaker()
+    async with gateway(GREETER, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        assert "there__echo says a text again" in (await reader.open("/ui/tools")).text
+        assert "there__echo" in (await reader.open("/ui/tools?q=say+a+text")).text
+        page = await reader.open("/ui/tools/tool?name=there__echo")
+        assert "text (required)" in page.text and "what to say" in page.text
+        assert [each["value"] for each in page.all("option")] == ["", "true", "false", "", '"plain"', "7"]
+        given = {"a0": "hello\r\nyou", "a1": "3", "a2": "true", "a3": "7", "a4": "[1]", "a5": ""}
+        page = await reader.press("/ui/tools/try", **given)
+        expected = {"text": "hello\nyou", "times": 3, "loud": True, "mode": 7, "more": [1]}
+        assert there.requests[-1]["params"]["arguments"] == expected
+        assert "Result done" in page.text and '"method": "tools/call"' in page.text
+
+
+async def test_all_arguments_can_be_written_as_json() -> None:
+    there = speaker()
+    async with gateway(GREETER, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/tools/tool?name=there__echo")
+        await reader.press("/ui/tools/try", json='{"text": "x", "more": []}', a0="other")
+        assert there.requests[-1]["params"]["arguments"] == {"text": "x", "more": []}
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "says"),
+    [
+        ({"a0": "x", "a4": "["}, 400, "more: "),
+        ({"json": "[]"}, 400, "The arguments: "),
+        ({"a0": "x", "a1": '"three"'}, 200, "INVALID_ARGS"),
+        ({"a0": "x", "json": "[" * 50_000}, 400, "The arguments: "),
+    ],
+)
+async def test_arguments_that_are_wrong_are_said_to_be_and_kept_in_the_form(
+    form: dict[str, str], status: int, says: str
+) -> None:
+    there = speaker()
+    async with gateway(GREETER, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/tools/tool?name=there__echo")
+        assert says in (await reader.press("/ui/tools/try", status, **form)).text
+        assert not [each for each in there.requests if each["method"] == "tools/call"]
+
+
+async def test_a_tool_that_fails_or_asks_says_so() -> None:
+    def fails(_params: Any) -> Any:
+        raise Refusal(-32000, "<b>no</b>")
+
+    listed = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+    async with gateway(GREETER, scripts={"there": Scripted(tools_list=listed, tools_call=fails)}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/tools/tool?name=there__echo")
+        page = await reader.press("/ui/tools/try")
+        assert "Failed" in page.text and "<b>no</b>" in page.text and "How far it got: executed" in page.text
+        assert "no tool nothing" in (await reader.open("/ui/tools/tool?name=nothing", 404)).text
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        [],
+        "x",
+        {"properties": []},
+        {"properties": {"a": None, "b": True, "c": {"type": [], "enum": 7}}},
+        {"properties": {str(each): {} for each in range(5000)}, "required": {"a": 1}},
+    ],
+)
+def test_no_schema_makes_a_form_fail_or_grow_without_end(schema: Any) -> None:
+    assert len(tool_fields.fields(schema)) <= tool_fields.MOST_FIELDS
+    assert tool_fields.arguments(tool_fields.fields(schema), {}) == {}
+
+
+# Who may do what, the audit, the configuration.
+
+
+async def test_the_matrix_says_what_each_client_may_do_by_the_function_that_decides_calls() -> None:
+    ann = Permissions(everything="ask", tools={"there__delete": "off", "there__read": "allow"})
+    config = Config(clients=(client("ann", key=KEYS["ada"], permissions=ann), client("bob", key=KEYS["bob"])))
+    there = Scripted(tools_list=tools("read", "write", "delete"))
+    async with gateway(config=config, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        assert "ann seen" in (await reader.open("/ui/access")).text
+        await reader.open("/ui/servers/there")
+        await reader.press("/ui/servers/there/check")
+        assert "ann 1 / 1 / 1" in (page := await reader.open("/ui/access")).text and "bob 3 / 0 / 0" in page.text
+        page = await reader.open("/ui/access/ann")
+        assert "read there allow" in page.text and "write there ask" in page.text and "delete there off" in page.text
+        assert KEYS["ada"] not in page.text and '"there__delete": "off"' in page.text
+        assert "no client nobody" in (await reader.open("/ui/access/nobody", 404)).text
+
+
+async def test_an_open_gateway_says_so() -> None:
+    async with gateway(GREETER) as app:
+        page = await (await signed_in(app)).open("/ui/access")
+        assert "The gateway is open" in page.text and "No clients are configured." in page.text
+
+
+async def test_the_audit_is_read_searched_and_verified(tmp_path: Path) -> None:
+    clock = FakeClock()
+    trail = Trail(tmp_path / "audit.jsonl", clock, None, Redactor())
+    trail.note("keys.create", "cli:ann", client="<b>ci</b>")
+    trail.note("pins.approve", "cli:ann", server="there", target="echo")
+    async with gateway(GREETER, audit=trail, clock=clock) as app:
+        reader = await signed_in(app)
+        await until_written(clock, trail, 2)
+        page = await reader.open("/ui/audit")
+        assert "keys.create cli:ann" in page.text and "<b>ci</b>" in page.text
+        page = await reader.open("/ui/audit?q=pins.approve")
+        assert "there echo" in page.text and "keys.create" not in page.text
+        page = await reader.press("/ui/audit/verify")
+        assert "Every line is as it was written" in page.text
+        file = tmp_path / "audit.jsonl"
+        file.write_text(file.read_text().replace("echo", "ohce"))
+        assert "Altered: " in (await reader.open("/ui/audit")).text
+        page = await reader.press("/ui/audit/verify")
+        assert "The audit is not as it was written" in page.text and "this line was altered" in page.text
+    await trail.close()
+
+
+async def until_written(clock: FakeClock, trail: Trail, lines: int) -> None:
+    for _ in range(500):
+        if trail.file and trail.file.exists() and len(trail.last_lines(lines)) == lines:
+            return
+        await clock.advance(0.2)
+        await asyncio.to_thread(threading.Event().wait, 0.02)
+    raise AssertionError("nothing was written")
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "says"),
+    [
+        ('{"mcpServers": {"one": {"command": "x", "env": {"A": "${NOT_SET}"}}}}', "json", "It is valid. Servers: one."),
+        ('{"mcpServers": {"one": {"comand": "x"}}}', "json", "comand"),
+        ("[http]\nport = 'x'", "toml", "toolgate.toml"),
+        ("[", "json", "It is not valid"),
+        ("<script>", "yaml", "It is not valid"),
+    ],
+)
+async def test_a_configuration_is_checked_before_it_is_saved(text: str, format: str, says: str) -> None:
+    async with gateway(GREETER) as app:
+        before = app.gateway.snapshot
+        reader = await signed_in(app)
+        await reader.open("/ui/configuration")
+        page = await reader.press("/ui/configuration/check", text=text, format=format)
+        assert says in page.text and text.split("\n")[0] in page.text
+        assert app.gateway.snapshot is before
+
+
+async def test_the_configuration_is_read_again() -> None:
+    async with gateway(GREETER) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/configuration")
+        assert "Served: greeter." in (await reader.press("/ui/configuration/reload")).text

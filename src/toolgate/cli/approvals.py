@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import shlex
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
@@ -16,10 +16,10 @@ from toolgate.auth import safe_text
 from toolgate.cli import common, printing
 from toolgate.config import Config, state_folder
 from toolgate.core.clock import SystemClock
-from toolgate.policy import approval_requests, schemas
-from toolgate.policy.approvals import LASTS, Approvals, Grant, Lasts, StoredRequest, TooMany, Unfit, is_change
+from toolgate.policy import approval_requests
+from toolgate.policy.approvals import LASTS, Approvals, Grant, Lasts, StoredRequest, TooMany, Unfit
+from toolgate.policy.deciding import Deciding, check_arguments
 from toolgate.state import SqliteStore, Unusable, audit
-from toolgate.state.audit import Trail
 from toolgate.state.base import NotKept
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Decide on calls that need approval.")
@@ -41,8 +41,8 @@ Kept = TypeVar("Kept", StoredRequest, Grant)
 @app.command("list", help="List calls that wait for a decision, and decisions not used yet.")
 def listing(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     async def work() -> None:
-        async with _opened(common.load_config(config)) as (approvals, _):
-            _print([_request_line(each) for each in approvals.requests()], "no calls are waiting", as_json)
+        async with _opened(common.load_config(config)) as deciding:
+            _print([_request_line(each) for each in deciding.approvals.requests()], "no calls are waiting", as_json)
 
     common.run(work())
 
@@ -55,9 +55,9 @@ def watch(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
 async def _watch(config: Config, as_json: bool) -> None:
     where = f" --config {shlex.quote(config.source)}" if config.source else ""
     seen: set[str] = set()
-    async with _opened(config) as (approvals, _):
+    async with _opened(config) as deciding:
         while True:
-            waiting = [each for each in approvals.requests() if each.state == "undecided"]
+            waiting = [each for each in deciding.approvals.requests() if each.state == "undecided"]
             for request in (each for each in waiting if each.id not in seen):
                 if as_json:
                     typer.echo(json.dumps(_row(request)))
@@ -72,8 +72,8 @@ async def _watch(config: Config, as_json: bool) -> None:
 @app.command(help="Show one call: server, tool and arguments.")
 def show(id: Id, config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     async def work() -> None:
-        async with _opened(common.load_config(config)) as (approvals, _):
-            request = _find(approvals.requests(), id, "no waiting call with the id")
+        async with _opened(common.load_config(config)) as deciding:
+            request = _found(deciding.request, id)
             typer.echo(json.dumps(_row(request), indent=2) if as_json else described(request))
 
     common.run(work())
@@ -90,26 +90,26 @@ def allow(
 
 
 async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: bool) -> None:
-    async with _opened(config) as (approvals, trail):
-        request = _find(approvals.requests(), id, "no waiting call with the id")
+    async with _opened(config) as deciding:
+        request = _found(deciding.request, id)
         typer.echo(described(request))
         if arguments:
-            _check(request, arguments)
+            try:
+                check_arguments(request, arguments)
+            except Unfit as why:
+                printing.fail(f"--arguments {why}", 2)
             typer.echo("\n".join(("It will be called with these arguments instead:", *_laid_out(arguments))))
         if not yes:
             typer.confirm(_TITLES[lasts], abort=True)
-        await approvals.allow(request, lasts, config.approvals.ttl, arguments)
-        _note(trail, "allow", request, sha256=request.digest, lasts=lasts, edited=bool(arguments))
+        await deciding.allow(request, lasts, config.approvals.ttl, arguments, audit.operator())
         typer.echo("allowed")
 
 
 @app.command(help="Deny a call, and the same call again until the request expires.")
 def deny(id: Id, config: common.ConfigPath = None) -> None:
     async def work(config: Config) -> None:
-        async with _opened(config) as (approvals, trail):
-            request = _find(approvals.requests(), id, "no waiting call with the id")
-            await approvals.deny(request, config.approvals.ttl)
-            _note(trail, "deny", request, sha256=request.digest)
+        async with _opened(config) as deciding:
+            await deciding.deny(_found(deciding.request, id), config.approvals.ttl, audit.operator())
             typer.echo("denied")
 
     common.run(work(common.load_config(config)))
@@ -118,8 +118,8 @@ def deny(id: Id, config: common.ConfigPath = None) -> None:
 @app.command(help="List the tools that may be called without asking.")
 def grants(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     async def work() -> None:
-        async with _opened(common.load_config(config)) as (approvals, _):
-            _print([_grant_line(each) for each in approvals.grants()], "no grants", as_json)
+        async with _opened(common.load_config(config)) as deciding:
+            _print([_grant_line(each) for each in deciding.approvals.grants()], "no grants", as_json)
 
     common.run(work())
 
@@ -127,18 +127,16 @@ def grants(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
 @app.command(help="Revoke a grant, so that the tool asks again.")
 def revoke(id: Id, config: common.ConfigPath = None) -> None:
     async def work() -> None:
-        async with _opened(common.load_config(config)) as (approvals, trail):
-            grant = _find(approvals.grants(), id, "no grant with the id")
-            await approvals.revoke(grant)
-            _note(trail, "revoke", grant)
+        async with _opened(common.load_config(config)) as deciding:
+            await deciding.revoke(_found(deciding.grant, id), audit.operator())
             typer.echo("revoked")
 
     common.run(work())
 
 
 @asynccontextmanager
-async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
-    """What all gateways of this state folder have in common, and where it is noted, or the end of the command."""
+async def _opened(config: Config) -> AsyncGenerator[Deciding]:
+    """Decisions for all gateways of this state folder, or the end of the command."""
     clock = SystemClock()
     try:
         store = SqliteStore(state_folder(config, os.environ), clock)
@@ -146,37 +144,19 @@ async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
         printing.fail(f"Cannot read the waiting calls: {why}")
     try:
         async with audit.opened(config, os.environ, clock, store) as trail:
-            yield Approvals(store, clock), trail
+            yield Deciding(Approvals(store, clock), trail)
     except (NotKept, TooMany, Unfit) as why:
         printing.fail(f"No decision was made: {why}")
     finally:
         await store.close()
 
 
-def _note(trail: Trail, what: str, decided: StoredRequest | Grant, **about: Any) -> None:
-    place = decided.place
-    named = {"id": decided.id, "principal": place.principal, "server": place.server, "target": place.target}
-    note = trail.note_change if is_change(place) else trail.note
-    note(f"approvals.{what}", audit.operator(), **named, **about)
-
-
-def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
-    for each in known:
-        if each.id == id:
-            return each
-    there = "`toolgate approvals list` and `grants` list the ids"
-    printing.fail(f"{otherwise} {safe_text.named(id)}; it may have been used or have expired. {there}")
-
-
-def _check(request: StoredRequest, arguments: str) -> None:
+def _found(find: Callable[[str], Kept], id: str) -> Kept:
+    """What has that id, or the end of the command."""
     try:
-        approval_requests.read_edited(arguments)
-    except approval_requests.Unsendable as why:
-        printing.fail(f"--arguments cannot be sent: {why}", 2)
-    wrong = schemas.compiled(request.schema).judge(arguments.encode()).wrong if request.schema else ()
-    if wrong:
-        named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
-        printing.fail(f"--arguments do not fit the tool: {safe_text.plain(named)}", 2)
+        return find(id)
+    except Unfit as why:
+        printing.fail(str(why))
 
 
 _TITLES: dict[Lasts, str] = {

@@ -26,7 +26,6 @@ from toolgate.state.sqlite import FILE as STORE
 app = typer.Typer(add_completion=False, help="View, verify, export and rotate the audit log.")
 
 LOOK = 0.5  # seconds between looks at a file that is followed
-BLOCK = 64 * 1024
 
 Files = Annotated[list[Path] | None, typer.Argument(help="Audit files, oldest first. Default: the configured one.")]
 
@@ -40,7 +39,7 @@ def tail(
 ) -> None:
     file = _place(common.load_config(config))
     try:
-        for line in _followed(file, number) if follow else _last_lines(file, number):
+        for line in _followed(file, number) if follow else trails.last_lines(file, number):
             typer.echo(line.decode(errors="replace") if as_json else shown(line))
     except OSError as error:
         _ended(file, error)
@@ -173,28 +172,11 @@ def _lines(file: Path, is_named: bool) -> Iterator[bytes]:
         yield from (line.rstrip(b"\n") for line in opened)
 
 
-def _last_lines(file: Path, number: int) -> list[bytes]:
-    with ownership.open_anyones(file) as opened:
-        return _end_of(opened, number)
-
-
-def _end_of(opened: BinaryIO, number: int) -> list[bytes]:
-    """The last lines of a file, read from its end; then it stands there."""
-    end = place = opened.seek(0, os.SEEK_END)
-    data = b""
-    while place and data.count(b"\n") <= number:
-        place = max(0, place - BLOCK)
-        opened.seek(place)
-        data = opened.read(end - place)
-    opened.seek(end)
-    return data.splitlines()[-number:] if number else []
-
-
 def _followed(file: Path, number: int) -> Iterator[bytes]:
     """Also into the file that stands there when this one was moved away."""
     opened = ownership.open_anyones(file)
     try:
-        yield from _end_of(opened, number)
+        yield from trails.end_of(opened, number)
         rest = b""
         while True:
             *whole, rest = (rest + opened.read()).split(b"\n")

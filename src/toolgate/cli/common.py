@@ -20,7 +20,7 @@ import uvloop
 from toolgate import config as configs
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import descriptors, memory, trusting
-from toolgate.cli.printing import fail
+from toolgate.cli.printing import fail, say
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets, trust
 from toolgate.core import names
 from toolgate.state.settings import Settings
@@ -64,7 +64,7 @@ def load_written(path: str | None) -> Config:
     except ConfigError as error:
         fail(str(error), 2)
     for warning in config.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     return config
 
 
@@ -107,7 +107,7 @@ def open_settings(
     except ConfigError as error:
         fail(str(error), 2)
     for warning in () if is_told else config.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     return config, settings
 
 

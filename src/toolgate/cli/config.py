@@ -31,20 +31,20 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
     found = _find(path, dialect)
     try:
         name = dialect or configs.recognised(found, os.environ).name
-        typer.echo(f"{found}: {dialects.named(name).title}")
+        printing.say(f"{found}: {dialects.named(name).title}")
         config = configs.load(found, os.environ, name, looks_up=False, accept=_noting(found, path))
     except ConfigError as error:
         printing.fail(str(error))
     for server in config.servers:
-        typer.echo(f"  {_line(server)}")
+        printing.say(f"  {_line(server)}")
         if confines := server.confines:
-            typer.echo(f"    in a box, {without_secrets(confines.words, config)}")
+            printing.say(f"    in a box, {without_secrets(confines.words, config)}")
     for client in config.clients:
-        typer.echo(f"  client {_of_client(client)}")
+        printing.say(f"  client {_of_client(client)}")
     if not config.servers:
-        typer.echo("  no servers")
+        printing.say("  no servers")
     for told in (*(f"warning: {warning}" for warning in config.warnings), *problems(config)):
-        typer.echo(told, err=True)
+        printing.say(str(told), err=True)
     raise typer.Exit(bool(problems(config)) or any(server.problem for server in config.servers if server.enabled))
 
 
@@ -57,9 +57,9 @@ def show(
     found = _find(path, dialect)
     config = _load(found, path, dialect)
     table = render.config(config)
-    typer.echo(json.dumps(table, indent=2, ensure_ascii=False) if as_json else _toml(table).rstrip())
+    printing.say(json.dumps(table, indent=2, ensure_ascii=False) if as_json else _toml(table).rstrip())
     for warning in config.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        printing.say(f"warning: {warning}", err=True)
 
 
 @app.command(help="Print the JSON Schema of toolgate's own configuration files, for editors.")
@@ -80,7 +80,7 @@ def _noting(path: Path, named: str | None) -> Callable[[bytes], None] | None:
         try:
             trust.check(path, data, os.environ)
         except trust.NotTrusted as error:
-            typer.echo(f"note: {error}", err=True)
+            printing.say(f"note: {error}", err=True)
 
     return note if configs.is_strangers(path, named, os.environ) else None
 

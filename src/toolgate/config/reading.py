@@ -92,6 +92,13 @@ def read(
     return _config(tree, place, dialects.native(place, tree) if native else dialects.foreign(place, tree))
 
 
+def checked(text: str, *, file: str, environ: Mapping[str, str], format: Format) -> Config:
+    """A text as it would be read from such a file, for who wants to know what is wrong with it: variables and secrets
+    stay as they are written. Raises `ConfigError`."""
+    tree, place = files.parsed(text, file, format), _file(file, environ)
+    return _config(tree, place, dialects.recognised(place, tree), references=True, looks_up=False)
+
+
 def tables(path: Path, environ: Mapping[str, str], dialect: str = "") -> dict[str, dict[str, Any]]:
     """The servers of a file as native tables whose variables are still references: what `edits` can write. What is
     wrong with one server is no matter here. Raises `ConfigError`."""

@@ -13,6 +13,10 @@ from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.pages import Pages
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.reload import Reloading
+from toolgate.policy.approvals import Approvals
+from toolgate.policy.chain import PolicyDeps
+from toolgate.policy.deciding import Deciding
+from toolgate.state.audit import Trail
 from toolgate.telemetry.usage import Usage
 
 
@@ -27,5 +31,17 @@ class FrontendDeps(msgspec.Struct, frozen=True):
     editor: Reloading
     sign_ins: OAuth
     replay_buffers: ReplayBuffers
-    usage: Usage
+    policy_deps: PolicyDeps
     unanswered: Unanswered = msgspec.field(default_factory=Unanswered)
+
+    @property
+    def usage(self) -> Usage:
+        return self.policy_deps.recorder.usage
+
+    @property
+    def audit(self) -> Trail:
+        return self.policy_deps.audit
+
+    @property
+    def deciding(self) -> Deciding:
+        return Deciding(Approvals(self.policy_deps.store, self.clock), self.audit)

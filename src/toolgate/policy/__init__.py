@@ -25,6 +25,7 @@ What they use
     schema_cost        how much work a schema can make, known before a value is judged
     approval_requests  how a waiting call is shown, and what may be answered
     approvals          what people have decided, in the store
+    deciding           an operator's decisions, carried out and noted
     content_kinds      which texts mean nothing when they are cut
     places             where lines and characters of a long text are
     large_results      the last two, and the client's names, in a thread, for what is large

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -38,6 +39,7 @@ DAY = 24 * 3600.0  # seconds for which a list is good
 WEEK = 7 * DAY  # seconds after which all of it is read again
 PAUSE = 300.0  # seconds until one that failed is asked again
 PAGE = 100  # entries that are asked for
+DEEPEST = 100  # levels of a page
 MOST_ON_A_PAGE = 1000  # that are read, whatever it was asked for
 MOST_PAGES = 400
 MOST_ENTRIES = 40_000
@@ -72,9 +74,9 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class _Page(msgspec.Struct):
-    """Of any era."""
+    """Of any era. Its items are read one by one: each is somebody else's."""
 
-    servers: list[Any] = []
+    servers: list[msgspec.Raw] = []
     metadata: Mapping[str, Any] = {}
 
 
@@ -253,10 +255,41 @@ def _unpacked(packed: bytes) -> Kept:
 def _decoded(body: bytes, url: str) -> tuple[list[Entry], str]:
     """The entries of a page that count, and the cursor of the next. Raises `Unread`."""
     try:
-        page = msgspec.json.decode(body, type=_Page)
+        page = msgspec.json.decode(_flat(body), type=_Page)
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         raise Unread("its answer is no list of servers") from None
-    found = ((entries.read(item, url), entries.is_latest(item)) for item in page.servers[:MOST_ON_A_PAGE])
+    items = _readable(page.servers[:MOST_ON_A_PAGE])
+    found = ((entries.read(item, url), entries.is_latest(item)) for item in items)
     counts = [entry for entry, is_latest in found if entry and (is_latest or entry.status == "deleted")]
     cursor = page.metadata.get("nextCursor", page.metadata.get("next_cursor"))
     return counts, cursor if isinstance(cursor, str) else ""
+
+
+def _readable(raw: Iterable[msgspec.Raw]) -> Iterator[Any]:
+    for each in raw:
+        try:
+            yield msgspec.json.decode(each)
+        except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
+            continue  # a number beyond all bounds, for example: the rest of the page is others'
+
+
+_signs = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)  # to the end, if need be
+_unit = rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_lone = re.compile(rb"((?:\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})++)|" + _unit)
+_OPENS, _CLOSES = (b"[", b"{"), (b"]", b"}")
+
+
+def _flat(page: bytes) -> bytes:
+    """Without what keeps a page from being read: with nothing in place of what is nested too deep, and no half
+    characters."""
+    if b"\\u" in page:
+        page = _lone.sub(lambda found: found[1] or rb"\ufffd", page)
+    parts: list[bytes] = []
+    depth = start = 0
+    for found in _signs.finditer(page):
+        depth += (found[0] in _OPENS) - (found[0] in _CLOSES)
+        if depth == DEEPEST + 1 and found[0] in _OPENS:
+            parts += [page[start : found.start()], b"null"]
+        elif depth == DEEPEST and found[0] in _CLOSES:
+            start = found.end()
+    return b"".join([*parts, page[start:]]) if parts else page

@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mappi
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -135,6 +135,23 @@ class Trail:
     @property
     def redactor(self) -> Redactor:
         return self._redactor
+
+    def last_lines(self, number: int, holding: bytes = b"") -> list[bytes]:
+        """The last lines that are in the file, as JSON; those alone that hold these bytes, as far as they are near its
+        end. A line that is not as it was written is a text. Reads the disk. Raises `OSError`."""
+        if not self.file or not self.file.exists():
+            return []
+        with ownership.open_anyones(self.file) as opened:
+            lines = end_of(opened, LONGEST_SEARCH if holding else number, LONGEST_SEARCH)
+        chosen = [line for line in lines if holding in line][-number:]
+        return [line if read_line(line) else jsonrpc.encode(line.decode(errors="replace")) for line in chosen]
+
+    def verified(self) -> AuditVerdict:
+        """Reads the disk. Raises `OSError`."""
+        anchor = self._anchors.known() if self._anchors else NOTHING
+        if not self.file or not (self.file.exists() or anchor.seq):
+            return AuditVerdict(NOTHING, 0, remark="nothing has been noted yet")
+        return verify([self.file], anchor)
 
     def note(self, event: str, who: Principal | str = "", **about: Any) -> None:
         """Note what is no call: `note("keys.create", "cli:ann", client="ci")`, `note("login", decision="deny",
@@ -549,6 +566,28 @@ class AuditVerdict(msgspec.Struct, frozen=True):
 
 
 MOST_NAMED = 20
+BLOCK = 64 * 1024
+LONGEST_SEARCH = 8 * 1024 * 1024  # bytes from the end of a file in which lines are looked for
+
+
+def last_lines(file: Path, number: int) -> list[bytes]:
+    """Raises `OSError`."""
+    with ownership.open_anyones(file) as opened:
+        return end_of(opened, number)
+
+
+def end_of(opened: BinaryIO, number: int, most: int | None = None) -> list[bytes]:
+    """The last lines of a file, read from its end; then it stands there. `most` bytes at most are read."""
+    end = place = opened.seek(0, os.SEEK_END)
+    first = 0 if most is None else max(0, end - most)
+    data = b""
+    while place > first and data.count(b"\n") <= number:
+        place = max(first, place - BLOCK)
+        opened.seek(place)
+        data = opened.read(end - place)
+    opened.seek(end)
+    lines = data.splitlines()
+    return lines[-number:] if number else []
 
 
 def verify(files: Sequence[Path], anchor: Head = NOTHING) -> AuditVerdict:

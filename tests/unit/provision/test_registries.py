@@ -172,3 +172,34 @@ async def test_another_configuration_asks_other_registries() -> None:
     await reader.settled()
     reader.registries.prepared(Config(provision=Provision(registries=())))()
     assert await reader.registries.listings() == []
+
+
+ODD = [
+    "[" * 1100 + "]" * 1100,
+    '{"a":' * 1100 + "1" + "}" * 1100,
+    "[" * 200_000 + "]" * 200_000,
+    "1e999",
+    "9" * 4500,
+    '"\\ud800"',
+    '"\\\\\\ud800 \\ud83d\\ude00 \\uD83D"',
+    '"]}[{\\\\"',
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+def test_an_entry_that_cannot_be_read_costs_nobody_the_others(odd: str) -> None:
+    """Whoever publishes one may write any JSON into it."""
+    first, last = (json.dumps(each) for each in numbered(2))
+    evil = json.dumps(item("io.github.evil/b")).replace('"Keeps notes"', f'"Keeps notes", "x": {odd}')
+    page = f'{{"servers": [{first}, {evil}, {last}], "metadata": {{"nextCursor": "c"}}}}'
+    found, cursor = registries._decoded(page.encode(), URL)
+    names = [entry.name for entry in found if "evil" not in entry.name]
+    assert (names, cursor) == (["io.github.ann/notes-0", "io.github.ann/notes-1"], "c")
+
+
+@pytest.mark.parametrize(
+    "page", ["", "[]", '{"servers": 1}', '{"servers": [', '"' + '\\"' * 1_000_000, "[" * 1_000_000]
+)
+def test_what_is_no_page_is_told_soon(page: str) -> None:
+    with pytest.raises(registries.Unread):
+        registries._decoded(page.encode(), URL)

@@ -2,6 +2,8 @@
 
     admin      what an operator's programs ask of a running gateway
     openapi    what that says of itself
+    decisions  calls that wait for an operator, in its words
+    inspections  what clients may do, the audit, the configuration
     metadata   what the gateway says to anybody who wants a token for it
     connect    the pages by which a user signs in at a server
     discovery  what is said of each endpoint before anybody connects: server cards, and where they are
@@ -11,6 +13,7 @@
     metrics    how it and its servers are, for Prometheus
     ui         the operator's pages: who is signed in, and how they are sent
     views      what stands on each of them
+    tool_fields  a form for the arguments of a tool
     rendering  how it is written into a template
     browser_sessions  who is signed in with a browser
 
@@ -56,7 +59,7 @@ class Web:
     def __init__(self, deps: FrontendDeps, guards: Guards, resource: Resource) -> None:
         self._deps = deps
         self._sessions = BrowserSessions(deps.clock, guards.is_administrator)
-        self.admin = Admin(deps.gateway, deps.editor, guards, self._linked)
+        self.admin = Admin(deps, guards, self._linked)
         self._discovery, lives = Discovery(deps.gateway, guards), Health(deps.gateway, guards)
         self._pages: Mapping[str, Page] = {
             admin.PREFIX: self.admin,

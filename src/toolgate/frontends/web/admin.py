@@ -23,13 +23,23 @@ from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Client, Done, NeedInput, Principal
+from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
-from toolgate.frontends.web import openapi
+from toolgate.frontends.web import decisions, inspections, openapi
+from toolgate.frontends.web.decisions import Decided, Waiting, WaitingCall, WantedDecision
+from toolgate.frontends.web.inspections import (
+    AccessMatrix,
+    AccessOfClient,
+    AuditFound,
+    AuditLines,
+    Configuration,
+    ConfigurationFound,
+    WantedCheck,
+    WantedLines,
+)
 from toolgate.frontends.web.openapi import Operation
 from toolgate.gateway.confirming import Unconfirmed
-from toolgate.gateway.gateway import Gateway
-from toolgate.gateway.reload import Reloading
 from toolgate.policy import scrub
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
@@ -61,7 +71,7 @@ Answer: TypeAlias = tuple[int, Any]
 
 
 class Asked(NamedTuple):
-    """One request: its body, who asks, and the server that its path names."""
+    """One request: its body, who asks, and what its path names: a server, for example."""
 
     body: bytes
     by: Principal
@@ -231,9 +241,12 @@ MakeLink: TypeAlias = Callable[[Principal], Linked]
 class Admin:
     """`guards` are those of the frontend that it stands in; `link` makes a link to the pages."""
 
-    def __init__(self, gateway: Gateway, editor: Reloading, guards: Guards, link: MakeLink) -> None:
-        self._gateway = gateway
-        self._editor = editor
+    def __init__(self, deps: FrontendDeps, guards: Guards, link: MakeLink) -> None:
+        self._gateway = deps.gateway
+        self._editor = deps.editor
+        self._deciding = deps.deciding
+        self._audit = deps.audit
+        self._verifying = asyncio.Lock()  # it reads the whole file
         self._guards = guards
         self._link = link
 
@@ -385,6 +398,53 @@ class Admin:
             await upstream.stop()
         return 200, ServerShown(**self._shown(server))
 
+    # What waits for a person.
+
+    async def approvals(self, _: Asked) -> Answer:
+        """Calls that wait for an operator, those decided and not used, and tools that are called without asking."""
+        return 200, decisions.waiting(self._deciding)
+
+    async def approval(self, asked: Asked) -> Answer:
+        """One call that waits."""
+        return 200, decisions.one(self._deciding, asked.name)
+
+    async def decide(self, asked: Asked) -> Answer:
+        """Allow a call, with other arguments or for longer, or deny it."""
+        wanted: WantedDecision = _read(asked.body, WantedDecision)
+        ttl = self._gateway.snapshot.config.approvals.ttl
+        return 200, await decisions.decide(self._deciding, asked.name, wanted, ttl, asked.by)
+
+    async def revoke(self, asked: Asked) -> Answer:
+        """Have a tool ask again."""
+        return 200, await decisions.revoke(self._deciding, asked.name, asked.by)
+
+    # What an operator looks at.
+
+    async def access(self, _: Asked) -> Answer:
+        """What each client may use of each server."""
+        return 200, inspections.matrix(self._gateway)
+
+    async def access_of(self, asked: Asked) -> Answer:
+        """What one client may do with each tool that is known."""
+        return 200, inspections.of_client(self._gateway, asked.name)
+
+    async def audit(self, asked: Asked) -> Answer:
+        """The last lines of the audit."""
+        return 200, await inspections.audit_lines(self._audit, _read(asked.body or b"{}", WantedLines))
+
+    async def verify(self, _: Asked) -> Answer:
+        """Look whether each line of the audit is as it was written."""
+        async with self._verifying:
+            return 200, await inspections.audit_found(self._audit)
+
+    async def configuration(self, _: Asked) -> Answer:
+        """What is served, with each default and without secrets."""
+        return 200, inspections.configuration(self._gateway)
+
+    async def check_configuration(self, asked: Asked) -> Answer:
+        """Say what is wrong with a configuration before it is saved. Nothing is started, served or kept."""
+        return 200, await inspections.checked(_read(asked.body, WantedCheck))
+
     # What clients do.
 
     async def list(self, asked: Asked) -> Answer:
@@ -426,7 +486,7 @@ class Admin:
         return 200, b'{"result":%b}' % bytes(outcome.body)
 
 
-# Behind PREFIX, by method. `{name}` is any server's.
+# Behind PREFIX, by method. `{name}` is that of a server or client, or the id of what waits.
 ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/status": {"GET": Operation(Admin.status, {200: About})},
     "/call": {"POST": Operation(Admin.call, {200: Called}, WantedCall)},
@@ -441,6 +501,18 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     },
     "/servers/{name}/check": {"POST": Operation(Admin.check, {200: ServerChecked})},
     "/servers/{name}/stop": {"POST": Operation(Admin.stop, {200: ServerShown})},
+    "/approvals": {"GET": Operation(Admin.approvals, {200: Waiting})},
+    "/approvals/{name}": {
+        "GET": Operation(Admin.approval, {200: WaitingCall}),
+        "POST": Operation(Admin.decide, {200: Decided}, WantedDecision),
+    },
+    "/grants/{name}": {"DELETE": Operation(Admin.revoke, {200: Decided})},
+    "/access": {"GET": Operation(Admin.access, {200: AccessMatrix})},
+    "/access/{name}": {"GET": Operation(Admin.access_of, {200: AccessOfClient})},
+    "/audit": {"POST": Operation(Admin.audit, {200: AuditLines}, WantedLines, needs_body=False)},
+    "/audit/verify": {"POST": Operation(Admin.verify, {200: AuditFound})},
+    "/configuration": {"GET": Operation(Admin.configuration, {200: Configuration})},
+    "/configuration/check": {"POST": Operation(Admin.check_configuration, {200: ConfigurationFound}, WantedCheck)},
     "/reload": {
         "POST": Operation(Admin.reload, {200: Reloaded, 409: Unconfirmable}, WantedReload, needs_body=False),
     },
@@ -449,7 +521,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/links": {"POST": Operation(Admin.link, {201: Linked})},
     "/openapi.json": {"GET": Operation(Admin.openapi, {200: dict[str, Any]})},
 }
-_of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)
+_of_one = re.compile(r"(/(?:servers|approvals|grants|access)/)([^/]+)(.*)", re.DOTALL)
 
 # Status → what is answered with it, whatever was asked.
 _FAILURES: Mapping[int, Sequence[Any]] = {
@@ -465,9 +537,9 @@ def described() -> dict[str, Any]:
 
 
 def _find(method: str, path: str) -> tuple[Operation, str]:
-    """What answers, and the server that the path names. Raises `Refused`."""
+    """What answers, and what the path names. Raises `Refused`."""
     path, name = path.rstrip("/").removeprefix(PREFIX), ""
-    if found := _of_a_server.fullmatch(path):
+    if found := _of_one.fullmatch(path):
         before, name, behind = found.groups()
         path = f"{before}{{name}}{behind}"
     methods = ROUTES.get(path)

@@ -8,12 +8,17 @@ page that cannot be done by a command, which the page names.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import msgspec
+
+from toolgate.frontends.web import tool_fields
+
+MOST_COLUMNS = 30  # servers in the matrix of access
 
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
 Outcome: TypeAlias = "Shown | Done"
@@ -63,7 +68,13 @@ async def overview(request: PageRequest) -> Outcome:
         "tools": sum(each.get("tools", 0) for each in servers),
     }
     broken = [each for each in servers if each["state"] == "failed"]
-    return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, "broken": broken})
+    waiting = _undecided(await request.ask("GET", "/approvals"))
+    needs = {"broken": broken, "waiting": waiting}
+    return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, **needs})
+
+
+def _undecided(approvals: Any) -> list[Any]:
+    return [each for each in approvals["requests"] if each["state"] == "undecided"]
 
 
 async def servers(request: PageRequest) -> Outcome:
@@ -103,6 +114,149 @@ async def remove_server(request: PageRequest) -> Outcome:
     return Done("/servers", f"Removed {request.name}.")
 
 
+async def approvals(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", "/approvals")
+    decided = [each for each in found["requests"] if each["state"] != "undecided"]
+    now = time.time()
+    values = {"waiting": _undecided(found), "decided": decided, "grants": found["grants"], "now": now}
+    return Shown("approvals.html", {"nav": "/approvals", **values})
+
+
+async def approval(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/approvals/{quote(request.name, safe='')}")
+    return Shown("approval.html", {"nav": "/approvals", "call": found, "now": time.time(), "titles": _LASTING})
+
+
+_LASTING = {
+    "once": "this one call",
+    "session": "this tool, with any arguments, until that session ends",
+    "hour": "this tool, with any arguments, for an hour",
+    "always": "this tool, with any arguments, until you revoke it",
+}
+
+
+async def decide(request: PageRequest) -> Outcome:
+    """Arguments that were not edited are those of the caller, secrets of theirs too, which the page does not show."""
+    form = request.form
+    edited = form.get("arguments", "").replace("\r\n", "\n")
+    is_edited = bool(edited.strip()) and edited != form.get("shown", "").replace("\r\n", "\n")
+    body = {
+        "decision": form.get("decision", ""),
+        "sha256": form.get("sha256", ""),
+        "lasts": form.get("lasts", "once"),
+        "arguments": edited if is_edited and form.get("decision") == "allow" else "",
+    }
+    done = await request.ask("POST", f"/approvals/{quote(request.name, safe='')}", body)
+    return Done("/approvals", f"The call was {done['decided']}{' with other arguments' if body['arguments'] else ''}.")
+
+
+async def revoke(request: PageRequest) -> Outcome:
+    await request.ask("DELETE", f"/grants/{quote(request.name, safe='')}")
+    return Done("/approvals", "Revoked: the tool asks again.")
+
+
+async def tools(request: PageRequest) -> Outcome:
+    """What clients get, or what the ranker finds of it."""
+    listed = await request.ask("POST", "/list", {})
+    found: list[Any] = listed["listing"]["tools"]
+    wanted = request.query.get("q", "").strip()
+    if wanted:
+        shown = {each["name"]: each for each in found}
+        found = [shown[name] for name in await _ranked(request, wanted) if name in shown]
+    return Shown("tools.html", {"nav": "/tools", "tools": found, "wanted": wanted, "is_whole": listed["is_whole"]})
+
+
+async def _ranked(request: PageRequest, words: str) -> list[str]:
+    """Names as clients know them, the best first."""
+    body = {"tool": "mcp_provision", "arguments": {"intent": words, "source": "local"}}
+    called = await request.ask("POST", "/call", body)
+    try:
+        hits = msgspec.json.decode(called["result"]["content"][0]["text"]).get("tools", [])
+        return [f"{each['server']}__{each['tool']}" for each in hits]
+    except (KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError):
+        return []
+
+
+async def tool(request: PageRequest) -> Outcome:
+    return Shown("tool.html", await _of_tool(request, request.query.get("name", "")))
+
+
+async def _of_tool(request: PageRequest, name: str) -> dict[str, Any]:
+    listed = await request.ask("POST", "/list", {})
+    found = next((each for each in listed["listing"]["tools"] if each.get("name") == name), None)
+    if not found:
+        raise Failed(404, f"There is no tool {name}", "toolgate list shows those that clients get")
+    return {"nav": "/tools", "tool": found, "fields": tool_fields.fields(found.get("inputSchema")), "form": {}}
+
+
+async def try_tool(request: PageRequest) -> Outcome:
+    about = await _of_tool(request, request.form.get("name", ""))
+    try:
+        arguments = tool_fields.arguments(about["fields"], request.form)
+    except tool_fields.Wrong as wrong:
+        return Shown("tool.html", {**about, "form": request.form, "wrong": str(wrong)}, 400)
+    params = {"name": about["tool"]["name"], "arguments": arguments}
+    sent = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    try:
+        told = await request.ask("POST", "/call", {"tool": params["name"], "arguments": arguments})
+    except Failed as failed:
+        told = failed.answer
+    return Shown("tool.html", {**about, "form": request.form, "sent": sent, "told": told})
+
+
+async def access(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", "/access")
+    servers = list(dict.fromkeys(id for client in found["clients"] for id in client["servers"]))
+    return Shown("access.html", {"nav": "/access", "access": found, "servers": servers, "most_columns": MOST_COLUMNS})
+
+
+async def access_of(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/access/{quote(request.name, safe='')}")
+    verdicts = [(server, tool, said) for server, tools in found["tools"].items() for tool, said in tools.items()]
+    return Shown("access_of.html", {"nav": "/access", "client": found, "verdicts": verdicts})
+
+
+async def audit(request: PageRequest) -> Outcome:
+    wanted = request.query.get("q", "")[:200]
+    found = await request.ask("POST", "/audit", {"number": 200, "holding": wanted})
+    lines = found["lines"][::-1]
+    return Shown("audit.html", {"nav": "/audit", "audit": found, "lines": lines, "wanted": wanted})
+
+
+async def verify_audit(request: PageRequest) -> Outcome:
+    return Shown("verified.html", {"nav": "/audit", "found": await request.ask("POST", "/audit/verify")})
+
+
+async def configuration(request: PageRequest) -> Outcome:
+    return Shown("configuration.html", await _of_configuration(request))
+
+
+async def _of_configuration(request: PageRequest) -> dict[str, Any]:
+    found = await request.ask("GET", "/configuration")
+    return {"nav": "/configuration", "configuration": found, "text": "", "format": "toml"}
+
+
+async def check_configuration(request: PageRequest) -> Outcome:
+    text, format = request.form.get("text", "").replace("\r\n", "\n"), request.form.get("format", "")
+    found = await request.ask("POST", "/configuration/check", {"text": text, "format": format})
+    return Shown(
+        "configuration.html", {**await _of_configuration(request), "text": text, "format": format, "found": found}
+    )
+
+
+async def reload_configuration(request: PageRequest) -> Outcome:
+    """What takes guards away is shown and confirmed first, sentence by sentence."""
+    confirmed = [value for name, value in request.form.items() if name.startswith("confirmed")]
+    try:
+        served = await request.ask("POST", "/reload", {"confirmed": confirmed})
+    except Failed as failed:
+        losses = failed.answer.get("unconfirmed", ())
+        if not losses:
+            raise
+        return Shown("configuration.html", {**await _of_configuration(request), "losses": losses}, 409)
+    return Done("/configuration", f"Served: {', '.join(served['servers']) or 'no servers'}.")
+
+
 def _of_server(id: str) -> str:
     return f"/servers/{quote(id, safe='')}"
 
@@ -115,6 +269,19 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/servers/{name}/check": {"POST": check_server},
     "/servers/{name}/stop": {"POST": stop_server},
     "/servers/{name}/remove": {"POST": remove_server},
+    "/tools": {"GET": tools},
+    "/tools/tool": {"GET": tool},
+    "/tools/try": {"POST": try_tool},
+    "/access": {"GET": access},
+    "/access/{name}": {"GET": access_of},
+    "/audit": {"GET": audit},
+    "/audit/verify": {"POST": verify_audit},
+    "/configuration": {"GET": configuration},
+    "/configuration/check": {"POST": check_configuration},
+    "/configuration/reload": {"POST": reload_configuration},
+    "/approvals": {"GET": approvals},
+    "/approvals/{name}": {"GET": approval, "POST": decide},
+    "/grants/{name}/revoke": {"POST": revoke},
 }
 _patterns = [(re.compile(re.sub(r"{\w+}", "([^/]+)", path)), methods) for path, methods in VIEWS.items()]
 

@@ -1,0 +1,214 @@
+"""What an operator looks at, as the admin API shows it: what clients may do, the audit, and the configuration.
+
+The rule this file keeps: who may do what is said by the function that decides it for calls (`Rules.verdict`), and what
+is long is bounded, or looked at in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Raw
+
+from toolgate.auth.access import Rules
+from toolgate.auth.cross_checks import problems
+from toolgate.catalog import tool_info
+from toolgate.config import Config, ConfigError, reading, render
+from toolgate.config.access import KnownClient, Verdict
+from toolgate.core.fault import Fault
+from toolgate.core.model import Client, Hints
+from toolgate.gateway.gateway import Gateway
+from toolgate.state.audit import Trail
+
+MOST_JUDGED = 20_000  # verdicts for one answer
+MOST_LINES = 1000
+
+_SILENT = Hints()
+
+
+class ClientAccess(msgspec.Struct, omit_defaults=True):
+    """`servers` has, by id, how many of the tools that are known are allowed, asked for and off; of a server whose
+    tools were not counted, whether the client sees it."""
+
+    id: str
+    name: str
+    is_admin: bool
+    is_enabled: bool
+    surface: str
+    servers: Mapping[str, Mapping[str, int] | bool]
+
+
+class AccessMatrix(msgspec.Struct):
+    """`is_open`: no clients are configured, and whoever comes may use everything."""
+
+    is_open: bool
+    clients: tuple[ClientAccess, ...]
+
+
+class AccessOfClient(msgspec.Struct):
+    """The verdict on each tool that is known, by server and by the server's own names. `rules` is the client as it is
+    configured, masked. `is_whole`: no tool was left out."""
+
+    id: str
+    name: str
+    tools: Mapping[str, Mapping[str, Verdict]]
+    rules: Mapping[str, Any]
+    is_whole: bool
+
+
+class _ToolVerdicts:
+    """The tools of servers, as far as they are known, judged up to a bound."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._snapshot = gateway.snapshot
+        self.left = MOST_JUDGED
+
+    def of(self, server: str, rules: Rules) -> Mapping[str, Verdict] | None:
+        """None where that is beyond the bound, or its tools are not known."""
+        known = self._snapshot.catalog.known(server, "tools", Client())
+        if not known or len(known.own) > self.left:
+            return None
+        self.left -= len(known.own)
+        found = {name: tool_info.of(known, name) for name in known.own} if rules.read_only else {}
+        hints = {name: info.hints for name, info in found.items() if info}
+        return {name: rules.verdict(server, "tools", name, hints.get(name, _SILENT)) for name in known.own}
+
+
+def matrix(gateway: Gateway) -> AccessMatrix:
+    tool_verdicts, config = _ToolVerdicts(gateway), gateway.snapshot.config
+    clients: list[ClientAccess] = []
+    for client in config.clients:
+        rules = gateway.access.clients.get(client.id)
+        servers: dict[str, Mapping[str, int] | bool] = {}
+        for server in gateway.snapshot.servers if rules else ():
+            assert rules
+            verdicts = tool_verdicts.of(server, rules) if rules.sees(server) else None
+            servers[server] = rules.sees(server) if verdicts is None else Counter(verdicts.values())
+        clients.append(
+            ClientAccess(client.id, client.name, client.admin, client.enabled, client.surface or "", servers)
+        )
+    return AccessMatrix(config.is_open, tuple(clients))
+
+
+def of_client(gateway: Gateway, id: str) -> AccessOfClient:
+    """Raises `Fault`."""
+    client = _client(gateway.snapshot.config, id)
+    rules, tool_verdicts = gateway.access.clients.get(client.id), _ToolVerdicts(gateway)
+    tools: dict[str, Mapping[str, Verdict]] = {}
+    is_whole = True
+    for server in gateway.snapshot.servers if rules else ():
+        assert rules
+        verdicts = tool_verdicts.of(server, rules)
+        tools[server] = verdicts or {}
+        is_whole = is_whole and verdicts is not None
+    return AccessOfClient(client.id, client.name, tools, _configured(gateway.snapshot.config, client), is_whole)
+
+
+def _client(config: Config, id: str) -> KnownClient:
+    found = next((each for each in config.clients if each.id == id), None)
+    if not found:
+        raise Fault("SERVER_NOT_FOUND", f"There is no client {id}", reach="not_sent")
+    return found
+
+
+def _configured(config: Config, client: KnownClient) -> Mapping[str, Any]:
+    return render.config(msgspec.structs.replace(config, clients=(client,), servers=())).get("clients", {})
+
+
+# The audit.
+
+
+class WantedLines(msgspec.Struct):
+    """The last lines of the audit, those alone that hold a text where there is one."""
+
+    number: Annotated[int, Meta(ge=1, le=MOST_LINES)] = 100
+    holding: Annotated[str, Meta(max_length=200)] = ""
+
+
+class AuditLines(msgspec.Struct, omit_defaults=True):
+    """`problem`: why nothing can be written now."""
+
+    is_on: bool
+    file: str
+    lines: tuple[Raw, ...]
+    problem: str = ""
+
+
+class AuditFound(msgspec.Struct):
+    """Whether each line is as it was written: `head` is the last one, as `SEQ:HASH`; `wrong` says what is not."""
+
+    lines: int
+    head: str
+    wrong: tuple[str, ...]
+    remark: str
+
+
+async def audit_lines(trail: Trail, wanted: WantedLines) -> AuditLines:
+    found = await asyncio.to_thread(trail.last_lines, wanted.number, wanted.holding.encode())
+    return AuditLines(trail.is_on, str(trail.file or ""), tuple(map(Raw, found)), trail.problem)
+
+
+async def audit_found(trail: Trail) -> AuditFound:
+    """Raises `Fault`."""
+    try:
+        verdict = await asyncio.to_thread(trail.verified)
+    except OSError as error:
+        raise Fault("INVALID_STATE", f"The audit cannot be read: {error}", reach="not_sent") from None
+    head = f"{verdict.head.seq}:{verdict.head.hash}" if verdict.head.seq else ""
+    return AuditFound(verdict.lines, head, verdict.wrong, verdict.remark)
+
+
+# The configuration.
+
+
+class WantedCheck(msgspec.Struct):
+    """A configuration as it could stand in a file."""
+
+    text: str
+    format: Literal["toml", "yaml", "json"]
+
+
+class Configuration(msgspec.Struct, omit_defaults=True):
+    """What is served, with each default and without secrets. `problem` is with the file as it stands, where an older
+    one is served."""
+
+    source: str
+    served: Mapping[str, Any]
+    problem: str = ""
+
+
+class ConfigurationFound(msgspec.Struct):
+    """`problems` say what is wrong, where, and how it is fixed; nothing is served of it."""
+
+    is_valid: bool
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+    servers: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+
+
+def configuration(gateway: Gateway) -> Configuration:
+    config, problem = gateway.snapshot.config, gateway.gateway_info.problem()
+    return Configuration(config.source, render.config(config), problem)
+
+
+async def checked(wanted: WantedCheck) -> ConfigurationFound:
+    return await asyncio.to_thread(_checked, wanted)
+
+
+def _checked(wanted: WantedCheck) -> ConfigurationFound:
+    """Nothing is started, no variable is expanded and no secret looked up."""
+    try:
+        config = reading.checked(
+            wanted.text, file=f"toolgate.{wanted.format}", environ=os.environ, format=wanted.format
+        )
+    except ConfigError as error:
+        return ConfigurationFound(False, tuple(str(error).splitlines()), ())
+    found = tuple(str(each) for each in problems(config))
+    servers = tuple(each.name for each in config.servers)
+    return ConfigurationFound(not found, found, config.warnings, servers, tuple(each.name for each in config.clients))

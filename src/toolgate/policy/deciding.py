@@ -1,0 +1,75 @@
+"""What an operator decides on calls that wait: carried out, and noted in the audit, wherever it is decided.
+
+The command line, the admin API and the pages decide here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from toolgate.auth import safe_text
+from toolgate.core.model import Principal
+from toolgate.policy import approval_requests, schemas
+from toolgate.policy.approvals import Approvals, Grant, Lasts, StoredRequest, Unfit, is_change
+from toolgate.state.audit import Trail
+
+Kept = TypeVar("Kept", StoredRequest, Grant)
+
+
+class Deciding:
+    """`ttl` is how long a decision waits for its call, in seconds. Raises `NotKept` where the store takes nothing."""
+
+    def __init__(self, approvals: Approvals, trail: Trail) -> None:
+        self.approvals = approvals
+        self._trail = trail
+
+    def request(self, id: str) -> StoredRequest:
+        """Raises `Unfit`."""
+        return _find(self.approvals.requests(), id, "no waiting call with the id")
+
+    def grant(self, id: str) -> Grant:
+        """Raises `Unfit`."""
+        return _find(self.approvals.grants(), id, "no grant with the id")
+
+    async def allow(
+        self, request: StoredRequest, lasts: Lasts, ttl: float, arguments: str, by: Principal | str
+    ) -> None:
+        """`arguments`, in JSON, are called with instead of its own, where there are some. Raises `Unfit`, `TooMany`."""
+        await self.approvals.allow(request, lasts, ttl, arguments)
+        self._note("allow", request, by, sha256=request.digest, lasts=lasts, edited=bool(arguments))
+
+    async def deny(self, request: StoredRequest, ttl: float, by: Principal | str) -> None:
+        """Raises `Unfit`."""
+        await self.approvals.deny(request, ttl)
+        self._note("deny", request, by, sha256=request.digest)
+
+    async def revoke(self, grant: Grant, by: Principal | str) -> None:
+        await self.approvals.revoke(grant)
+        self._note("revoke", grant, by)
+
+    def _note(self, what: str, decided: StoredRequest | Grant, by: Principal | str, **about: Any) -> None:
+        place = decided.place
+        named = {"id": decided.id, "principal": place.principal, "server": place.server, "target": place.target}
+        note = self._trail.note_change if is_change(place) else self._trail.note
+        note(f"approvals.{what}", by, **named, **about)
+
+
+def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
+    for each in known:
+        if each.id == id:
+            return each
+    there = "`toolgate approvals list` and `grants` list the ids"
+    raise Unfit(f"{otherwise} {safe_text.named(id)}; it may have been used or have expired. {there}")
+
+
+def check_arguments(request: StoredRequest, arguments: str) -> None:
+    """Whether these could be called with instead. Raises `Unfit`."""
+    try:
+        approval_requests.read_edited(arguments)
+    except approval_requests.Unsendable as why:
+        raise Unfit(f"cannot be sent: {why}") from None
+    wrong = schemas.compiled(request.schema).judge(arguments.encode()).wrong if request.schema else ()
+    if wrong:
+        named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
+        raise Unfit(f"do not fit the tool: {safe_text.plain(named)}")
