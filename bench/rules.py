@@ -59,6 +59,9 @@ ROWS: Mapping[str, Row] = {
     "limits": Row({"limits": LIMITS, **NEVER}),
     "audit line": Row(ALWAYS),
     "audit line, arguments in full": Row({"audit": {"enabled": True, "arguments": "full"}}),
+    "counts (telemetry.usage)": Row({"telemetry": {"usage": True}, **NEVER}),
+    "access log": Row({"log": {"access": True}, **NEVER}),
+    "counts and access log": Row({"telemetry": {"usage": True}, "log": {"access": True}, **NEVER}),
     "all four": Row(
         {
             "clients": [KNOWN | {"mcp_permissions": PERMISSIONS, "limits": {"rate": RATE, "concurrency": MANY}}],

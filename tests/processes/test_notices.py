@@ -119,7 +119,7 @@ async def test_one_that_does_not_end_holds_nothing_up_and_is_ended(
 
 @real
 async def test_one_that_fails_is_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    told, supervisor = made(notify=("sh", "-c", "echo it is full >&2; exit 3"))
+    told, supervisor = made(notify=("sh", "-c", "cat >&2; echo it is full >&2; exit 3"))
     told.waits(waiting())
     await until(lambda: "approvals.notify failed" in caplog.text)
     assert "status 3" in caplog.text and "it is full" in caplog.text

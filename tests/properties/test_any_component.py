@@ -55,14 +55,14 @@ class Transport:
     def is_closing(self) -> bool:
         return self._is_closed
 
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: object) -> None:
+        asyncio.get_running_loop().call_soon(self._answer)
+
+    writelines = write
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
-
-    def writelines(self, parts: object) -> None:
-        asyncio.get_running_loop().call_soon(self._answer)
 
     def close(self) -> None:
         self._is_closed = True

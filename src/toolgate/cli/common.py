@@ -170,14 +170,21 @@ async def watch_descriptors() -> AsyncGenerator[None]:
         await asyncio.gather(work, return_exceptions=True)
 
 
-async def told_to_end(drain: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Wait for SIGINT or SIGTERM, then for `drain`, which is to hurry when its event is set: by a second signal."""
-    stopped, hurry = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, lambda: hurry.set() if stopped.is_set() else stopped.set())
-    await stopped.wait()
-    await drain(hurry)
+class Ending:
+    """That of a gateway. From when this is made SIGINT and SIGTERM do not end the program at once."""
+
+    def __init__(self) -> None:
+        self._told, self._hurry = asyncio.Event(), asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._tell)
+
+    def _tell(self) -> None:
+        (self._hurry if self._told.is_set() else self._told).set()
+
+    async def told(self, drain: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+        """Wait for one of them, then for `drain`, which is to hurry when its event is set: by a second signal."""
+        await self._told.wait()
+        await drain(self._hurry)
 
 
 def _spare_the_collector() -> None:

@@ -58,8 +58,9 @@ async def _demo(once: bool, port: int) -> None:
             console.print(escape(line), soft_wrap=True)
         if once:
             return
+        ending = common.Ending()
         console.print("\nServing until Ctrl-C.")
-        await until_stopped(gateway)
+        await until_stopped(gateway, ending)
 
 
 def _tour(console: Console, url: str) -> None:

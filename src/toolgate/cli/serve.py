@@ -138,6 +138,7 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
         gateway.port = listener.getsockname()[1]
+        ending = common.Ending()  # before anybody is told that it serves
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
         if config.log.format == "json":
             log.info("listening on %s", url_of(listener, config))
@@ -146,17 +147,17 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
             typer.echo("\n".join(summary.lines(gateway, url_of(listener, config))) + "\n", err=True)
         common.log_start(sum(server.enabled for server in config.servers))
         manager.ready(f"serving at {url_of(listener, config)}")
-        await until_stopped(gateway, manager.stopping)
+        await until_stopped(gateway, ending, manager.stopping)
 
 
-async def until_stopped(gateway: App, stopping: Callable[[], None] = lambda: None) -> None:
-    """Until SIGINT or SIGTERM, and until calls have ended or have had their time; the second signal ends that. Then
+async def until_stopped(gateway: App, ending: common.Ending, stopping: Callable[[], None] = lambda: None) -> None:
+    """Until it is told to end, and until calls have ended or have had their time; the second signal ends that. Then
     requests and streams end, so that the server can."""
 
     async def drain(hurry: asyncio.Event) -> None:
         stopping()
         await gateway.drain(hurry)
 
-    await common.told_to_end(drain)
+    await ending.told(drain)
     gateway.http.close()
     await gateway.sessions.close()

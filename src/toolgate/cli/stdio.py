@@ -91,12 +91,13 @@ async def _stdio(config: Config, settings: Settings, path: str, principal: Princ
         common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
+        ending = common.Ending()
         common.log_start(sum(server.enabled for server in config.servers))
         writing = await Writing.to(output)
         frontend = gateway.stdio(writing.write, path, writing.backlog, principal)
         finished = asyncio.ensure_future(frontend.finished())
         writing.on_lost = finished.cancel
-        told = asyncio.ensure_future(common.told_to_end(gateway.drain))
+        told = asyncio.ensure_future(ending.told(gateway.drain))
         stop_reading = await read(sys.stdin.buffer, frontend)
         await asyncio.wait((finished, told), return_when=asyncio.FIRST_COMPLETED)
         finished.cancel()

@@ -25,7 +25,7 @@ from toolgate.policy.endings import Decision, EndedAs, error_type, told
 from toolgate.policy.tracing import ClientSpan, ServerSpan
 from toolgate.search import tokens
 from toolgate.telemetry import names as told_as
-from toolgate.telemetry.access_log import LOGGER, Access
+from toolgate.telemetry.access_log import LOGGER, Access, AccessRecord
 from toolgate.telemetry.recorder import Recorder
 from toolgate.telemetry.usage import Called, Line, Usage, add
 
@@ -120,7 +120,7 @@ def logging_access(redactor: Redactor) -> Observer:
             *(ended.decision, ended.outcome, int(ended.seconds * 1e6) / 1000),
             *(memoryview(call.arguments).nbytes, memoryview(ended.result).nbytes, ended.error, call.via),
         )
-        _access_log.handle(_access_log.makeRecord(LOGGER, logging.INFO, "", 0, line, (), None))
+        _access_log.handle(AccessRecord(line))
 
     return write
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -17,6 +19,8 @@ import msgspec
 LOGGER = "toolgate.access"
 LONGEST = 256  # characters of what is named from outside
 MOST = 10_000  # lines that wait
+TOGETHER = 0.1  # seconds in which lines are gathered: to wake a thread for each would take longer than to write it
+WHOLE = 4096  # bytes that a pipe takes as one, beside what others write to it
 LAST = 2.0  # seconds for what is left at the end
 
 
@@ -43,15 +47,22 @@ class Access(msgspec.Struct, omit_defaults=True):
 
     def __str__(self) -> str:
         """For people, and what reads `key=value`. What is empty is left out."""
-        told = msgspec.to_builtins(self).items()
-        return "access " + " ".join(f"{key}={_quoted(value)}" for key, value in told if value != "")
+        told = ((name, str(getattr(self, name))) for name in self.__struct_fields__)
+        return "access " + " ".join(
+            f"{name}={value if _plain.fullmatch(value) else json.dumps(value)}" for name, value in told if value
+        )
 
 
-def _quoted(value: str | float) -> str:
-    plain = str(value)
-    if plain.isascii() and plain.isprintable() and not set(plain) & set(' "=\\'):
-        return plain
-    return json.dumps(plain)
+_plain = re.compile(r"[!#-<>-\[\]-~]+")  # printable, without what quotes, parts or escapes
+_OF_EACH = logging.makeLogRecord({"name": LOGGER, "levelno": logging.INFO, "levelname": "INFO"}).__dict__
+
+
+class AccessRecord(logging.LogRecord):
+    """A record of the log that costs little to make: it says when, and nothing of where in the code."""
+
+    def __init__(self, line: Access) -> None:
+        now = time.time()
+        self.__dict__.update(_OF_EACH, msg=line, created=now, msecs=now % 1 * 1000)
 
 
 class Beside(logging.Handler):
@@ -63,6 +74,7 @@ class Beside(logging.Handler):
         self._write, self._most = write, most
         self._lost = 0
         self._thread: threading.Thread | None = None
+        self._ends = threading.Event()
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Without a lock, since nothing is written here."""
@@ -80,16 +92,32 @@ class Beside(logging.Handler):
         return True
 
     def _work(self) -> None:
-        while record := self._lines.get():
+        goes_on = True
+        while goes_on:
+            records = [self._lines.get()]
+            self._ends.wait(TOGETHER)
+            while not self._lines.empty():
+                records.append(self._lines.get())
+            goes_on = None not in records
+            self._write_all([self.format(record) + "\n" for record in records if record])
+
+    def _write_all(self, lines: list[str]) -> None:
+        while lines:
+            size = count = 0
+            while count < len(lines) and (not count or size + len(lines[count]) <= WHOLE):
+                size, count = size + len(lines[count]), count + 1
             try:
-                self._write(self.format(record) + "\n")
+                self._write("".join(lines[:count]))
             except OSError:
-                self._lost += 1  # nobody reads it
+                self._lost += count  # nobody reads it
+            del lines[:count]
 
     def close(self) -> None:
         """What waits is written, if that goes fast."""
         if self._thread:
+            self._ends.set()
             self._lines.put(None)
             self._thread.join(LAST)
             self._thread = None
+            self._ends.clear()
         super().close()

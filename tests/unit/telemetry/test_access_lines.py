@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolgate.cli.log_lines import JsonLines
-from toolgate.telemetry.access_log import LOGGER, Access, Beside
+from toolgate.telemetry.access_log import LOGGER, WHOLE, Access, AccessRecord, Beside
 
 BOUNDED = 10  # seconds
 
@@ -58,17 +58,17 @@ def test_a_line_of_json_has_what_each_line_has_and_says_what_became_of_the_call(
 
 def test_nobody_waits_where_lines_cannot_be_written_and_the_lost_ones_are_told() -> None:
     may_write, written = threading.Event(), list[str]()
-    first = threading.Event()
+    begun = threading.Event()
 
-    def write(line: str) -> None:
-        first.set()
+    def write(lines: str) -> None:
+        begun.set()
         assert may_write.wait(BOUNDED)
-        written.append(line)
+        written.extend(lines.splitlines())
 
     beside = Beside(write, most=5)
     beside.setFormatter(logging.Formatter("%(message)s"))
     beside.handle(record(access(target="first")))
-    assert first.wait(BOUNDED)
+    assert begun.wait(BOUNDED)
     for number in range(8):
         beside.handle(record(access(target=str(number))))
     may_write.set()
@@ -78,6 +78,25 @@ def test_nobody_waits_where_lines_cannot_be_written_and_the_lost_ones_are_told()
     beside.close()
     assert "3 lines were lost" in written[6]
     assert "target=later" in written[7]
+
+
+def test_lines_are_written_together_as_far_as_a_pipe_takes_them_whole() -> None:
+    written: list[str] = []
+    beside = Beside(written.append)
+    for number in range(200):
+        beside.handle(AccessRecord(access(target=f"t{number}")))
+    beside.close()
+    lines = "".join(written).splitlines()
+    assert len(lines) == 200 and [f"target=t{n}" in line for n, line in enumerate(lines)] == [True] * 200
+    assert len(written) < 100
+    assert all(len(each) <= WHOLE for each in written)
+
+
+def test_a_record_of_the_access_log_has_what_formats_ask_for() -> None:
+    found = AccessRecord(access())
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s").format(found)
+    assert text.endswith(f"INFO {LOGGER} {access()}")
+    assert json.loads(JsonLines().format(found))["logger"] == LOGGER
 
 
 def test_what_nobody_reads_is_lost_and_no_more() -> None:
@@ -94,5 +113,4 @@ def test_what_nobody_reads_is_lost_and_no_more() -> None:
     beside.close()
     beside.handle(record(access(target="b")))
     beside.close()
-    assert "1 lines were lost" in written[1]
-    assert "target=b" in written[2]
+    assert "1 lines were lost" in written[1] and "target=b" in written[1]
