@@ -184,8 +184,10 @@ def decoding(
             found = yield from outline.reading(data, wanted, DEEPEST)
         spans = found.members.items()
         head = {name: Raw(b"0" if name in _BODIES else _short(span.of(data))) for name, span in spans}
-        # Bytes: what has them as a `Raw` copies them each time that somebody looks at all of them.
-        bodies: Any = {name: span.of(data) for name, span in spans if name in _BODIES}
+        # A result is bytes: what has it as a `Raw` copies it each time that somebody looks at all of it.
+        bodies: Any = {name: Raw(span.of(data)) for name, span in spans if name in _BODIES and name != "result"}
+        if "result" in found.members:
+            bodies["result"] = found.members["result"].of(data)
         message = msgspec.structs.replace(_strict_message(encode(head)), **bodies)
     except (outline.TooDeep, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _refusal(error, data, tokens) from None

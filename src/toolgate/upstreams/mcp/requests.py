@@ -492,7 +492,7 @@ class Requests:
         reading = jsonrpc.decoding(data, mcp.OF_RESULTS)
         try:
             read = await self.bounds.looked_through(whose, len(data), reading)
-            data = data[:LONGEST_NOTE]  # in case that it is quoted
+            data = data[: LONGEST_NOTE + 1]  # in case that it is quoted; and it shows that it was too long for a note
             self.received(data, origin, read)
         except jsonrpc.Malformed as error:
             self._misread(error, data, origin)
