@@ -165,6 +165,8 @@ async def test_nothing_is_left_of_a_gateway_behind_a_killed_gateway(tmp_path: Pa
         async with toolgate("serve", "--port", "0", config={"inner": command}) as running:
             client = await running.until_it_serves()
             assert await client.call("inner__plain__echo", say="through both") == "through both"
+            places = [tmp_path / name for name in FAMILIES]
+            await until(lambda: all(place.exists() and len(family_of(place)) == 2 for place in places))
             pids = {pid for name in FAMILIES for pid in family_of(tmp_path / name)}
             assert len(pids) == 2 * len(FAMILIES)
             running.process.kill()
