@@ -35,6 +35,7 @@ PIECE = 2 * 1024  # bytes of an answer that are taken in one go, in chunks of on
 MOST_BESIDE = 256 * 1024  # bytes in a row that bring no body: of status and headers, or chunk lines, or trailers
 MOST_UNNEEDED = 32  # connections that a server keeps open behind the answers it owed
 MOST_HEADS, LONGEST_HEAD = 16, 512  # that are known again, of one server, and bytes of each
+IN_CHUNKS = -1
 _END = b"\r\n\r\n"
 _OK = b"HTTP/1.1 200 "
 _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -100,7 +101,7 @@ class KnownHead(msgspec.Struct, frozen=True):
 
     headers: dict[bytes, bytes]
     keep: float
-    length: int  # bytes of the body; -1: it comes in chunks
+    length: int  # bytes of the body, or `IN_CHUNKS`
 
 
 class Wire(asyncio.Protocol, Tenant):
@@ -194,21 +195,19 @@ class Wire(asyncio.Protocol, Tenant):
         if not self._reply:
             self.close()  # nobody asked: whatever it says, the next request must not take it for its answer
             return
-        end = 0
         if self._is_at_head:
             self._is_at_head = False
             end = data.find(_END, 0, LONGEST_HEAD) + len(_END)
-            known = self._pool.known_heads.get(data[:end])
+            head = data[:end]
+            known = self._pool.known_heads.get(head)
             if known and known.length == len(data) - end:
                 self._take_known(known, data[end:])
                 return
-            if known and known.length < 0:
-                self._known, data, end = known, _CHUNKED + data[end:], 0
-            elif data.startswith(_OK) and end >= len(_END):
-                self._head = data[:end]
+            if known and known.length == IN_CHUNKS:
+                self._known, data = known, _CHUNKED + data[end:]
+            elif head.startswith(_OK) and head.endswith(_END):
+                self._head = head
         self._feed(data)
-        if end >= len(_END) and not self._reply and self.usable:
-            self._remember(data[:end], len(data) - end)
 
     def _take_known(self, head: KnownHead, body: bytes) -> None:
         """A whole answer, of which the parser is told nothing."""
@@ -228,17 +227,14 @@ class Wire(asyncio.Protocol, Tenant):
         else:
             self._whole(may_stay=True)
 
-    def _remember(self, head: bytes, length: int) -> None:
-        """The answer with this head came whole, and the connection stays. Where the length says how long a body is,
-        the next with these bytes is read as this one was."""
-        said = self._headers.get(b"content-length")
-        if self._parser.get_status_code() == 200 and said == b"%d" % length and length:
+    def _remember(self, head: bytes) -> None:
+        """The answer with this head came whole, and the connection stays. Where a length says how long a body is, the
+        next with these bytes is read as this one was; where it comes in chunks, the parser, which calls for each
+        header, is given a shorter head."""
+        said, coding = self._headers.get(b"content-length", b""), self._headers.get(b"transfer-encoding")
+        length = int(said) if said.isdigit() and not coding else IN_CHUNKS if coding == b"chunked" and not said else 0
+        if length:
             self._pool.remember(head, KnownHead(self._headers, self.keep, length))
-
-    def _remember_chunked(self, head: bytes) -> None:
-        """The same of one that came in chunks: the parser, which calls for each header, is given a shorter one."""
-        if self._parser.get_status_code() == 200 and b"content-length" not in self._headers:
-            self._pool.remember(head, KnownHead(self._headers, self.keep, -1))
 
     def _feed(self, data: bytes) -> None:
         self._beside += len(data)
@@ -306,9 +302,9 @@ class Wire(asyncio.Protocol, Tenant):
     def _whole(self, may_stay: bool) -> None:
         """All of the answer is here."""
         reply, self._reply = self._reply, None
-        if may_stay and self._head and self._headers.get(b"transfer-encoding") == b"chunked":
-            self._remember_chunked(self._head)
-        self._head = b""
+        head, self._head = self._head, b""
+        if may_stay and head:
+            self._remember(head)
         if self._held_for:
             self._let_go(self._held_for)  # all of it is here, and the next answer may be another client's
         if not reply:
