@@ -282,7 +282,7 @@ class Gateway:
     # Another configuration, and the end.
 
     def adopt(self, snapshot: Snapshot, use_access: Swap) -> None:
-        """Serve another configuration from now on; `use_access` has its permissions hold. Calls under way keep the one
+        """Serve another configuration from now on; `use_access` has its permissions hold. Rounds under way keep the one
         that they began with; what clients watch of a server that was changed is asked for anew. The catalog, which
         takes over next, tells of servers that came or are others: who hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
