@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import socket
 import sys
@@ -512,8 +513,22 @@ class _Bounded(logging.Filter):
         self.complaints = Complaints(self.clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        # What fails in here has a share of its own: nobody hides it behind what is no HTTP.
-        return self.complaints.takes("an HTTP client" if record.levelno < logging.ERROR else "the HTTP server")
+        # What fails in here has a share of its own for each place: nobody hides one failure behind what is no HTTP, nor
+        # behind another failure that clients can bring about.
+        is_failure = record.levelno >= logging.ERROR
+        return self.complaints.takes(f"the HTTP server, {_failed_at(record)}" if is_failure else "an HTTP client")
+
+
+def _failed_at(record: logging.LogRecord) -> str:
+    """Where in the code, so there are few of them."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not error:
+        return f"{record.filename}:{record.lineno}"
+    last = error.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    place = f" in {os.path.basename(last.tb_frame.f_code.co_filename)}:{last.tb_lineno}" if last else ""
+    return f"{type(error).__name__}{place}"
 
 
 @asynccontextmanager
