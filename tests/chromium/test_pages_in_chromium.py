@@ -20,6 +20,7 @@ PAGES = {
     "approvals": "/ui/approvals",
     "tools": "/ui/tools",
     "traffic": "/ui/traffic",
+    "pins": "/ui/pins",
     "access": "/ui/access",
     "audit": "/ui/audit",
     "configuration": "/ui/configuration",

@@ -40,6 +40,14 @@ from toolgate.frontends.web.inspections import (
 )
 from toolgate.frontends.web.live import LiveTraffic
 from toolgate.frontends.web.openapi import Operation
+from toolgate.frontends.web.reviews import (
+    AllPins,
+    Approved,
+    Differences,
+    Reviews,
+    WantedApproval,
+    WantedDifferences,
+)
 from toolgate.gateway.confirming import Unconfirmed
 from toolgate.policy import scrub
 from toolgate.surfaces.controls.base import find_server
@@ -248,6 +256,7 @@ class Admin:
         self._editor = deps.editor
         self._deciding = deps.deciding
         self._audit = deps.audit
+        self._reviews = Reviews(deps.pins, deps.audit, asyncio.Lock())
         self._verifying = asyncio.Lock()  # it reads the whole file
         self._guards = guards
         self._link = link
@@ -433,6 +442,20 @@ class Admin:
         """Have a tool ask again."""
         return 200, await decisions.revoke(self._deciding, asked.name, asked.by)
 
+    async def pins(self, _: Asked) -> Answer:
+        """Of each server, the tools that are not as they were when they were trusted."""
+        return 200, await self._reviews.all(self._gateway.snapshot.config)
+
+    async def differences(self, asked: Asked) -> Answer:
+        """How the pending tools of one server differ from what was trusted."""
+        wanted: WantedDifferences = _read(asked.body or b"{}", WantedDifferences)
+        return 200, await self._reviews.differences(self._named(asked.name), wanted.tool)
+
+    async def approve(self, asked: Asked) -> Answer:
+        """Trust tools as they were seen."""
+        wanted: WantedApproval = _read(asked.body, WantedApproval)
+        return 200, await self._reviews.approve(self._named(asked.name), wanted, asked.by)
+
     # What an operator looks at.
 
     async def access(self, _: Asked) -> Answer:
@@ -528,6 +551,11 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
         "POST": Operation(Admin.decide, {200: Decided}, WantedDecision),
     },
     "/grants/{name}": {"DELETE": Operation(Admin.revoke, {200: Decided})},
+    "/pins": {"GET": Operation(Admin.pins, {200: AllPins})},
+    "/pins/{name}": {"POST": Operation(Admin.approve, {200: Approved}, WantedApproval)},
+    "/pins/{name}/diff": {
+        "POST": Operation(Admin.differences, {200: Differences}, WantedDifferences, needs_body=False)
+    },
     "/access": {"GET": Operation(Admin.access, {200: AccessMatrix})},
     "/access/{name}": {"GET": Operation(Admin.access_of, {200: AccessOfClient})},
     "/audit": {"POST": Operation(Admin.audit, {200: AuditLines}, WantedLines, needs_body=False)},
@@ -542,7 +570,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/links": {"POST": Operation(Admin.link, {201: Linked})},
     "/openapi.json": {"GET": Operation(Admin.openapi, {200: dict[str, Any]})},
 }
-_of_one = re.compile(r"(/(?:servers|approvals|grants|access)/)([^/]+)(.*)", re.DOTALL)
+_of_one = re.compile(r"(/(?:servers|approvals|grants|access|pins)/)([^/]+)(.*)", re.DOTALL)
 
 # Status → what is answered with it, whatever was asked.
 _FAILURES: Mapping[int, Sequence[Any]] = {

@@ -214,6 +214,33 @@ async def try_tool(request: PageRequest) -> Outcome:
     return Shown("tool.html", {**about, "form": request.form, "sent": sent, "told": told})
 
 
+async def pins(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", "/pins")
+    servers = sorted(found["servers"], key=lambda each: (-each["held"], -len(each["pending"])))
+    return Shown("pins.html", {"nav": "/pins", "servers": servers})
+
+
+async def pins_of(request: PageRequest) -> Outcome:
+    return Shown("pins_of.html", {"nav": "/pins", "tool": request.query.get("tool", ""), **await _differences(request)})
+
+
+async def _differences(request: PageRequest) -> dict[str, Any]:
+    """Of several tools each may be cut: it is approved where it stands alone."""
+    body = {"tool": request.query.get("tool", "")}
+    return {"server": await request.ask("POST", f"/pins/{quote(request.name, safe='')}/diff", body)}
+
+
+async def approve_pins(request: PageRequest) -> Outcome:
+    """Tools are chosen by their numbers: a browser may not give back a name as it was."""
+    tools = (await _differences(request))["server"]["tools"]
+    chosen = [each["name"] for at, each in enumerate(tools) if f"tool{at}" in request.form and each["is_whole"]]
+    if not chosen:
+        raise Failed(400, "No tool was chosen")
+    body = {"tools": chosen, "seen": request.form.get("seen", "")}
+    done = await request.ask("POST", f"/pins/{quote(request.name, safe='')}", body)
+    return Done("/pins", f"Trusted as shown: {', '.join(done['approved'])}.")
+
+
 async def access(request: PageRequest) -> Outcome:
     found = await request.ask("GET", "/access")
     servers = list(dict.fromkeys(id for client in found["clients"] for id in client["servers"]))
@@ -283,6 +310,8 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/tools/tool": {"GET": tool},
     "/tools/try": {"POST": try_tool},
     TRAFFIC: {"GET": traffic},
+    "/pins": {"GET": pins},
+    "/pins/{name}": {"GET": pins_of, "POST": approve_pins},
     "/access": {"GET": access},
     "/access/{name}": {"GET": access_of},
     "/audit": {"GET": audit},
