@@ -4,6 +4,7 @@
     openapi    what that says of itself
     decisions  calls that wait for an operator, in its words
     inspections  what clients may do, the audit, the configuration
+    file_edits  edits of the configuration file
     metadata   what the gateway says to anybody who wants a token for it
     connect    the pages by which a user signs in at a server
     discovery  what is said of each endpoint before anybody connects: server cards, and where they are
