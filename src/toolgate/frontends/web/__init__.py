@@ -4,6 +4,7 @@
     openapi    what that says of itself
     decisions  calls that wait for an operator, in its words
     reviews    tools that have changed since they were trusted, in its words
+    agents     tasks and sessions of coding agents, in its words
     inspections  what clients may do, the audit, the configuration
     live       calls as they end, as a stream of events
     metadata   what the gateway says to anybody who wants a token for it

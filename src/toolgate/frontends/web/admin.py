@@ -27,6 +27,7 @@ from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
 from toolgate.frontends.web import decisions, inspections, openapi
+from toolgate.frontends.web.agents import Agents, Board, Sessions, SessionShown, WantedBoard
 from toolgate.frontends.web.decisions import Decided, Waiting, WaitingCall, WantedDecision
 from toolgate.frontends.web.inspections import (
     AccessMatrix,
@@ -67,6 +68,7 @@ STATUSES: Mapping[str, int] = {
     "SIGN_IN_REQUIRED": 403,
     "SERVER_NOT_FOUND": 404,
     "TOOL_NOT_FOUND": 404,
+    "RESOURCE_NOT_FOUND": 404,
     "INVALID_STATE": 409,
     "RATE_LIMITED": 429,
     "SERVER_FAILED": 502,
@@ -256,6 +258,7 @@ class Admin:
         self._editor = deps.editor
         self._deciding = deps.deciding
         self._audit = deps.audit
+        self._agents = Agents(deps.gateway)
         self._reviews = Reviews(deps.pins, deps.audit, asyncio.Lock())
         self._verifying = asyncio.Lock()  # it reads the whole file
         self._guards = guards
@@ -483,6 +486,23 @@ class Admin:
         """Say what is wrong with a configuration before it is saved. Nothing is started, served or kept."""
         return 200, await inspections.checked(_read(asked.body, WantedCheck))
 
+    async def board(self, asked: Asked) -> Answer:
+        """The tasks of a project by what can be done with them."""
+        wanted: WantedBoard = _read(asked.body or b"{}", WantedBoard)
+        return 200, await self._agents.board(wanted.project, asked.by)
+
+    async def task(self, asked: Asked) -> Answer:
+        """One task in full, with what it waits for."""
+        return 200, await self._agents.task(asked.name, asked.by)
+
+    async def sessions(self, asked: Asked) -> Answer:
+        """The sessions of who asks, as agents' programs told of them, the one with the latest sign first."""
+        return 200, await self._agents.sessions(asked.by)
+
+    async def session(self, asked: Asked) -> Answer:
+        """One of them, with what it hands over."""
+        return 200, await self._agents.session(asked.name, asked.by)
+
     # What clients do.
 
     async def traffic(self, asked: Asked, receive: Receive, response: Response) -> None:
@@ -560,6 +580,10 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/access/{name}": {"GET": Operation(Admin.access_of, {200: AccessOfClient})},
     "/audit": {"POST": Operation(Admin.audit, {200: AuditLines}, WantedLines, needs_body=False)},
     "/audit/verify": {"POST": Operation(Admin.verify, {200: AuditFound})},
+    "/tasks": {"POST": Operation(Admin.board, {200: Board}, WantedBoard, needs_body=False)},
+    "/tasks/{name}": {"GET": Operation(Admin.task, {200: dict[str, Any]})},
+    "/sessions": {"GET": Operation(Admin.sessions, {200: Sessions})},
+    "/sessions/{name}": {"GET": Operation(Admin.session, {200: SessionShown})},
     "/configuration": {"GET": Operation(Admin.configuration, {200: Configuration})},
     "/configuration/check": {"POST": Operation(Admin.check_configuration, {200: ConfigurationFound}, WantedCheck)},
     "/reload": {
@@ -570,7 +594,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/links": {"POST": Operation(Admin.link, {201: Linked})},
     "/openapi.json": {"GET": Operation(Admin.openapi, {200: dict[str, Any]})},
 }
-_of_one = re.compile(r"(/(?:servers|approvals|grants|access|pins)/)([^/]+)(.*)", re.DOTALL)
+_of_one = re.compile(r"(/(?:servers|approvals|grants|access|pins|tasks|sessions)/)([^/]+)(.*)", re.DOTALL)
 
 # Status → what is answered with it, whatever was asked.
 _FAILURES: Mapping[int, Sequence[Any]] = {

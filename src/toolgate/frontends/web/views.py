@@ -253,6 +253,28 @@ async def access_of(request: PageRequest) -> Outcome:
     return Shown("access_of.html", {"nav": "/access", "client": found, "verdicts": verdicts})
 
 
+async def board(request: PageRequest) -> Outcome:
+    found = await request.ask("POST", "/tasks", {"project": request.query.get("project")})
+    return Shown("board.html", {"nav": "/tasks", "board": found})
+
+
+async def task(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/tasks/{quote(request.name, safe='')}")
+    texts = {name: value for name, value in found.items() if isinstance(value, str) and "\n" in value}
+    tied = found.pop("dependencies")
+    shown = {name: value for name, value in found.items() if value not in (None, "", [], False) and name not in texts}
+    return Shown("task.html", {"nav": "/tasks", "task": shown, "texts": texts, "tied": tied})
+
+
+async def sessions(request: PageRequest) -> Outcome:
+    return Shown("sessions.html", {"nav": "/sessions", **await request.ask("GET", "/sessions")})
+
+
+async def session(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/sessions/{quote(request.name, safe='')}")
+    return Shown("session.html", {"nav": "/sessions", "session": found})
+
+
 async def audit(request: PageRequest) -> Outcome:
     wanted = request.query.get("q", "")[:200]
     found = await request.ask("POST", "/audit", {"number": 200, "holding": wanted})
@@ -314,6 +336,10 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/pins/{name}": {"GET": pins_of, "POST": approve_pins},
     "/access": {"GET": access},
     "/access/{name}": {"GET": access_of},
+    "/tasks": {"GET": board},
+    "/tasks/{name}": {"GET": task},
+    "/sessions": {"GET": sessions},
+    "/sessions/{name}": {"GET": session},
     "/audit": {"GET": audit},
     "/audit/verify": {"POST": verify_audit},
     "/configuration": {"GET": configuration},
