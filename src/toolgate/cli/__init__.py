@@ -61,6 +61,7 @@ Changing
     scripts      approve scripts that clients may call as tools
     state        back up, restore and check the store
     systemd      a unit that serves a configuration
+    workers      `serve --workers`: the processes of one gateway, and what each of them does
     launchd      the same for macOS
     tree         every command with its arguments and options
     completion   scripts that complete them in shells
