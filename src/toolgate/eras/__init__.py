@@ -26,8 +26,8 @@ How an era is spoken to a server is the `ToServer` of `legacy` and of `modern`; 
 (`upstreams.mcp.dialects` says what it must have).
 
 What only some revisions have is a field of `core.mcp.Revision`. Nobody compares revisions or names one: what differs
-is asked of the row, and written here. A new revision is a row there, the shapes that it changes here, and a row in
-`tests/bridge/grid.py`. A result stays in its server's words until a frontend writes it: where a member has another name
+is asked of the row, and written here. A new revision is a row there, the shapes that it changes here, and its date in
+`tests/official.py`. A result stays in its server's words until a frontend writes it: where a member has another name
 in one revision, rooms that read it by name (search for it) must know both, and the official schema goes to
 `tests/spec`.
 """

@@ -282,13 +282,18 @@ class Gateway:
     # Another configuration, and the end.
 
     def adopt(self, snapshot: Snapshot, use_access: Swap) -> None:
-        """Serve another configuration from now on; `use_access` has its permissions hold. Calls under way keep the one
+        """Serve another configuration from now on; `use_access` has its permissions hold. Rounds under way keep the one
         that they began with; what clients watch of a server that was changed is asked for anew. The catalog, which
         takes over next, tells of servers that came or are others: who hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
         self.lists.forget()
         self._audience.adopt(before, snapshot, use_access)
         self.subscriptions.renew(before, snapshot)
+
+    def forget_plans(self) -> None:
+        """What policies have to do with calls is something else from now on."""
+        for route in self.snapshot.routes.values():
+            route.plans.forget()
 
     async def tokens(self) -> Mapping[str, Any]:
         """What the models of all clients have loaded of tools: see `token_meter`."""

@@ -146,14 +146,14 @@ class Limits(Policy):
             if server.rate
         }
         self._tool = _Limit("this tool", meters.tool, rates.tool, most.tool)
-        self._has_meters = any(
+        self.has_meters = any(
             limit.is_some
             for limit in (self._principal, self._server, self._tool, *self._clients.values(), *self._servers.values())
         )
 
     @property
     def are_some(self) -> bool:
-        return self._has_meters or self._largest is not None or self._counts
+        return self.has_meters or self._largest is not None or self._counts
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
         """A round that goes on with what was let through once is not refused; while it runs, it counts."""
@@ -162,7 +162,7 @@ class Limits(Policy):
             self._refuse_too_large(call, self._largest)
         if self._counts and is_of_tool:
             self._refuse_too_many(call)
-        if not self._has_meters or (not is_of_tool and call.kind == "tasks"):  # who asks how work goes on does none
+        if not self.has_meters or (not is_of_tool and call.kind == "tasks"):  # who asks how work goes on does none
             return call
         limits = self._of(call)
         if not was_passed:

@@ -9,6 +9,7 @@ has a rule of its own, `audit.on_failure`.
     base        what every store promises: keys and values by space, with a lifetime and compare-and-set; and tables
     memory      a store that lasts as long as its object
     sqlite      the store on disk: one file, written by one thread, shared by all gateways of the folder
+    read_only   the store as a worker has it
     opening     opening that file: its folder, its version, a damaged one
     backups     copies of that file, and one put in its place
     migrations  the tables, and how an older file gets them

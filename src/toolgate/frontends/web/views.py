@@ -11,15 +11,17 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import quote
+from typing import Any, NamedTuple, TypeAlias, get_args
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from toolgate.catalog.poisoning import visible
 from toolgate.config import dialects
 from toolgate.frontends.web import tool_fields
+from toolgate.telemetry.traffic import Kind, Wanted
 
+TRAFFIC = "/traffic"
 MOST_COLUMNS = 30  # servers in the matrix of access
 
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
@@ -116,6 +118,14 @@ async def remove_server(request: PageRequest) -> Outcome:
     return Done("/servers", f"Removed {request.name}.")
 
 
+async def traffic(request: PageRequest) -> Outcome:
+    """What comes then is streamed, by the same query."""
+    wanted = {name: request.query.get(name, "") for name in Wanted.__struct_fields__}
+    status = await request.ask("GET", "/status")
+    values = {"wanted": wanted, "query": urlencode(wanted), "servers": [each["id"] for each in status["servers"]]}
+    return Shown("traffic.html", {"nav": TRAFFIC, "kinds": get_args(Kind)[1:], **values})
+
+
 async def approvals(request: PageRequest) -> Outcome:
     found = await request.ask("GET", "/approvals")
     decided = [each for each in found["requests"] if each["state"] != "undecided"]
@@ -206,6 +216,33 @@ async def try_tool(request: PageRequest) -> Outcome:
     return Shown("tool.html", {**about, "form": request.form, "sent": sent, "told": told})
 
 
+async def pins(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", "/pins")
+    servers = sorted(found["servers"], key=lambda each: (-each["held"], -len(each["pending"])))
+    return Shown("pins.html", {"nav": "/pins", "servers": servers})
+
+
+async def pins_of(request: PageRequest) -> Outcome:
+    return Shown("pins_of.html", {"nav": "/pins", "tool": request.query.get("tool", ""), **await _differences(request)})
+
+
+async def _differences(request: PageRequest) -> dict[str, Any]:
+    """Of several tools each may be cut: it is approved where it stands alone."""
+    body = {"tool": request.query.get("tool", "")}
+    return {"server": await request.ask("POST", f"/pins/{quote(request.name, safe='')}/diff", body)}
+
+
+async def approve_pins(request: PageRequest) -> Outcome:
+    """Tools are chosen by their numbers: a browser may not give back a name as it was."""
+    tools = (await _differences(request))["server"]["tools"]
+    chosen = [each["name"] for at, each in enumerate(tools) if f"tool{at}" in request.form and each["is_whole"]]
+    if not chosen:
+        raise Failed(400, "No tool was chosen")
+    body = {"tools": chosen, "seen": request.form.get("seen", "")}
+    done = await request.ask("POST", f"/pins/{quote(request.name, safe='')}", body)
+    return Done("/pins", f"Trusted as shown: {', '.join(done['approved'])}.")
+
+
 async def access(request: PageRequest) -> Outcome:
     found = await request.ask("GET", "/access")
     servers = list(dict.fromkeys(id for client in found["clients"] for id in client["servers"]))
@@ -231,6 +268,28 @@ async def rule(request: PageRequest) -> Outcome:
     await request.ask("POST", f"/access/{request.name}", {"server": server, "tool": tool, "verdict": verdict})
     said = {"allow": "is allowed", "ask": "is asked for", "off": "is off"}.get(verdict, "is as its server")
     return Done(f"/access/{request.name}", f"{tool} of {server} {said} for {request.name}.")
+
+
+async def board(request: PageRequest) -> Outcome:
+    found = await request.ask("POST", "/tasks", {"project": request.query.get("project")})
+    return Shown("board.html", {"nav": "/tasks", "board": found})
+
+
+async def task(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/tasks/{quote(request.name, safe='')}")
+    texts = {name: value for name, value in found.items() if isinstance(value, str) and "\n" in value}
+    tied = found.pop("dependencies")
+    shown = {name: value for name, value in found.items() if value not in (None, "", [], False) and name not in texts}
+    return Shown("task.html", {"nav": "/tasks", "task": shown, "texts": texts, "tied": tied})
+
+
+async def sessions(request: PageRequest) -> Outcome:
+    return Shown("sessions.html", {"nav": "/sessions", **await request.ask("GET", "/sessions")})
+
+
+async def session(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/sessions/{quote(request.name, safe='')}")
+    return Shown("session.html", {"nav": "/sessions", "session": found})
 
 
 async def audit(request: PageRequest) -> Outcome:
@@ -340,8 +399,15 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/tools": {"GET": tools},
     "/tools/tool": {"GET": tool},
     "/tools/try": {"POST": try_tool},
+    TRAFFIC: {"GET": traffic},
+    "/pins": {"GET": pins},
+    "/pins/{name}": {"GET": pins_of, "POST": approve_pins},
     "/access": {"GET": access},
     "/access/{name}": {"GET": access_of, "POST": rule},
+    "/tasks": {"GET": board},
+    "/tasks/{name}": {"GET": task},
+    "/sessions": {"GET": sessions},
+    "/sessions/{name}": {"GET": session},
     "/audit": {"GET": audit},
     "/audit/verify": {"POST": verify_audit},
     "/configuration": {"GET": configuration},

@@ -1,0 +1,24 @@
+"""What a process does of what there is to do for a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from toolgate.gateway.gateway import Gateway
+from toolgate.upstreams.links import MakeLaunch
+
+
+class Role(msgspec.Struct, frozen=True):
+    """`launch` refuses to start a program, where another process has all that there is once."""
+
+    make_gateway: Callable[..., Gateway] = Gateway
+    launch: MakeLaunch | None = None
+
+    @property
+    def is_owner(self) -> bool:
+        return self.launch is None
+
+
+ALONE = Role()
