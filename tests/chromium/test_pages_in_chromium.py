@@ -22,6 +22,8 @@ PAGES = {
     "traffic": "/ui/traffic",
     "pins": "/ui/pins",
     "access": "/ui/access",
+    "tasks": "/ui/tasks",
+    "sessions": "/ui/sessions",
     "audit": "/ui/audit",
     "configuration": "/ui/configuration",
     "tool": "/ui/tools/tool?name=hostile__echo",

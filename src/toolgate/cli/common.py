@@ -188,6 +188,11 @@ class Ending:
     def _tell(self) -> None:
         (self._hurry if self._told.is_set() else self._told).set()
 
+    def at_once(self) -> None:
+        """As if both had come."""
+        self._told.set()
+        self._hurry.set()
+
     async def told(self, drain: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         """Wait for one of them, then for `drain`, which is to hurry when its event is set: by a second signal."""
         await self._told.wait()
