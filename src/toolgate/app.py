@@ -49,7 +49,6 @@ from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain, scrub
 from toolgate.policy.base import Policy
-from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore, at_once
 from toolgate.sandbox.services import ENGINES, MakeEngine
 from toolgate.state.audit import Trail, nowhere
@@ -143,7 +142,7 @@ class App:
         config, clock, store = self._given.config, self.clock, self._given.store
         self._overflow = OverflowStore(clock, at_once(config))
         self._notices = Notices(config, clock, self.supervisor, self._link_deps.outside, self.redactor)
-        kept = (self._overflow, self.redactor, Access(config), self.audit, Meters(clock))
+        kept = (self._overflow, self.redactor, Access(config), self.audit, self._given.role.make_meters(clock))
         self._policy_deps = chain.PolicyDeps(clock, store, *kept, self._notices.waits)
 
     def _keep_lists(self) -> None:

@@ -261,18 +261,53 @@ async def test_a_revoked_key_opens_no_worker_and_one_chain_has_the_calls_of_all(
 
 @pytest.mark.promise("b.workers.limits")
 @real
-async def test_limits_hold_for_all_workers_together() -> None:
+async def test_a_rate_holds_for_all_workers_together() -> None:
     async with scripted(answers, modern=True) as script:
         with home() as environ:
-            limits: Json = {"limits": {"rates": {"server": "20/h"}}}
+            limits: Json = {"limits": {"rates": {"server": "200/h"}}}
             async with served(script, environ, **limits) as gateway, kept(gateway.port, 8) as clients:
-                answered = [
-                    await client.answer("tools/call", {"name": "there__act", "arguments": {}})
-                    for _ in range(5)
-                    for client in clients
-                ]
-                assert sum("result" in answer for _, answer in answered) == 20
-                assert len(script.calls) == 20
+                await until_answered_by_workers(gateway, clients)
+                act: tuple[str, Json] = ("tools/call", {"name": "there__act", "arguments": {}})
+                refused = 0
+                for _ in range(40):
+                    answered = await asyncio.gather(*(client.answer(*act) for client in clients))
+                    refused += sum("error" in answer for _, answer in answered)
+                assert refused > 0
+                assert len(script.calls) == 200
+
+
+@pytest.mark.promise("b.workers.limits")
+@real
+async def test_so_many_calls_at_once_are_those_of_all_workers_and_of_none_that_was_killed() -> None:
+    held: list[Request] = []
+
+    async def holds(request: Request) -> None:
+        if request.message["params"]["arguments"]:
+            held.append(request)
+        else:
+            await answers(request)
+
+    async with scripted(holds, modern=True) as script:
+        with home() as environ:
+            limits: Json = {"limits": {"concurrency": {"server": 9}}}
+            async with served(script, environ, **limits) as gateway, kept(gateway.port, 12) as clients:
+                await until_answered_by_workers(gateway, clients[:9])
+                hold = ("tools/call", {"name": "there__act", "arguments": {"held": True}})
+                calls = [asyncio.ensure_future(client.answer(*hold)) for client in clients]
+                await until(lambda: len(held) == 9 and sum(call.done() for call in calls) == 3)
+                assert all("error" in call.result()[1] for call in calls if call.done())
+                os.kill(workers_of(gateway)[0], signal.SIGKILL)
+                await gateway.until_it_says(b"is started again")
+                await until(lambda: any(call.done() and call.exception() for call in calls))
+                lost = sum(1 for call in calls if call.done() and call.exception())
+                assert lost
+                again = [asyncio.ensure_future(Client(gateway.port).call("there__act", held=True)) for _ in range(12)]
+                await until(lambda: sum(call.done() for call in again) == 12 - lost)
+                for request in held:
+                    await answers(request)
+                found = await asyncio.gather(*again, return_exceptions=True)
+                assert sum(each == "ok" for each in found) == lost
+                await asyncio.gather(*calls, return_exceptions=True)
 
 
 @pytest.mark.promise("b.workers.reload")

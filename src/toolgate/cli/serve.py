@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Annotated
 
@@ -28,9 +28,11 @@ from toolgate.frontends.server import bind, serving
 from toolgate.frontends.tls import Certificate, Unusable
 from toolgate.frontends.workers.channel import of_file
 from toolgate.frontends.workers.learning import Learner
-from toolgate.frontends.workers.local import WORKER, LocalGateway, for_worker
-from toolgate.frontends.workers.owning import Accept, accepting
+from toolgate.frontends.workers.local import LocalGateway, for_worker, role_of_worker
+from toolgate.frontends.workers.owning import accepting
+from toolgate.frontends.workers.role import ALONE, Role
 from toolgate.frontends.workers.taking import TakingProtocol, Worker
+from toolgate.policy.shared_meters import SharedMeters
 from toolgate.state import audit
 from toolgate.state.read_only import ReadOnly
 from toolgate.state.settings import Settings
@@ -67,7 +69,7 @@ def serve(
         ),
     ] = 1,
 ) -> None:
-    files = workers.files_of(os.environ)
+    place = workers.place_of(os.environ)
 
     def change(written: Config) -> Config:
         """Each time that the configuration is read: one that would open the gateway is not served either."""
@@ -77,16 +79,16 @@ def serve(
             unsound.append(Problem(found.source, "clients", problem))
         if unsound:
             raise ConfigError(tuple(unsound))
-        return for_worker(found) if files else found
+        return for_worker(found) if place else found
 
     if worker_count > 1 and not workers.are_possible():
         printing.fail("--workers needs Linux: here, other systems do not share connections among processes", 2)
-    found, settings = common.open_settings(config, children_config, surface, change, is_told=files is not None)
+    found, settings = common.open_settings(config, children_config, surface, change, is_told=place is not None)
     common.require_servers(found, may_be_empty=True)
     log_lines.log_to_stderr(found.log, "%(asctime)s %(levelname)s %(message)s")
     certificate = certificate_of(found)
-    if files:
-        common.run(_work(found, settings, certificate, files))
+    if place:
+        common.run(_work(found, settings, certificate, place))
         return
     for warning in (*remarks(found), *(certificate.remarks() if certificate else ())):
         if found.log.format == "json":
@@ -157,16 +159,18 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
     where = state_folder(config, os.environ)
     manager = ServiceManager(os.environ)
     http = config.http
-    if count > 1:
+    shared = workers.Shared(count + 1) if count > 1 else None
+    if shared:
         listeners = _listeners(config, lambda: workers.listeners(http.host, http.port, count))
     else:
         listeners = [listen(config)]
+    role = Role(make_meters=partial(SharedMeters, shared.table)) if shared else ALONE
     async with (
         manager.alive(),
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
-        running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL) as gateway,
-        _open(gateway, listeners, certificate) as (stopping, reload),
+        running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL, role=role) as gateway,
+        _open(gateway, listeners, certificate, shared) as (stopping, reload),
         common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
@@ -190,16 +194,19 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
 
 @asynccontextmanager
 async def _open(
-    gateway: App, listeners: list[socket.socket], certificate: Certificate | None
+    gateway: App, listeners: list[socket.socket], certificate: Certificate | None, shared: workers.Shared | None
 ) -> AsyncGenerator[tuple[Callable[[], None], Callable[[], None]]]:
     """Serve inside the block, by workers where there is a listener for each of several. What this yields tells them
     that the gateway stops, and that it is to read its configuration again."""
     gateway.port = listeners[0].getsockname()[1]
-    if len(listeners) == 1:
+    if not shared:
         async with serving(gateway.http, listeners[0], certificate):
             yield lambda: None, gateway.reload_soon
         return
-    async with accepting(gateway.http) as accept, _kept(gateway, listeners, accept) as kept:
+    async with (
+        accepting(gateway.http) as accept,
+        workers.kept(listeners, accept, gateway.events, gateway.recorder, shared) as kept,
+    ):
         await kept.started()
 
         def reload() -> None:
@@ -209,19 +216,15 @@ async def _open(
         yield kept.end, reload
 
 
-def _kept(gateway: App, listeners: list[socket.socket], accept: Accept) -> AbstractAsyncContextManager[workers.Workers]:
-    return workers.kept(listeners, accept, gateway.events, gateway.recorder)
-
-
-async def _work(config: Config, settings: Settings, certificate: Certificate | None, files: tuple[int, int]) -> None:
+async def _work(config: Config, settings: Settings, certificate: Certificate | None, place: workers.Place) -> None:
     """What a worker does."""
     os.environ.pop(workers.VARIABLE, None)
-    listener, end = map(of_file, files)
-    owner, where = workers.Owner(end), state_folder(config, os.environ)
+    listener, owner = of_file(place.listener), workers.Owner(of_file(place.channel))
+    where, role = state_folder(config, os.environ), role_of_worker(partial(SharedMeters, place.table()))
     async with (
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store, of_calls=True) as trail,
-        running(config, store=ReadOnly(store), settings=settings, audit=trail, role=WORKER) as gateway,
+        running(config, store=ReadOnly(store), settings=settings, audit=trail, role=role) as gateway,
         AsyncExitStack() as last_first,
         common.watch_descriptors(),
     ):

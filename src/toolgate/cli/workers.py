@@ -27,13 +27,14 @@ from toolgate.frontends.server import bind
 from toolgate.frontends.workers.channel import Channel, Kind, pair
 from toolgate.frontends.workers.local import LocalGateway
 from toolgate.frontends.workers.owning import Accept
+from toolgate.policy.shared_meters import Table, made
 from toolgate.telemetry.recorder import Recorder
 from toolgate.telemetry.usage import Called, Durations, Line, Usage
 
 log = logging.getLogger(__name__)
 
 MOST = 64  # workers
-VARIABLE = "TOOLGATE_WORKER"  # the files of a worker: its listener and its end of the channel
+VARIABLE = "TOOLGATE_WORKER"  # a `Place`, as JSON
 TOLD = 1.0  # seconds between two reports of what was counted
 AGAIN = 1.0  # seconds after which one is started again that did not last so long
 STARTED = 60.0  # seconds for all to be there
@@ -53,6 +54,30 @@ def listeners(host: str, port: int, count: int) -> list[socket.socket]:
     with bind(host, port) as alone:
         port = alone.getsockname()[1]
     return [bind(host, port, is_shared=True) for _ in range(count)]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a worker inherits: the files of its listener, its end of the channel and the meters, which so many processes
+    share; and which of these it is. The owner is the first."""
+
+    listener: int
+    channel: int
+    meters: int
+    columns: int
+    own: int
+
+    def table(self) -> Table:
+        os.set_inheritable(self.meters, False)
+        return Table(self.meters, self.columns, self.own)
+
+
+class Shared:
+    """The meters of so many processes, the owner's among them."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.file = made(columns)
+        self.table = Table(self.file, columns, 0)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -108,12 +133,13 @@ class _Worker:
         self.channel = Channel(ours, self._heard, lambda: None)
         try:
             with theirs:
-                files = (self._listener.fileno(), theirs.fileno())
+                files = (self._listener.fileno(), theirs.fileno(), self._owner.shared.file)
+                place = Place(*files, self._owner.shared.columns, self._number)
                 self.process = await asyncio.create_subprocess_exec(
                     *(*common.own_command(), *sys.argv[1:]),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=files,
-                    env={**os.environ, VARIABLE: ",".join(map(str, files))},
+                    env={**os.environ, VARIABLE: msgspec.json.encode(place).decode()},
                     start_new_session=True,  # the terminal's signals are for the owner, which ends its workers
                 )
             code = await self.process.wait()
@@ -121,6 +147,7 @@ class _Worker:
         finally:
             self.is_ready.clear()
             self.channel.close()
+            self._owner.shared.table.forget(self._number)
 
     def _heard(self, kind: Kind, data: bytes, passed: Iterable[socket.socket]) -> None:
         if kind == "connection":
@@ -146,11 +173,12 @@ class _Worker:
 
 class Workers:
     """Those of one owner. `accept` takes a connection that one of them passes on; they tell `recorder` what they have
-    counted."""
+    counted. `shared` are the meters of all."""
 
     is_ending = False
 
-    def __init__(self, listeners: Sequence[socket.socket], accept: Accept, recorder: Recorder) -> None:
+    def __init__(self, listeners: Sequence[socket.socket], accept: Accept, recorder: Recorder, shared: Shared) -> None:
+        self.shared = shared
         self.accept = accept
         self.recorder = recorder
         self._workers = [_Worker(self, listener, number) for number, listener in enumerate(listeners, 1)]
@@ -196,10 +224,10 @@ class Workers:
 
 @asynccontextmanager
 async def kept(
-    listeners: Sequence[socket.socket], accept: Accept, events: Events, recorder: Recorder
+    listeners: Sequence[socket.socket], accept: Accept, events: Events, recorder: Recorder, shared: Shared
 ) -> AsyncGenerator[Workers]:
     """Inside the block they run."""
-    workers = Workers(listeners, accept, recorder)
+    workers = Workers(listeners, accept, recorder, shared)
     stop, traffic = events.listen(workers.tell), recorder.traffic
     here = traffic.on_change
 
@@ -224,10 +252,10 @@ async def kept(
             listener.close()
 
 
-def files_of(environ: Mapping[str, str]) -> tuple[int, int] | None:
-    """Where this process is a worker: its listener, and its end of the channel."""
-    listener, _, channel = environ.get(VARIABLE, "").partition(",")
-    return (int(listener), int(channel)) if listener.isdecimal() and channel.isdecimal() else None
+def place_of(environ: Mapping[str, str]) -> Place | None:
+    """What this process has inherited, where it is a worker."""
+    told = environ.get(VARIABLE)
+    return msgspec.json.decode(told, type=Place) if told else None
 
 
 class Owner:

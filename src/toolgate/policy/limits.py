@@ -8,9 +8,9 @@ bounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from toolgate.auth.access import as_a_lenient_reader
 from toolgate.config import Config
@@ -64,6 +64,10 @@ class Meters:
         if self.on_refused:
             self.on_refused(who.counted_as, wait)
 
+    def limits(self, config: Config) -> Limits:
+        """Those of a configuration, by these meters."""
+        return Limits(config, self)
+
     @property
     def are_idle(self) -> bool:
         """Whether nothing runs."""
@@ -113,6 +117,9 @@ class _Limit:
             self._running[key] = left
         else:
             del self._running[key]
+
+
+Taken: TypeAlias = list[tuple[_Limit, object]]
 
 
 class Limits(Policy):
@@ -171,7 +178,7 @@ class Limits(Policy):
         for limit, key in taken:
             limit.take(key)
         if taken and call.reached:
-            call.reached.rests += (partial(_rests, tuple(taken), taken),)
+            call.reached.rests += (partial(self.rests, list(taken), taken),)
         return Passed(call, taken) if taken else call
 
     def check(self, call: Call) -> None:
@@ -218,8 +225,20 @@ class Limits(Policy):
         for limit, key in limits:
             limit.charge(key, now)
 
-    def ended(self, call: Call, ending: Outcome | BaseException, ticket: list[tuple[_Limit, object]] | None) -> None:
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: Taken | None) -> None:
         _give_back(ticket or [])
+
+    def rests(self, limits: Taken, taken: Taken, rests: bool) -> None:
+        """A call waits for a person, or goes on. Raises `Fault` where it finds no place then."""
+        if rests:
+            _give_back(taken)
+        elif not taken:
+            for limit, key in limits:
+                if limit.is_full(key):
+                    raise _too_many_at_once(limit)
+            for limit, key in limits:
+                limit.take(key)
+            taken.extend(limits)
 
     def _of(self, call: Call) -> list[tuple[_Limit, object]]:
         """What concerns this call. Control tools cost their callers, and no server."""
@@ -233,19 +252,6 @@ class Limits(Policy):
             if self._tool.is_some and call.method == mcp.CALL:
                 found.append((self._tool, (call.server, as_a_lenient_reader(call.target))))  # a server may read it so
         return found
-
-
-def _rests(limits: Iterable[tuple[_Limit, object]], taken: list[tuple[_Limit, object]], rests: bool) -> None:
-    """Its call waits for a person, or goes on. Raises `Fault` where it finds no place then."""
-    if rests:
-        _give_back(taken)
-    elif not taken:
-        for limit, key in limits:
-            if limit.is_full(key):
-                raise _too_many_at_once(limit)
-        for limit, key in limits:
-            limit.take(key)
-        taken.extend(limits)
 
 
 def _give_back(taken: list[tuple[_Limit, object]]) -> None:

@@ -20,6 +20,9 @@ has a rule of its own, `audit.on_failure`.
     pacing      lines of the audit that others can bring about as often as they like
     parking     work that waits for its client; the only place where a call outlives its request
     settings    where the configuration comes from while the gateway runs
+    own_config  the file that people write, edited for them
+    edited_files  files that were edited for users, and how that is undone
+    merging     servers of other programs' files, merged into it
 
 Reads answer at once, on the thread of the event loop. A write is on its way when the method returns, and is awaited
 only where that matters. Each coding agent may start its own `toolgate stdio`, so several gateways share one file; of

@@ -6,6 +6,7 @@
     reviews    tools that have changed since they were trusted, in its words
     agents     tasks and sessions of coding agents, in its words
     inspections  what clients may do, the audit, the configuration
+    file_edits  edits of the configuration file
     live       calls as they end, as a stream of events
     metadata   what the gateway says to anybody who wants a token for it
     connect    the pages by which a user signs in at a server

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -26,9 +26,10 @@ from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
-from toolgate.frontends.web import decisions, inspections, openapi
+from toolgate.frontends.web import decisions, file_edits, inspections, openapi
 from toolgate.frontends.web.agents import Agents, Board, Sessions, SessionShown, WantedBoard
 from toolgate.frontends.web.decisions import Decided, Waiting, WaitingCall, WantedDecision
+from toolgate.frontends.web.file_edits import Planned, Saved, WantedImport, WantedSave, WantedVerdict
 from toolgate.frontends.web.inspections import (
     AccessMatrix,
     AccessOfClient,
@@ -51,6 +52,7 @@ from toolgate.frontends.web.reviews import (
     WantedDifferences,
 )
 from toolgate.gateway.confirming import Unconfirmed
+from toolgate.gateway.file_edits import FileText
 from toolgate.policy import scrub
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
@@ -340,7 +342,7 @@ class Admin:
         try:
             await self._editor.read_again(wanted.confirmed)
         except Unconfirmed as waiting:
-            return 409, Unconfirmable(str(waiting), unconfirmed=tuple(waiting.losses))
+            return _to_confirm(waiting)
         servers = self._gateway.snapshot.config.servers
         return 200, Reloaded(tuple(server.id for server in servers if server.enabled))
 
@@ -470,6 +472,12 @@ class Admin:
         """What one client may do with each tool that is known."""
         return 200, inspections.of_client(self._gateway, asked.name)
 
+    async def rule(self, asked: Asked) -> Answer:
+        """Allow a tool for a client, ask for it or turn it off, in the configuration file."""
+        wanted: WantedVerdict = _read(asked.body, WantedVerdict)
+        hints = inspections.hints_of(self._gateway, wanted.server, wanted.tool)
+        return await _confirmed(file_edits.rule(self._editor, asked.name, wanted, hints, asked.by))
+
     async def audit(self, asked: Asked) -> Answer:
         """The last lines of the audit."""
         return 200, await inspections.audit_lines(self._audit, _read(asked.body or b"{}", WantedLines))
@@ -490,6 +498,19 @@ class Admin:
     async def usage(self, _: Asked) -> Answer:
         """How many calls there were since the gateway counts, and the slowest tools."""
         return 200, inspections.calls_counted(self._gateway, self._usage)
+
+    async def file(self, _: Asked) -> Answer:
+        """The configuration file as it stands, with masks for what is secret in it."""
+        return 200, await file_edits.text(self._editor)
+
+    async def save(self, asked: Asked) -> Answer:
+        """Write the configuration file and serve it. What it takes away of guards must be confirmed."""
+        return await _confirmed(file_edits.save(self._editor, _read(asked.body, WantedSave), asked.by))
+
+    async def import_servers(self, asked: Asked) -> Answer:
+        """Say what would be added of another program's file and what that would run, or add what was said."""
+        wanted: WantedImport = _read(asked.body, WantedImport)
+        return await _confirmed(file_edits.plan_or_import(self._editor, wanted, asked.by))
 
     async def board(self, asked: Asked) -> Answer:
         """The tasks of a project by what can be done with them."""
@@ -582,7 +603,10 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
         "POST": Operation(Admin.differences, {200: Differences}, WantedDifferences, needs_body=False)
     },
     "/access": {"GET": Operation(Admin.access, {200: AccessMatrix})},
-    "/access/{name}": {"GET": Operation(Admin.access_of, {200: AccessOfClient})},
+    "/access/{name}": {
+        "GET": Operation(Admin.access_of, {200: AccessOfClient}),
+        "POST": Operation(Admin.rule, {200: Saved, 409: Unconfirmable}, WantedVerdict),
+    },
     "/audit": {"POST": Operation(Admin.audit, {200: AuditLines}, WantedLines, needs_body=False)},
     "/audit/verify": {"POST": Operation(Admin.verify, {200: AuditFound})},
     "/usage": {"GET": Operation(Admin.usage, {200: CallsCounted})},
@@ -592,6 +616,11 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/sessions/{name}": {"GET": Operation(Admin.session, {200: SessionShown})},
     "/configuration": {"GET": Operation(Admin.configuration, {200: Configuration})},
     "/configuration/check": {"POST": Operation(Admin.check_configuration, {200: ConfigurationFound}, WantedCheck)},
+    "/configuration/file": {
+        "GET": Operation(Admin.file, {200: FileText}),
+        "PUT": Operation(Admin.save, {200: Saved, 409: Unconfirmable}, WantedSave),
+    },
+    "/import": {"POST": Operation(Admin.import_servers, {200: Planned, 409: Unconfirmable}, WantedImport)},
     "/reload": {
         "POST": Operation(Admin.reload, {200: Reloaded, 409: Unconfirmable}, WantedReload, needs_body=False),
     },
@@ -613,6 +642,18 @@ _FAILURES: Mapping[int, Sequence[Any]] = {
 def described() -> dict[str, Any]:
     """The admin API as an OpenAPI document."""
     return openapi.document("toolgate: admin API", __version__, PREFIX, ROUTES, _FAILURES)
+
+
+async def _confirmed(edit: Awaitable[Any]) -> Answer:
+    """An edit of the file, or what must be confirmed before it."""
+    try:
+        return 200, await edit
+    except Unconfirmed as waiting:
+        return _to_confirm(waiting)
+
+
+def _to_confirm(waiting: Unconfirmed) -> Answer:
+    return 409, Unconfirmable(str(waiting), unconfirmed=tuple(waiting.losses))
 
 
 def _find(method: str, path: str) -> tuple[Operation, str]:

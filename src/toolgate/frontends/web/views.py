@@ -17,6 +17,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from toolgate.auth.credential_states import SOON
+from toolgate.catalog.poisoning import visible
+from toolgate.config import dialects
 from toolgate.frontends.web import tool_fields
 from toolgate.telemetry.traffic import Kind, Wanted
 
@@ -259,8 +261,23 @@ async def access(request: PageRequest) -> Outcome:
 
 async def access_of(request: PageRequest) -> Outcome:
     found = await request.ask("GET", f"/access/{quote(request.name, safe='')}")
-    verdicts = [(server, tool, said) for server, tools in found["tools"].items() for tool, said in tools.items()]
+    verdicts = [
+        (server, tool, said, found["why"][server][tool])
+        for server, tools in found["tools"].items()
+        for tool, said in tools.items()
+    ]
     return Shown("access_of.html", {"nav": "/access", "client": found, "verdicts": verdicts})
+
+
+async def rule(request: PageRequest) -> Outcome:
+    """One button of many: its value says for which tool it is."""
+    try:
+        server, tool, verdict = msgspec.json.decode(request.form.get("set", ""), type=tuple[str, str, str])
+    except (msgspec.DecodeError, ValueError):
+        raise Failed(400, "The form does not say for which tool") from None
+    await request.ask("POST", f"/access/{request.name}", {"server": server, "tool": tool, "verdict": verdict})
+    said = {"allow": "is allowed", "ask": "is asked for", "off": "is off"}.get(verdict, "is as its server")
+    return Done(f"/access/{request.name}", f"{tool} of {server} {said} for {request.name}.")
 
 
 async def board(request: PageRequest) -> Outcome:
@@ -313,6 +330,57 @@ async def check_configuration(request: PageRequest) -> Outcome:
     )
 
 
+async def edit_configuration(request: PageRequest) -> Outcome:
+    """Where it cannot be edited here, it is said why."""
+    values: dict[str, Any] = {"nav": "/configuration", "problem": ""}
+    try:
+        found = await request.ask("GET", "/configuration/file")
+    except Failed as failed:
+        return Shown("edit.html", {**values, "file": {}, "problem": failed.error})
+    return Shown("edit.html", {**values, "file": found, "is_plain": _is_plain(found["text"])})
+
+
+def _is_plain(text: str) -> bool:
+    """What could not be seen, or turns the order of reading, could be saved without being meant."""
+    return all(each in "\n\r\t" or visible(each) == each for each in text)
+
+
+async def save_configuration(request: PageRequest) -> Outcome:
+    form = request.form
+    confirmed = [value for name, value in form.items() if name.startswith("confirmed")]
+    edited = {"text": form.get("text", "").replace("\r\n", "\n"), "sha256": form.get("sha256", "")}
+    try:
+        await request.ask("PUT", "/configuration/file", {**edited, "confirmed": confirmed})
+    except Failed as failed:
+        told = {"problem": failed.error, "losses": failed.answer.get("unconfirmed", ())}
+        file = {**edited, "path": form.get("path", "")}
+        return Shown("edit.html", {"nav": "/configuration", "file": file, "is_plain": True, **told}, failed.status)
+    return Done("/configuration", "Saved, and served.")
+
+
+async def importing(request: PageRequest) -> Outcome:
+    return Shown("import.html", await _of_import(request))
+
+
+async def _of_import(request: PageRequest) -> dict[str, Any]:
+    found = await request.ask("GET", "/configuration")
+    known = sorted({each.name for each in dialects.DIALECTS})
+    return {"nav": "/servers", "file": found["source"], "dialects": known, "sent": {}}
+
+
+async def import_servers(request: PageRequest) -> Outcome:
+    """What would be added, and what that would run, is shown first."""
+    sent = {name: request.form.get(name, "") for name in ("text", "name", "dialect", "sha256")}
+    sent["text"] = sent["text"].replace("\r\n", "\n")
+    try:
+        found = await request.ask("POST", "/import", sent)
+    except Failed as failed:
+        return Shown("import.html", {**await _of_import(request), "sent": sent, "problem": failed.error}, failed.status)
+    if found["is_done"]:
+        return Done("/servers", f"Added: {', '.join(each['name'] for each in found['plan']['servers'])}.")
+    return Shown("import.html", {**await _of_import(request), "sent": sent, "plan": found["plan"]})
+
+
 async def reload_configuration(request: PageRequest) -> Outcome:
     """What takes guards away is shown and confirmed first, sentence by sentence."""
     confirmed = [value for name, value in request.form.items() if name.startswith("confirmed")]
@@ -345,7 +413,7 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/pins": {"GET": pins},
     "/pins/{name}": {"GET": pins_of, "POST": approve_pins},
     "/access": {"GET": access},
-    "/access/{name}": {"GET": access_of},
+    "/access/{name}": {"GET": access_of, "POST": rule},
     "/tasks": {"GET": board},
     "/tasks/{name}": {"GET": task},
     "/sessions": {"GET": sessions},
@@ -353,6 +421,8 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/audit": {"GET": audit},
     "/audit/verify": {"POST": verify_audit},
     "/configuration": {"GET": configuration},
+    "/configuration/edit": {"GET": edit_configuration, "POST": save_configuration},
+    "/import": {"GET": importing, "POST": import_servers},
     "/configuration/check": {"POST": check_configuration},
     "/configuration/reload": {"POST": reload_configuration},
     "/approvals": {"GET": approvals},

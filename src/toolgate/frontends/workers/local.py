@@ -6,11 +6,12 @@ handshake, asks nobody, and holds nothing that a later request could need.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from toolgate.config import Config, Server
+from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Event
 from toolgate.eras import tasks
@@ -18,7 +19,7 @@ from toolgate.frontends.workers.role import Role
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route, Snapshot
-from toolgate.policy.limits import Limits
+from toolgate.policy.limits import Meters
 from toolgate.upstreams.base import Upstream
 
 AGAIN = 30.0  # seconds after which a server is asked again that could not be spoken to
@@ -78,14 +79,10 @@ class LocalGateway(Gateway):
         if event.server in self.callable_here():
             self.snapshot.catalog.changed(event.server, event.scope, event.lists)
 
-    def _counts(self, route: Route) -> bool:
-        """Whether calls are counted, which all processes would have to do together."""
-        return any(isinstance(each, Limits) and each.has_meters for each in route.policies)
-
     async def learn(self, call: Call, route: Route) -> bool:
         """Find out what a call is for, so that the next one of that name may be handled here; whether it may. Raises
         `Fault`."""
-        if self.phase != "serving" or self._counts(route):
+        if self.phase != "serving":
             return False
         snapshot, ours, now = self.snapshot, self.callable_here(), self._clock.now()
         rules = self.access.rules(call.client.principal)
@@ -103,4 +100,6 @@ class LocalGateway(Gateway):
         return True
 
 
-WORKER = Role(LocalGateway, _refuse_to_launch)
+def role_of_worker(make_meters: Callable[[Clock], Meters]) -> Role:
+    """What one does: `make_meters` makes those that all share."""
+    return Role(LocalGateway, _refuse_to_launch, make_meters)

@@ -6,15 +6,19 @@ from collections.abc import Callable
 
 import msgspec
 
+from toolgate.core.clock import Clock
 from toolgate.gateway.gateway import Gateway
+from toolgate.policy.limits import Meters
 from toolgate.upstreams.links import MakeLaunch
 
 
 class Role(msgspec.Struct, frozen=True):
-    """`launch` refuses to start a program, where another process has all that there is once."""
+    """`launch` refuses to start a program, where another process has all that there is once; `make_meters` makes meters
+    that all share."""
 
     make_gateway: Callable[..., Gateway] = Gateway
     launch: MakeLaunch | None = None
+    make_meters: Callable[[Clock], Meters] = Meters
 
     @property
     def is_owner(self) -> bool:
