@@ -220,6 +220,7 @@ class App:
             self.supervisor.prepare()
         self.sandbox.take_turns(self.http.scheduler.turn)
         self._start(self.gateway.snapshot, {})
+        self._policy_deps.recorder.traffic.on_change = self.gateway.forget_plans
         self._served.note(self.gateway.snapshot.config)
         self.workspace.start(self._background, self._store_changes)
         if self._given.settings.has_files:

@@ -19,6 +19,7 @@ PAGES = {
     "server": "/ui/servers/hostile",
     "approvals": "/ui/approvals",
     "tools": "/ui/tools",
+    "traffic": "/ui/traffic",
     "access": "/ui/access",
     "audit": "/ui/audit",
     "configuration": "/ui/configuration",
@@ -72,4 +73,21 @@ def test_a_tool_is_tried_with_the_form_of_its_schema(tab: Any) -> None:
     opened.page.get_by_role("button", name="Call").click()
     opened.page.wait_for_selector("#result")
     assert '"text": "hello", "times": 2' in opened.page.locator("#result + pre").inner_text()
+    opened.check()
+
+
+def test_calls_are_watched_as_they_end_and_paused(tab: Any) -> None:
+    opened = tab()
+    opened.open("/ui/traffic")
+    opened.page.wait_for_selector("text=Waiting for calls.")
+    opened.gateway.run("call", "hostile__echo", '{"text": "hello"}')
+    opened.page.locator("#calls tr", has_text="echo").wait_for()
+    assert "allow done" in opened.page.locator("#calls tr").inner_text()
+    opened.page.get_by_role("button", name="Pause").click()
+    opened.gateway.run("call", "hostile__echo", '{"text": "unseen"}')
+    opened.page.get_by_role("button", name="Go on").click()
+    opened.page.wait_for_selector("text=Waiting for calls.")
+    opened.gateway.run("call", "hostile__delete", '{"text": "hello"}')
+    opened.page.locator("#calls tr", has_text="delete").wait_for()
+    assert opened.page.locator("#calls tr").count() == 2
     opened.check()

@@ -22,6 +22,7 @@ Looking
     search       tools that are here, and servers that could be added
     status       the running gateway
     top          its servers and tools, again and again
+    traffic      calls as they end
     logs         what servers write to their stderr
     screen       text that is shown in place
     open         a link to its pages
@@ -100,6 +101,7 @@ COMMANDS = {
     "provision": ("toolgate.cli.provision", "Find a server for what you need, show what it would run, and add it."),
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
     "top": ("toolgate.cli.top", "Show the busiest servers and tools of the running gateway, live."),
+    "traffic": ("toolgate.cli.traffic", "Show calls of the running gateway as they end."),
     "logs": ("toolgate.cli.logs", "Show what servers write to their stderr; -f goes on with it."),
     "open": ("toolgate.cli.open", "Print a link that opens the pages of the running gateway."),
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),

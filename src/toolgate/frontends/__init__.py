@@ -24,6 +24,7 @@ Connections that go both ways
     frames           reading WebSocket frames a piece at a time
     stdio            one client on standard input and output
     operator         the operator's Unix socket
+    forwarding       what the operator's proxies say of who came to them
     peers            which user is at the other end of a Unix socket
     hook             `toolgate hook`, a program of its own: what agents' programs tell, put where a gateway reads it
 Clients

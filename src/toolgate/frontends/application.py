@@ -33,6 +33,10 @@ class Application(ABC):
         self.known_heads: KnownHeads[Any] = KnownHeads(body_limit)
         self.begin: Callable[[Any], bool] = _begins_none
 
+    def stranger(self, scope: MutableMapping[str, Any], key: str) -> str:
+        """Whose turn a request takes that shows nothing; `key` is that of who has connected."""
+        return key
+
     @abstractmethod
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one HTTP request, or one WebSocket."""

@@ -17,6 +17,7 @@ from toolgate.policy.approvals import Approvals
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.deciding import Deciding
 from toolgate.state.audit import Trail
+from toolgate.telemetry.traffic import Traffic
 from toolgate.telemetry.usage import Usage
 
 
@@ -37,6 +38,10 @@ class FrontendDeps(msgspec.Struct, frozen=True):
     @property
     def usage(self) -> Usage:
         return self.policy_deps.recorder.usage
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.policy_deps.recorder.traffic
 
     @property
     def audit(self) -> Trail:

@@ -11,7 +11,7 @@ import logging
 import re
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from functools import cached_property, lru_cache, partial
 from typing import Any, cast
@@ -414,13 +414,12 @@ class _Protocol(HttpToolsProtocol):
         if self.flow.write_paused:
             self._unstarted = cycle, app
             return
-        self._schedule(cycle, cycle.scope["headers"], partial(super()._start_asgi_task, cycle, app))
+        self._schedule(cycle, partial(super()._start_asgi_task, cycle, app))
 
-    def _schedule(
-        self, cycle: RequestResponseCycle, headers: Iterable[tuple[bytes, bytes]], start: Callable[[], object]
-    ) -> None:
+    def _schedule(self, cycle: RequestResponseCycle, start: Callable[[], object]) -> None:
         """Have a request started when it is its principal's turn."""
-        key = self._callers.key(headers, self._stranger)
+        stranger = self._application.stranger(cast(Any, cycle.scope), self._stranger)
+        key = self._callers.key(cycle.scope["headers"], stranger)
         if self._scheduler.lets_pass(key):
             start()
         else:

@@ -21,6 +21,7 @@ The policies, in their order
 What they use
     tracing            the spans of a call, first and last as well
     endings            how a round has ended: who decided, and why
+    arguments          as they are noted
     schemas            JSON schemas, compiled; what is wrong with a value, without quoting it
     schema_cost        how much work a schema can make, known before a value is judged
     approval_requests  how a waiting call is shown, and what may be answered

@@ -4,6 +4,7 @@
     openapi    what that says of itself
     decisions  calls that wait for an operator, in its words
     inspections  what clients may do, the audit, the configuration
+    live       calls as they end, as a stream of events
     metadata   what the gateway says to anybody who wants a token for it
     connect    the pages by which a user signs in at a server
     discovery  what is said of each endpoint before anybody connects: server cards, and where they are
@@ -39,6 +40,7 @@ from toolgate.frontends.web.browser_sessions import LINK_LASTS, BrowserSessions
 from toolgate.frontends.web.connect import Connect
 from toolgate.frontends.web.discovery import Discovery
 from toolgate.frontends.web.health import Health
+from toolgate.frontends.web.live import LiveTraffic
 from toolgate.frontends.web.metadata import Metadata
 from toolgate.frontends.web.metrics import Metrics
 from toolgate.frontends.web.registry import Registry
@@ -59,11 +61,14 @@ class Web:
     def __init__(self, deps: FrontendDeps, guards: Guards, resource: Resource) -> None:
         self._deps = deps
         self._sessions = BrowserSessions(deps.clock, guards.is_administrator)
-        self.admin = Admin(deps, guards, self._linked)
+        self._live = LiveTraffic(deps.gateway, deps.traffic, deps.clock)
+        self.admin = Admin(deps, guards, self._linked, self._live)
         self._discovery, lives = Discovery(deps.gateway, guards), Health(deps.gateway, guards)
         self._pages: Mapping[str, Page] = {
             admin.PREFIX: self.admin,
-            ui.PREFIX: OperatorPages(self.admin.ask, self._sessions, guards, lambda: deps.sign_ins.is_secure),
+            ui.PREFIX: OperatorPages(
+                self.admin.ask, self._live, self._sessions, guards, lambda: deps.sign_ins.is_secure
+            ),
             WELL_KNOWN: Metadata(resource, guards, (admin.PREFIX,)),
             connect.PREFIX: Connect(deps.sign_ins, guards),
             discovery.CATALOG: self._discovery,
@@ -84,6 +89,7 @@ class Web:
     def end_unknown(self, is_known: Callable[[Principal], bool]) -> None:
         """Sign out who would not be let in any more."""
         self._sessions.end_unknown(is_known)
+        self._live.end_unknown(is_known)
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """For a path that begins with one of `prefixes`, or ends with one of `suffixes`."""

@@ -38,11 +38,13 @@ from toolgate.frontends.web.inspections import (
     WantedCheck,
     WantedLines,
 )
+from toolgate.frontends.web.live import LiveTraffic
 from toolgate.frontends.web.openapi import Operation
 from toolgate.gateway.confirming import Unconfirmed
 from toolgate.policy import scrub
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
+from toolgate.telemetry.traffic import Portion, Wanted
 from toolgate.upstreams.base import State, StoppedBy
 
 PREFIX = "/admin"
@@ -241,7 +243,7 @@ MakeLink: TypeAlias = Callable[[Principal], Linked]
 class Admin:
     """`guards` are those of the frontend that it stands in; `link` makes a link to the pages."""
 
-    def __init__(self, deps: FrontendDeps, guards: Guards, link: MakeLink) -> None:
+    def __init__(self, deps: FrontendDeps, guards: Guards, link: MakeLink, live: LiveTraffic) -> None:
         self._gateway = deps.gateway
         self._editor = deps.editor
         self._deciding = deps.deciding
@@ -249,12 +251,16 @@ class Admin:
         self._verifying = asyncio.Lock()  # it reads the whole file
         self._guards = guards
         self._link = link
+        self._live = live
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks. Who goes away is not worked for any longer."""
         request = await self._guards.admit_admin(scope, receive, PREFIX)
         operation, name = _find(str(scope["method"]), str(scope["path"]))
         asked = Asked(await self._guards.read(request), request.principal, name)
+        if operation.is_stream:
+            await self._streamed(operation, asked, receive, response)
+            return
         answer = asyncio.get_running_loop().create_task(self._answered(operation, asked))
         left = asyncio.get_running_loop().create_task(gone(receive))
         try:
@@ -265,19 +271,28 @@ class Admin:
             left.cancel()
             answer.cancel()
 
+    async def _streamed(self, operation: Operation, asked: Asked, receive: Receive, response: Response) -> None:
+        try:
+            await operation.work(self, asked, receive, response)
+        except Fault as fault:
+            await response.whole(*self._failed(fault))
+
     async def ask(self, method: str, path: str, body: bytes, by: Principal) -> tuple[int, bytes]:
-        """The same inside this process: status and body of the answer. Raises `Refused`."""
+        """The same inside this process: status and body of the answer, which is no stream. Raises `Refused`."""
         operation, name = _find(method, path)
+        assert not operation.is_stream
         return await self._answered(operation, Asked(body, by, name))
 
     async def _answered(self, operation: Operation, asked: Asked) -> tuple[int, bytes]:
         try:
             status, said = await operation.work(self, asked)
         except Fault as fault:
-            shown = scrub.fault(fault, self._gateway.redactor)
-            said = _written(shown)
-            status = STATUSES.get(fault.code, 500)
+            return self._failed(fault)
         return status, said if isinstance(said, bytes) else self._gateway.redactor.body(jsonrpc.encode(said))
+
+    def _failed(self, fault: Fault) -> tuple[int, bytes]:
+        said = jsonrpc.encode(_written(scrub.fault(fault, self._gateway.redactor)))
+        return STATUSES.get(fault.code, 500), self._gateway.redactor.body(said)
 
     # The gateway.
 
@@ -447,6 +462,11 @@ class Admin:
 
     # What clients do.
 
+    async def traffic(self, asked: Asked, receive: Receive, response: Response) -> None:
+        """Calls as they end, in portions, until the client leaves."""
+        wanted, by = _read(asked.body or b"{}", Wanted), asked.by
+        await self._live.stream(wanted, by, lambda: self._guards.is_administrator(by), receive, response)
+
     async def list(self, asked: Asked) -> Answer:
         """The tools of a path as its clients get them, and of each server what is known."""
         wanted, snapshot = _read(asked.body, WantedList), self._gateway.snapshot
@@ -490,6 +510,7 @@ class Admin:
 ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/status": {"GET": Operation(Admin.status, {200: About})},
     "/call": {"POST": Operation(Admin.call, {200: Called}, WantedCall)},
+    "/traffic": {"POST": Operation(Admin.traffic, {200: Portion}, Wanted, needs_body=False, is_stream=True)},
     "/list": {"POST": Operation(Admin.list, {200: Listed}, WantedList)},
     "/servers": {
         "GET": Operation(Admin.servers, {200: Servers}),

@@ -4,6 +4,7 @@
     GET, POST /ui/login  by an administrator's key
     GET, POST /ui/link/CODE  by a link that is good once (`toolgate open`)
     POST /ui/logout
+    GET /ui/traffic/events  calls as they end
     GET /ui/static/NAME  the style and the script
 
 The rules this file keeps: nobody sees a page who is not signed in, on this machine neither; a form counts only with the
@@ -25,15 +26,19 @@ import msgspec
 
 from toolgate import __version__
 from toolgate.auth.refusals import Unauthorized
+from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_form
 from toolgate.frontends.streams import HeaderList, Receive, Response
 from toolgate.frontends.web import views
 from toolgate.frontends.web.browser_sessions import BrowserSession, BrowserSessions
+from toolgate.frontends.web.live import LiveTraffic
 from toolgate.frontends.web.views import Done, Failed, PageRequest, Shown
+from toolgate.telemetry.traffic import Wanted
 
 PREFIX = "/ui"
 LINK = PREFIX + "/link/"
+EVENTS = views.TRAFFIC + "/events"
 LONGEST_KEY_FORM = 4096  # bytes, of who is nobody yet
 LONGEST_FORM = 1024 * 1024  # bytes
 _COOKIE = "toolgate-session"
@@ -69,10 +74,19 @@ class _Request(NamedTuple):
 
 
 class OperatorPages:
-    """`ask` is the admin API. Browsers come by https where `is_secure`, beside those that do so by themselves."""
+    """`ask` is the admin API, `live` what is streamed of it. Browsers come by https where `is_secure`, beside those
+    that do so by themselves."""
 
-    def __init__(self, ask: Ask, sessions: BrowserSessions, guards: Guards, is_secure: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        ask: Ask,
+        live: LiveTraffic,
+        sessions: BrowserSessions,
+        guards: Guards,
+        is_secure: Callable[[], bool],
+    ) -> None:
         self._ask = ask
+        self._live = live
         self._sessions = sessions
         self._guards = guards
         self._is_secure = is_secure
@@ -144,13 +158,16 @@ class OperatorPages:
             self._sessions.end(session)
             await _see(response, "/login", ((b"set-cookie", f"{_COOKIE}=; Path={PREFIX}; Max-Age=0".encode()),))
             return
+        query = dict(parse_qsl(bytes(request.scope.get("query_string", b"")).decode("latin-1"), keep_blank_values=True))
+        if request.path == EVENTS and request.method == "GET":
+            await self._events(query, session, request.receive, response)
+            return
         view, name = views.find(request.method, request.path)
         if not view:
             await self._say(
                 response, Shown("error.html", {"failed": Failed(404, "There is no such page")}, 404), session
             )
             return
-        query = dict(parse_qsl(bytes(request.scope.get("query_string", b"")).decode("latin-1"), keep_blank_values=True))
         try:
             outcome = await view(PageRequest(self._asking(session), name, form, query))
         except Failed as failed:
@@ -170,6 +187,20 @@ class OperatorPages:
         if not session.is_its_form(form.get("csrf", "")):
             raise Refused(403, "This form is of another session: load its page again")
         return form
+
+    async def _events(
+        self, query: Mapping[str, str], session: BrowserSession, receive: Receive, response: Response
+    ) -> None:
+        response.headers += _SAFE
+        try:
+            wanted = msgspec.convert(query, Wanted)
+            await self._live.stream(
+                wanted, session.principal, lambda: self._sessions.is_good(session), receive, response
+            )
+        except msgspec.ValidationError as error:
+            raise Refused(400, f"There is no such filter: {error}") from None
+        except Fault as fault:
+            raise Refused(429, fault.message) from None
 
     def _asking(self, session: BrowserSession) -> views.Ask:
         async def ask(method: str, path: str, body: Any = None) -> Any:

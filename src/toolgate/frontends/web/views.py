@@ -11,13 +11,15 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import quote
+from typing import Any, NamedTuple, TypeAlias, get_args
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from toolgate.frontends.web import tool_fields
+from toolgate.telemetry.traffic import Kind, Wanted
 
+TRAFFIC = "/traffic"
 MOST_COLUMNS = 30  # servers in the matrix of access
 
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
@@ -112,6 +114,14 @@ async def stop_server(request: PageRequest) -> Outcome:
 async def remove_server(request: PageRequest) -> Outcome:
     await request.ask("DELETE", f"/servers/{request.name}")
     return Done("/servers", f"Removed {request.name}.")
+
+
+async def traffic(request: PageRequest) -> Outcome:
+    """What comes then is streamed, by the same query."""
+    wanted = {name: request.query.get(name, "") for name in Wanted.__struct_fields__}
+    status = await request.ask("GET", "/status")
+    values = {"wanted": wanted, "query": urlencode(wanted), "servers": [each["id"] for each in status["servers"]]}
+    return Shown("traffic.html", {"nav": TRAFFIC, "kinds": get_args(Kind)[1:], **values})
 
 
 async def approvals(request: PageRequest) -> Outcome:
@@ -272,6 +282,7 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/tools": {"GET": tools},
     "/tools/tool": {"GET": tool},
     "/tools/try": {"POST": try_tool},
+    TRAFFIC: {"GET": traffic},
     "/access": {"GET": access},
     "/access/{name}": {"GET": access_of},
     "/audit": {"GET": audit},
