@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 from doors.issuers import KEYS, client
+from doors.test_pages_of_agents import record, task
 from inmemory import GREETER, Refusal, Scripted, Visitor, gateway, said, tools
 from reader import Reader, signed_in
 from virtualtime import FakeClock
 
 from toolgate.app import App
+from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import Config, Server
 from toolgate.config.access import Approvals, Permissions
 from toolgate.core.fault import Fault
@@ -26,7 +28,12 @@ from toolgate.state.audit import Trail
 
 WEB = Path(__file__).parents[2] / "src" / "toolgate" / "frontends" / "web"
 PATHS = [path for path, methods in VIEWS.items() if "GET" in methods]
-NAMES = {"/approvals/{name}": "WAITING", "/access/{name}": "ann"}  # what stands for the name in a path
+NAMES = {  # what stands for the name in a path
+    "/approvals/{name}": "WAITING",
+    "/access/{name}": "ann",
+    "/tasks/{name}": "TASK",
+    "/sessions/{name}": "SESSION",
+}
 QUERIES = {"/tools/tool": "?name=there__echo"}
 PAGES = [path.replace("{name}", NAMES.get(path, "there")) + QUERIES.get(path, "") for path in PATHS]
 HOSTILE = "</pre></textarea><script>alert(1)</script><img src=x onerror=alert(1)>'\" {{ 7 * 7 }} \u202eevil\x1b[31m"
@@ -65,9 +72,11 @@ async def test_what_servers_and_clients_write_never_becomes_markup(path: str) ->
     async with gateway(GREETER, config=ASKS, scripts={"there": scripted, "failing": failing}) as app:
         await called(app, text=HOSTILE)
         (waiting,) = app._frontend_deps.deciding.approvals.requests()
+        await record(app, "SESSION", THE_OPERATOR)
+        path = path.replace("WAITING", waiting.id).replace("TASK", await task(app, "a task"))
         reader = await among_strangers(app)
         await reader.send("POST", "/ui/servers/failing/check", {"csrf": reader.page.hidden["csrf"]})
-        await reader.open("/ui" + path.replace("WAITING", waiting.id))
+        await reader.open("/ui" + path)
         assert "{{ 7 * 7 }}" in reader.page.text and "\\u{202e}" in reader.page.text
         assert not re.search("[\u202e\x1b]", reader.page.text)
 

@@ -42,8 +42,7 @@ Changing
     importing    copy servers out of other programs' files
     exporting    write servers as another program's file
     agents       the programs that are known, and where their files are
-    own_config   the user's own file, edited
-    client_files  files that commands edit, and how that is undone
+    own_file     which file of the user's is edited
     servers      add and remove servers of the running gateway
     provision    find a server for what is needed, show its gates, add it
     reload       read the configuration again
@@ -61,6 +60,7 @@ Changing
     scripts      approve scripts that clients may call as tools
     state        back up, restore and check the store
     systemd      a unit that serves a configuration
+    workers      `serve --workers`: the processes of one gateway, and what each of them does
     launchd      the same for macOS
     tree         every command with its arguments and options
     completion   scripts that complete them in shells
@@ -81,6 +81,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from toolgate import __version__
+from toolgate.core.not_edited import NotEdited
 
 # name → (module with a Typer `app` of one command, the line in the help)
 COMMANDS = {
@@ -147,6 +148,12 @@ class Commands(TyperGroup):
         command = typer.main.get_command(importlib.import_module(module).app)
         command.name, command.help = cmd_name, command.help or help
         return command  # type: ignore[return-value]
+
+    def invoke(self, ctx: object) -> object:
+        try:
+            return super().invoke(ctx)  # type: ignore[arg-type]
+        except NotEdited as why:
+            importlib.import_module("toolgate.cli.printing").fail(str(why), 2 if why.is_unfit else 1)
 
     def format_help(self, ctx: object, formatter: object) -> None:
         ctx.wants_only_help = True  # type: ignore[attr-defined]

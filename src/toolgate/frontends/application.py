@@ -22,7 +22,7 @@ class Application(ABC):
     """`body_limit` in bytes. A connection asks `callers` whose a request is before `scheduler` has it started, and the
     application tells them; it counts as one of `connections`, and keeps what has not ended in `bodies`. What heads mean
     that it has let in it puts into `known_heads`, where a connection has told it a request's own. `begin` says whether
-    such a request, which is as `lane.Slot` has it, could be begun at once; else nothing is done."""
+    such a request, which is as `slots.Slot` has it, could be begun at once; else nothing is done."""
 
     def __init__(self, clock: Clock, body_limit: int) -> None:
         self.body_limit = body_limit

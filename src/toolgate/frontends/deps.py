@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from toolgate.auth.oauth.credentials import OAuth
+from toolgate.catalog.pins import StoredPins
 from toolgate.config import Config
 from toolgate.core.clock import Clock
 from toolgate.frontends.active_requests import Unanswered
@@ -50,3 +51,7 @@ class FrontendDeps(msgspec.Struct, frozen=True):
     @property
     def deciding(self) -> Deciding:
         return Deciding(Approvals(self.policy_deps.store, self.clock), self.audit)
+
+    @property
+    def pins(self) -> StoredPins:
+        return StoredPins(self.policy_deps.store, self.gateway.gateway_info.source)

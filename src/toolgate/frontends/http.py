@@ -115,6 +115,10 @@ class HttpFrontend(Application):
             self._unanswered.answered(request.principal.counted_as, call.size)
             call.forget()
 
+    @property
+    def guards(self) -> Guards:
+        return self._guards
+
     def stranger(self, scope: Scope, key: str) -> str:
         told = self._guards.forwarding.told(scope)
         return Principal(address=told.address).counted_as if told and told.address else key

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import socket
 import sys
@@ -35,9 +36,9 @@ from toolgate.frontends.application import Application
 from toolgate.frontends.connections import HEAD_FREE, STATE, Connection, UnfinishedHead
 from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.known_heads import CAME, Parted
-from toolgate.frontends.lane import Slot
 from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Turn
+from toolgate.frontends.slots import Slot
 from toolgate.frontends.streams import WHOLE, HeaderList
 from toolgate.frontends.tls import Certificate
 
@@ -134,7 +135,7 @@ class _KnownCycle(_Cycle, Slot):
     chunked_encoding: bool | None = None
     expected_content_length = 0
 
-    def __init__(self, protocol: _Protocol, known: Any, came: Parted, connection: Connection) -> None:
+    def __init__(self, protocol: HttpProtocol, known: Any, came: Parted, connection: Connection) -> None:
         self.came = came
         self.connection = connection
         self._protocol = protocol
@@ -186,7 +187,7 @@ class _KnownCycle(_Cycle, Slot):
         return self._protocol.start(self, app)
 
 
-class _Protocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
     """Bounds what uvicorn does not: the size of a request's head, chunk lines and trailers, the time that it and its
     body may take to come, and how many connections there are. Trailers are dropped: what the head says was checked. A
     request is started when it is its principal's turn. Of one that comes whole in one piece no timer is started, and
@@ -227,7 +228,7 @@ class _Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._intake.transport = transport
         super().connection_made(SharedTransport(transport, self._intake))  # type: ignore[arg-type]
-        self.client = met(transport) or self.client
+        self.client = self.peer(transport) or self.client
         address = self.client[0] if self.client else ""
         self._connection = Connection(self._connections.unread, transport, address)
         self._stranger = self._connection.key
@@ -235,6 +236,10 @@ class _Protocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
         if not isinstance(self.client, Operator):
             self._connection.counts(self._connections)
+
+    def peer(self, transport: asyncio.Transport) -> tuple[str, int] | None:
+        """Who is at the other end, where its address does not say."""
+        return met(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.drop()
@@ -351,12 +356,16 @@ class _Protocol(HttpToolsProtocol):
         if not self._scheduler.lets_pass(key):
             self._turn = self._scheduler.start(key, lambda: cycle.disconnected or self._begin(cycle))
         elif not self._application.begin(cycle):
-            self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
+            self.not_begun(cycle)
         return True
 
     def _begin(self, cycle: _KnownCycle) -> None:
         if not self._application.begin(cycle):
-            self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
+            self.not_begun(cycle)
+
+    def not_begun(self, cycle: _KnownCycle) -> None:
+        """More is to be done for a request than its head says."""
+        self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
 
     def start(self, cycle: RequestResponseCycle, app: Any) -> asyncio.Task[None]:
         """Answer a request in a task."""
@@ -517,10 +526,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 lets the system choose. Raises `OSError`."""
+def bind(host: str, port: int, is_shared: bool = False) -> socket.socket:
+    """A listening socket; port 0 lets the system choose. `is_shared`: others of our user may listen there, too, and the
+    kernel gives each some of the connections. Raises `OSError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=2048)
+    return socket.create_server((host, port), family=family, backlog=2048, reuse_port=is_shared)
 
 
 class _Bounded(logging.Filter):
@@ -532,16 +542,46 @@ class _Bounded(logging.Filter):
         self.complaints = Complaints(self.clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        # What fails in here has a share of its own: nobody hides it behind what is no HTTP.
-        return self.complaints.takes("an HTTP client" if record.levelno < logging.ERROR else "the HTTP server")
+        # What fails in here has a share of its own for each place: nobody hides one failure behind what is no HTTP, nor
+        # behind another failure that clients can bring about.
+        is_failure = record.levelno >= logging.ERROR
+        return self.complaints.takes(f"the HTTP server, {_failed_at(record)}" if is_failure else "an HTTP client")
+
+
+def _failed_at(record: logging.LogRecord) -> str:
+    """Where in the code, so there are few of them."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not error:
+        return f"{record.filename}:{record.lineno}"
+    last = error.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    place = f" in {os.path.basename(last.tb_frame.f_code.co_filename)}:{last.tb_lineno}" if last else ""
+    return f"{type(error).__name__}{place}"
 
 
 @asynccontextmanager
 async def serving(
-    application: Application, listener: socket.socket, certificate: Certificate | None = None
+    application: Application,
+    listener: socket.socket,
+    certificate: Certificate | None = None,
+    protocol: Callable[..., HttpProtocol] = HttpProtocol,
 ) -> AsyncGenerator[None]:
     """Serve inside the block, over TLS where there is a certificate; requests under way get a moment to end."""
-    http = partial(_Protocol, application)
+    async with making(application, protocol, [] if certificate else [listener]) as made:
+        if certificate:
+            async with tls.accepting(listener, made, certificate, application.connections, SystemClock()):
+                yield
+        else:
+            yield
+
+
+@asynccontextmanager
+async def making(
+    application: Application, protocol: Callable[..., HttpProtocol], listeners: list[socket.socket]
+) -> AsyncGenerator[Callable[..., asyncio.Protocol]]:
+    """The same for connections to these listeners, and for those whose protocols are made by what this yields."""
+    http = partial(protocol, application)
     config = uvicorn.Config(
         application,
         http=cast("type[asyncio.Protocol]", http),
@@ -562,17 +602,11 @@ async def serving(
     for log in logs:
         log.addFilter(bounded)
     server = _Server(config)
-    sockets = [] if certificate else [listener]
-    task = asyncio.get_running_loop().create_task(server.serve(sockets=sockets), name="http")
+    task = asyncio.get_running_loop().create_task(server.serve(sockets=listeners), name="http")
     try:
         while not server.started and not task.done():
             await asyncio.sleep(0.001)
-        if certificate:
-            made = partial(http, config=config, server_state=server.server_state, app_state={})
-            async with tls.accepting(listener, made, certificate, application.connections, bounded.clock):
-                yield
-        else:
-            yield
+        yield partial(http, config=config, server_state=server.server_state, app_state={})
     finally:
         server.should_exit = True
         await task

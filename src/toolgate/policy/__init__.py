@@ -15,6 +15,7 @@ The policies, in their order
     validate           checks arguments against their schema
     scopes             asks for the scopes of a token that some tools need
     limits             rates, calls at once, arguments (`limits.rates`, `.concurrency`, `.argument_limit`, `.values`)
+    shared_meters      the same, held by several processes together
     approval           asks a person
     truncate           cuts results that are too large (`limits.result_limit`, `.result_tokens`, `.truncate`)
     scrub              takes secrets out of what servers say

@@ -3,7 +3,10 @@
     admin      what an operator's programs ask of a running gateway
     openapi    what that says of itself
     decisions  calls that wait for an operator, in its words
+    reviews    tools that have changed since they were trusted, in its words
+    agents     tasks and sessions of coding agents, in its words
     inspections  what clients may do, the audit, the configuration
+    file_edits  edits of the configuration file
     live       calls as they end, as a stream of events
     metadata   what the gateway says to anybody who wants a token for it
     connect    the pages by which a user signs in at a server

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Raw
 
-from toolgate.auth.access import Rules
+from toolgate.auth.access import Rules, Why
 from toolgate.auth.cross_checks import problems
 from toolgate.catalog import tool_info
 from toolgate.config import Config, ConfigError, reading, render
@@ -51,12 +51,13 @@ class AccessMatrix(msgspec.Struct):
 
 
 class AccessOfClient(msgspec.Struct):
-    """The verdict on each tool that is known, by server and by the server's own names. `rules` is the client as it is
-    configured, masked. `is_whole`: no tool was left out."""
+    """The verdict on each tool that is known, by server and by the server's own names; `why` has the rule that decides
+    it. `rules` is the client as it is configured, masked. `is_whole`: no tool was left out."""
 
     id: str
     name: str
     tools: Mapping[str, Mapping[str, Verdict]]
+    why: Mapping[str, Mapping[str, str]]
     rules: Mapping[str, Any]
     is_whole: bool
 
@@ -68,7 +69,7 @@ class _ToolVerdicts:
         self._snapshot = gateway.snapshot
         self.left = MOST_JUDGED
 
-    def of(self, server: str, rules: Rules) -> Mapping[str, Verdict] | None:
+    def of(self, server: str, rules: Rules) -> Mapping[str, Why] | None:
         """None where that is beyond the bound, or its tools are not known."""
         known = self._snapshot.catalog.known(server, "tools", Client())
         if not known or len(known.own) > self.left:
@@ -76,7 +77,7 @@ class _ToolVerdicts:
         self.left -= len(known.own)
         found = {name: tool_info.of(known, name) for name in known.own} if rules.read_only else {}
         hints = {name: info.hints for name, info in found.items() if info}
-        return {name: rules.verdict(server, "tools", name, hints.get(name, _SILENT)) for name in known.own}
+        return {name: rules.why(server, name, hints.get(name, _SILENT)) for name in known.own}
 
 
 def matrix(gateway: Gateway) -> AccessMatrix:
@@ -88,7 +89,9 @@ def matrix(gateway: Gateway) -> AccessMatrix:
         for server in gateway.snapshot.servers if rules else ():
             assert rules
             verdicts = tool_verdicts.of(server, rules) if rules.sees(server) else None
-            servers[server] = rules.sees(server) if verdicts is None else Counter(verdicts.values())
+            servers[server] = (
+                rules.sees(server) if verdicts is None else Counter(each.verdict for each in verdicts.values())
+            )
         clients.append(
             ClientAccess(client.id, client.name, client.admin, client.enabled, client.surface or "", servers)
         )
@@ -100,13 +103,24 @@ def of_client(gateway: Gateway, id: str) -> AccessOfClient:
     client = _client(gateway.snapshot.config, id)
     rules, tool_verdicts = gateway.access.clients.get(client.id), _ToolVerdicts(gateway)
     tools: dict[str, Mapping[str, Verdict]] = {}
+    why: dict[str, Mapping[str, str]] = {}
     is_whole = True
     for server in gateway.snapshot.servers if rules else ():
         assert rules
         verdicts = tool_verdicts.of(server, rules)
-        tools[server] = verdicts or {}
+        tools[server] = {name: each.verdict for name, each in (verdicts or {}).items()}
+        why[server] = {name: each.rule for name, each in (verdicts or {}).items()}
         is_whole = is_whole and verdicts is not None
-    return AccessOfClient(client.id, client.name, tools, _configured(gateway.snapshot.config, client), is_whole)
+    return AccessOfClient(client.id, client.name, tools, why, _configured(gateway.snapshot.config, client), is_whole)
+
+
+def hints_of(gateway: Gateway, server: str, tool: str) -> Hints:
+    """Raises `Fault` for a tool that is not known: nobody is allowed what nobody has seen."""
+    known = gateway.snapshot.catalog.known(server, "tools", Client()) if server in gateway.snapshot.servers else None
+    if not known or tool not in known.own:
+        raise Fault("TOOL_NOT_FOUND", f"No tool {tool} of {server} is known", reach="not_sent")
+    found = tool_info.of(known, tool)
+    return found.hints if found else _SILENT
 
 
 def _client(config: Config, id: str) -> KnownClient:

@@ -16,6 +16,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from toolgate.catalog.poisoning import visible
+from toolgate.config import dialects
 from toolgate.frontends.web import tool_fields
 from toolgate.telemetry.traffic import Kind, Wanted
 
@@ -214,6 +216,33 @@ async def try_tool(request: PageRequest) -> Outcome:
     return Shown("tool.html", {**about, "form": request.form, "sent": sent, "told": told})
 
 
+async def pins(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", "/pins")
+    servers = sorted(found["servers"], key=lambda each: (-each["held"], -len(each["pending"])))
+    return Shown("pins.html", {"nav": "/pins", "servers": servers})
+
+
+async def pins_of(request: PageRequest) -> Outcome:
+    return Shown("pins_of.html", {"nav": "/pins", "tool": request.query.get("tool", ""), **await _differences(request)})
+
+
+async def _differences(request: PageRequest) -> dict[str, Any]:
+    """Of several tools each may be cut: it is approved where it stands alone."""
+    body = {"tool": request.query.get("tool", "")}
+    return {"server": await request.ask("POST", f"/pins/{quote(request.name, safe='')}/diff", body)}
+
+
+async def approve_pins(request: PageRequest) -> Outcome:
+    """Tools are chosen by their numbers: a browser may not give back a name as it was."""
+    tools = (await _differences(request))["server"]["tools"]
+    chosen = [each["name"] for at, each in enumerate(tools) if f"tool{at}" in request.form and each["is_whole"]]
+    if not chosen:
+        raise Failed(400, "No tool was chosen")
+    body = {"tools": chosen, "seen": request.form.get("seen", "")}
+    done = await request.ask("POST", f"/pins/{quote(request.name, safe='')}", body)
+    return Done("/pins", f"Trusted as shown: {', '.join(done['approved'])}.")
+
+
 async def access(request: PageRequest) -> Outcome:
     found = await request.ask("GET", "/access")
     servers = list(dict.fromkeys(id for client in found["clients"] for id in client["servers"]))
@@ -222,8 +251,45 @@ async def access(request: PageRequest) -> Outcome:
 
 async def access_of(request: PageRequest) -> Outcome:
     found = await request.ask("GET", f"/access/{quote(request.name, safe='')}")
-    verdicts = [(server, tool, said) for server, tools in found["tools"].items() for tool, said in tools.items()]
+    verdicts = [
+        (server, tool, said, found["why"][server][tool])
+        for server, tools in found["tools"].items()
+        for tool, said in tools.items()
+    ]
     return Shown("access_of.html", {"nav": "/access", "client": found, "verdicts": verdicts})
+
+
+async def rule(request: PageRequest) -> Outcome:
+    """One button of many: its value says for which tool it is."""
+    try:
+        server, tool, verdict = msgspec.json.decode(request.form.get("set", ""), type=tuple[str, str, str])
+    except (msgspec.DecodeError, ValueError):
+        raise Failed(400, "The form does not say for which tool") from None
+    await request.ask("POST", f"/access/{request.name}", {"server": server, "tool": tool, "verdict": verdict})
+    said = {"allow": "is allowed", "ask": "is asked for", "off": "is off"}.get(verdict, "is as its server")
+    return Done(f"/access/{request.name}", f"{tool} of {server} {said} for {request.name}.")
+
+
+async def board(request: PageRequest) -> Outcome:
+    found = await request.ask("POST", "/tasks", {"project": request.query.get("project")})
+    return Shown("board.html", {"nav": "/tasks", "board": found})
+
+
+async def task(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/tasks/{quote(request.name, safe='')}")
+    texts = {name: value for name, value in found.items() if isinstance(value, str) and "\n" in value}
+    tied = found.pop("dependencies")
+    shown = {name: value for name, value in found.items() if value not in (None, "", [], False) and name not in texts}
+    return Shown("task.html", {"nav": "/tasks", "task": shown, "texts": texts, "tied": tied})
+
+
+async def sessions(request: PageRequest) -> Outcome:
+    return Shown("sessions.html", {"nav": "/sessions", **await request.ask("GET", "/sessions")})
+
+
+async def session(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/sessions/{quote(request.name, safe='')}")
+    return Shown("session.html", {"nav": "/sessions", "session": found})
 
 
 async def audit(request: PageRequest) -> Outcome:
@@ -252,6 +318,57 @@ async def check_configuration(request: PageRequest) -> Outcome:
     return Shown(
         "configuration.html", {**await _of_configuration(request), "text": text, "format": format, "found": found}
     )
+
+
+async def edit_configuration(request: PageRequest) -> Outcome:
+    """Where it cannot be edited here, it is said why."""
+    values: dict[str, Any] = {"nav": "/configuration", "problem": ""}
+    try:
+        found = await request.ask("GET", "/configuration/file")
+    except Failed as failed:
+        return Shown("edit.html", {**values, "file": {}, "problem": failed.error})
+    return Shown("edit.html", {**values, "file": found, "is_plain": _is_plain(found["text"])})
+
+
+def _is_plain(text: str) -> bool:
+    """What could not be seen, or turns the order of reading, could be saved without being meant."""
+    return all(each in "\n\r\t" or visible(each) == each for each in text)
+
+
+async def save_configuration(request: PageRequest) -> Outcome:
+    form = request.form
+    confirmed = [value for name, value in form.items() if name.startswith("confirmed")]
+    edited = {"text": form.get("text", "").replace("\r\n", "\n"), "sha256": form.get("sha256", "")}
+    try:
+        await request.ask("PUT", "/configuration/file", {**edited, "confirmed": confirmed})
+    except Failed as failed:
+        told = {"problem": failed.error, "losses": failed.answer.get("unconfirmed", ())}
+        file = {**edited, "path": form.get("path", "")}
+        return Shown("edit.html", {"nav": "/configuration", "file": file, "is_plain": True, **told}, failed.status)
+    return Done("/configuration", "Saved, and served.")
+
+
+async def importing(request: PageRequest) -> Outcome:
+    return Shown("import.html", await _of_import(request))
+
+
+async def _of_import(request: PageRequest) -> dict[str, Any]:
+    found = await request.ask("GET", "/configuration")
+    known = sorted({each.name for each in dialects.DIALECTS})
+    return {"nav": "/servers", "file": found["source"], "dialects": known, "sent": {}}
+
+
+async def import_servers(request: PageRequest) -> Outcome:
+    """What would be added, and what that would run, is shown first."""
+    sent = {name: request.form.get(name, "") for name in ("text", "name", "dialect", "sha256")}
+    sent["text"] = sent["text"].replace("\r\n", "\n")
+    try:
+        found = await request.ask("POST", "/import", sent)
+    except Failed as failed:
+        return Shown("import.html", {**await _of_import(request), "sent": sent, "problem": failed.error}, failed.status)
+    if found["is_done"]:
+        return Done("/servers", f"Added: {', '.join(each['name'] for each in found['plan']['servers'])}.")
+    return Shown("import.html", {**await _of_import(request), "sent": sent, "plan": found["plan"]})
 
 
 async def reload_configuration(request: PageRequest) -> Outcome:
@@ -283,11 +400,19 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/tools/tool": {"GET": tool},
     "/tools/try": {"POST": try_tool},
     TRAFFIC: {"GET": traffic},
+    "/pins": {"GET": pins},
+    "/pins/{name}": {"GET": pins_of, "POST": approve_pins},
     "/access": {"GET": access},
-    "/access/{name}": {"GET": access_of},
+    "/access/{name}": {"GET": access_of, "POST": rule},
+    "/tasks": {"GET": board},
+    "/tasks/{name}": {"GET": task},
+    "/sessions": {"GET": sessions},
+    "/sessions/{name}": {"GET": session},
     "/audit": {"GET": audit},
     "/audit/verify": {"POST": verify_audit},
     "/configuration": {"GET": configuration},
+    "/configuration/edit": {"GET": edit_configuration, "POST": save_configuration},
+    "/import": {"GET": importing, "POST": import_servers},
     "/configuration/check": {"POST": check_configuration},
     "/configuration/reload": {"POST": reload_configuration},
     "/approvals": {"GET": approvals},

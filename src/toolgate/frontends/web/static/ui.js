@@ -29,6 +29,15 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// The text of a file that is chosen, put where it could be pasted. The file itself is not sent.
+document.addEventListener("change", async (event) => {
+  const { into, named } = event.target.dataset;
+  const [file] = (into && event.target.files) || [];
+  if (!file) return;
+  document.getElementById(into).value = await file.text();
+  document.getElementById(named).value = file.name;
+});
+
 // Keys: g and a letter goes to a page, / filters, j and k move in a table, Enter opens.
 let isGoing = false;
 
