@@ -7,7 +7,7 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pytest
 from processes.ground import Served, failure, gateway, real, until
 
 from toolgate.config import Config, Server
-from toolgate.upstreams.component import listening
+from toolgate.upstreams.component import owner
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel tells whose a port is")
 
@@ -53,14 +53,12 @@ while True:
 def component(folder: Path) -> Server:
     args = ("-S", "-c", COMPONENT, str(folder), "{port}")
     headers = {"Authorization": "Bearer of-the-component"}
-    return Server(
-        **{"id": "own", "name": "own", "type": "component", "command": sys.executable, "args": args},
-        **{"url": "http://127.0.0.1:{port}/", "headers": headers},
-    )
+    url = "http://127.0.0.1:{port}/"
+    return Server(id="own", name="own", type="component", command=sys.executable, args=args, url=url, headers=headers)
 
 
 @asynccontextmanager
-async def rival(port: int, user: int = 0) -> AsyncIterator[asyncio.subprocess.Process]:
+async def rival(port: int, user: int = 0) -> AsyncGenerator[asyncio.subprocess.Process]:
     command = (sys.executable, "-S", "-c", RIVAL, str(port), str(user))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout
@@ -81,7 +79,7 @@ async def heard(process: asyncio.subprocess.Process) -> bytes:
 
 
 @asynccontextmanager
-async def starting(folder: Path) -> AsyncIterator[tuple[Served, int]]:
+async def starting(folder: Path) -> AsyncGenerator[tuple[Served, int]]:
     """A gateway whose component has its port, and does not listen yet."""
     async with gateway(Config(servers=(component(folder),))) as served:
         await until(lambda: (folder / "port").exists())
@@ -136,7 +134,7 @@ async def test_where_who_listens_changes_while_a_connection_is_made_it_is_not_us
         return connection
 
     with pytest.raises(ConnectionRefusedError):
-        await listening.dialling_own(dial, "own", os.getpid())("127.0.0.1", port)
+        await owner.dialling_own(dial, "own", os.getpid())("127.0.0.1", port)
     later[0].close()
 
 
@@ -147,5 +145,5 @@ async def test_where_nobody_of_this_machine_listens_the_kernel_leads_elsewhere_a
     async def dial(host: str, port: int) -> socket.socket:
         return ours
 
-    with theirs, await listening.dialling_own(dial, "own", os.getpid())("127.0.0.1", 1) as connection:
+    with theirs, await owner.dialling_own(dial, "own", os.getpid())("127.0.0.1", 1) as connection:
         assert connection is ours

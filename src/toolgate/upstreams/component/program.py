@@ -14,7 +14,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Words
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
-from toolgate.upstreams.component import listening
+from toolgate.upstreams.component import owner
 from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
 from toolgate.upstreams.links.refusals import fault
 from toolgate.upstreams.process.supervisor import Child, Supervisor, Tail
@@ -54,7 +54,7 @@ class Program:
 
         async def connect(host: str, port: int) -> socket.socket:
             assert self._child
-            return await listening.dialling_own(dial, self._server.name, self._child.pid)(host, port)
+            return await owner.dialling_own(dial, self._server.name, self._child.pid)(host, port)
 
         return connect
 
