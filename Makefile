@@ -7,7 +7,7 @@ MUTMUT = .venv/bin/mutmut
 PACKAGING = .venv/.packaging
 
 .PHONY: demo test attack check format install interop faults browser conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
-	retrieval tokens mutants package package-check constraints clean
+	retrieval tokens mutants package package-check service-check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -121,6 +121,10 @@ package: $(PACKAGING)
 # What a newcomer does with the wheel alone, from its installation to the first call.
 package-check: package
 	.venv/bin/python packaging/check.py
+
+# The unit of `toolgate systemd`, run by a systemd in namespaces of its own. Needs root.
+service-check: package
+	.venv/bin/python packaging/check_service.py
 
 $(PACKAGING): $(INSTALLED)
 	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[package]"

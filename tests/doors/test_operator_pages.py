@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from doors.issuers import KEYS, client
 from doors.test_pages_of_agents import record, task
@@ -18,8 +19,10 @@ from virtualtime import FakeClock
 
 from toolgate.app import App
 from toolgate.auth.access import THE_OPERATOR
+from toolgate.auth.credential_states import CredentialState
 from toolgate.config import Config, Server
 from toolgate.config.access import Approvals, Permissions
+from toolgate.config.settings import Telemetry
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
 from toolgate.frontends.web import tool_fields
@@ -99,6 +102,47 @@ async def test_the_overview_says_what_needs_the_operator() -> None:
         assert "no such program" in reader.page.text and "install it" in reader.page.text
         page = await reader.open("/ui")
         assert "broken failed: no such program" in page.text and "Nothing." not in page.text
+
+
+async def test_the_overview_has_the_slowest_tools_and_how_many_calls_failed() -> None:
+    clock = FakeClock()
+
+    async def slow(seconds: float) -> None:
+        asking = asyncio.ensure_future(Visitor(app).ask_modern("tools/call", name="there__slow", arguments={}))
+        await clock.advance(seconds)
+        there.answer_last(said("done"))
+        await asking
+
+    there = Scripted(tools_list=tools("slow"), tools_call=...)
+    async with gateway(
+        GREETER, scripts={"there": there}, clock=clock, config=Config(telemetry=Telemetry(usage=True))
+    ) as app:
+        for seconds in (0.3, 0.7):
+            await slow(seconds)
+        await Visitor(app).ask_modern("tools/call", name="greeter__greet", arguments={"name": []})
+        page = await (await signed_in(app)).open("/ui")
+        assert "calls3 failed0 refused1" in page.text
+        assert "slowthere20500.01000.0 greetgreeter11" in page.text.replace("0greet", "0 greet")
+    async with gateway(GREETER) as app:
+        assert "They are not counted." in (await signed_in(app)).page.text
+
+
+async def test_the_overview_names_credentials_that_fail_or_end_soon() -> None:
+    async with gateway(GREETER) as app:
+        now = app.clock.wall()
+        states = [
+            CredentialState("sign-in", "there", "client:ann", failing_since=now - 120, problem=f"refused {HOSTILE}"),
+            CredentialState("key:1", principal="client:bob", expires=now + 2 * 86400),
+            CredentialState("key:2", principal="client:eve", expires=now + 30 * 86400),
+            CredentialState("header:TOKEN", "other", expires=now - 1),
+            CredentialState("client_credentials", "renewed", expires=now + 60, renews=True),
+        ]
+        app.gateway.gateway_info = msgspec.structs.replace(app.gateway.gateway_info, credentials=lambda: states)
+        text = (await signed_in(app)).page.text
+        assert "sign-in of client:ann for there has been failing for 2 min: refused </pre>" in text
+        assert "key:1 of client:bob ends in 1 d" in text or "key:1 of client:bob ends in 2 d" in text
+        assert "header:TOKEN for other has ended" in text
+        assert "client:eve" not in text and "renewed" not in text and "Nothing." not in text
 
 
 async def test_servers_are_shown_started_and_stopped() -> None:

@@ -19,7 +19,7 @@ import typer
 from toolgate import config as configs
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import descriptors, memory, trusting
-from toolgate.cli.printing import fail, say
+from toolgate.cli.printing import Gone, fail, say
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets, trust
 from toolgate.core import names
 from toolgate.state.settings import Settings
@@ -156,7 +156,10 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     descriptors.raise_limit()
     memory.give_back()
     guard.prctl(guard.PR_SET_DUMPABLE, 0)  # what a server starts, of our own user, cannot read our memory and variables
-    return uvloop.run(work) if uvloop else asyncio.run(work)
+    try:
+        return uvloop.run(work) if uvloop else asyncio.run(work)
+    except Gone as error:
+        fail(f"The running gateway does not answer: {error}")
 
 
 def log_start(servers: int) -> None:

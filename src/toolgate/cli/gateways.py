@@ -76,7 +76,7 @@ class Running:
         self._path = path
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Raises `OSError` where it is gone."""
+        """Raises `printing.Gone`."""
         return await self.fetch(method, PREFIX + path, body)
 
     async def fetch(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
@@ -101,8 +101,11 @@ class Running:
     async def _sent(self, method: str, path: str, body: Any) -> AsyncGenerator[asyncio.StreamReader]:
         """A request, and what reads its answer."""
         data = _encoded(body)
-        async with asyncio.timeout(PATIENCE):
-            reader, writer = await asyncio.open_unix_connection(self._path, limit=LONGEST_LINE)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                reader, writer = await asyncio.open_unix_connection(self._path, limit=LONGEST_LINE)
+        except OSError as error:
+            raise printing.Gone(str(error)) from None
         try:
             if not is_ours(writer.get_extra_info("socket")):
                 raise PermissionError(f"{self._path} belongs to another user")
@@ -110,6 +113,8 @@ class Running:
             head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
             writer.write(head.encode() + data)
             yield reader
+        except ConnectionError as error:
+            raise printing.Gone(str(error)) from None
         finally:
             writer.close()
 
@@ -117,7 +122,7 @@ class Running:
 def _status(head: bytes) -> int:
     words = head.split(b" ", 2)
     if len(words) < 2 or not words[1].isdigit():
-        raise ConnectionResetError("the running gateway ended during the request")
+        raise printing.Gone("it ended during the request")
     return int(words[1])
 
 

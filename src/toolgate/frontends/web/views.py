@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from toolgate.auth.credential_states import SOON
 from toolgate.catalog.poisoning import visible
 from toolgate.config import dialects
 from toolgate.frontends.web import tool_fields
@@ -74,8 +75,17 @@ async def overview(request: PageRequest) -> Outcome:
     }
     broken = [each for each in servers if each["state"] == "failed"]
     waiting = _undecided(await request.ask("GET", "/approvals"))
-    needs = {"broken": broken, "waiting": waiting}
-    return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, **needs})
+    held = [each for each in (await request.ask("GET", "/pins"))["servers"] if each["held"]]
+    now = status["started"] + status["uptime"]
+    credentials = [each for each in status.get("credentials", ()) if _is_pressing(each, now)]
+    needs = {"broken": broken, "waiting": waiting, "held": held, "credentials": credentials, "now": now}
+    usage = await request.ask("GET", "/usage")
+    return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, "usage": usage, **needs})
+
+
+def _is_pressing(credential: Mapping[str, Any], now: float) -> bool:
+    ends = credential.get("expires") if not credential.get("renews") else None
+    return bool(credential.get("failing_since")) or (ends is not None and ends - now < SOON)
 
 
 def _undecided(approvals: Any) -> list[Any]:
