@@ -37,7 +37,7 @@ NAMES = {  # what stands for the name in a path
     "/tasks/{name}": "TASK",
     "/sessions/{name}": "SESSION",
 }
-QUERIES = {"/tools/tool": "?name=there__echo"}
+QUERIES = {"/registry": "?q=milk+the+goats", "/tools/tool": "?name=there__echo"}
 PAGES = [path.replace("{name}", NAMES.get(path, "there")) + QUERIES.get(path, "") for path in PATHS]
 HOSTILE = "</pre></textarea><script>alert(1)</script><img src=x onerror=alert(1)>'\" {{ 7 * 7 }} \u202eevil\x1b[31m"
 
