@@ -318,7 +318,7 @@ class App:
         return self._reloading.problem
 
     def _what_is_wrong(self) -> str:
-        return self.problem or self.audit.problem
+        return self.problem or self.audit.problem or self._given.role.problem()
 
     def telling(self) -> AbstractAsyncContextManager[None]:
         """While it lasts, collectors are sent what the configuration wants them to have."""
