@@ -186,11 +186,12 @@ async def test_a_worker_that_stands_still_is_killed_and_started_again(monkeypatc
 
     monkeypatch.setattr(workers, "SILENT", 0.2)
     monkeypatch.setattr(workers, "LISTEN", 0.05)
-    worker = workers._Worker(Standing(), socket.socket(), 1)  # pyright: ignore[reportPrivateUsage]
-    worker.is_ready.set()
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(1000)")
-    worker.process = process
-    assert await worker._ended(process) == -signal.SIGKILL  # pyright: ignore[reportPrivateUsage]
+    with socket.socket() as listener:
+        worker = workers._Worker(Standing(), listener, 1)  # pyright: ignore[reportPrivateUsage]
+        worker.is_ready.set()
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(1000)")
+        worker.process = process
+        assert await worker._ended(process) == -signal.SIGKILL  # pyright: ignore[reportPrivateUsage]
 
 
 @real
