@@ -25,7 +25,7 @@ from toolgate.config.access import Approvals, Permissions
 from toolgate.config.settings import Telemetry
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
-from toolgate.frontends.web import tool_fields
+from toolgate.frontends.web import inspections, tool_fields
 from toolgate.frontends.web.views import VIEWS
 from toolgate.state.audit import Trail
 
@@ -400,6 +400,29 @@ async def test_the_matrix_says_what_each_client_may_do_by_the_function_that_deci
         assert "read there allow" in page.text and "write there ask" in page.text and "delete there off" in page.text
         assert KEYS["ada"] not in page.text and '"there__delete": "off"' in page.text
         assert "no client nobody" in (await reader.open("/ui/access/nobody", 404)).text
+
+
+async def test_others_are_heard_while_very_many_verdicts_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspections, "PORTION", 0.0)
+    clients = tuple(client(f"c{number}") for number in range(4))
+    there = Scripted(tools_list=tools(*(f"tool{number}" for number in range(5_000))))
+    async with gateway(config=Config(clients=clients), scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/servers/there")
+        await reader.press("/ui/servers/there/check")
+        heard = 0
+
+        async def others() -> None:
+            nonlocal heard
+            while True:
+                heard += 1
+                await asyncio.sleep(0)
+
+        hearing = asyncio.ensure_future(others())
+        found = await inspections.matrix(app.gateway)
+        hearing.cancel()
+        assert [each.servers["there"] for each in found.clients] == [{"allow": 5_000}] * 4
+        assert heard >= inspections.MOST_JUDGED
 
 
 async def test_an_open_gateway_says_so() -> None:

@@ -466,11 +466,11 @@ class Admin:
 
     async def access(self, _: Asked) -> Answer:
         """What each client may use of each server."""
-        return 200, inspections.matrix(self._gateway)
+        return 200, await inspections.matrix(self._gateway)
 
     async def access_of(self, asked: Asked) -> Answer:
         """What one client may do with each tool that is known."""
-        return 200, inspections.of_client(self._gateway, asked.name)
+        return 200, await inspections.of_client(self._gateway, asked.name)
 
     async def rule(self, asked: Asked) -> Answer:
         """Allow a tool for a client, ask for it or turn it off, in the configuration file."""

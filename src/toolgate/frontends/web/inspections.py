@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import isinf
-from typing import Annotated, Any, Literal
+from time import monotonic
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
 
-from toolgate.auth.access import Rules, Why
+from toolgate.auth.access import Rules
 from toolgate.auth.cross_checks import problems
 from toolgate.catalog import tool_info
 from toolgate.config import Config, ConfigError, reading, render
@@ -24,15 +26,19 @@ from toolgate.config.access import KnownClient, Verdict
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Hints
 from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.snapshot import Snapshot
 from toolgate.state.audit import Trail
 from toolgate.telemetry.usage import Called, Durations, Usage, within
 
 MOST_JUDGED = 20_000  # verdicts for one answer
+PORTION = 0.005  # seconds after which others have their turn
 MOST_LINES = 1000
 MOST_SLOW = 10  # tools
 USUAL = 0.95  # the share of calls that are said to be usual
 
 _SILENT = Hints()
+
+Judged = TypeVar("Judged")
 
 
 class ClientAccess(msgspec.Struct, omit_defaults=True):
@@ -67,55 +73,62 @@ class AccessOfClient(msgspec.Struct):
 
 
 class _ToolVerdicts:
-    """The tools of servers, as far as they are known, judged up to a bound."""
+    """The tools of servers, as far as they are known, judged up to a bound, a portion at a time."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._snapshot = gateway.snapshot
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
         self.left = MOST_JUDGED
 
-    def of(self, server: str, rules: Rules) -> Mapping[str, Why] | None:
-        """None where that is beyond the bound, or its tools are not known."""
+    async def of(self, server: str, rules: Rules, judge: Callable[[str, Hints], Judged]) -> Mapping[str, Judged] | None:
+        """By the server's own names. None where that is beyond the bound, or its tools are not known."""
         known = self._snapshot.catalog.known(server, "tools", Client())
         if not known or len(known.own) > self.left:
             return None
         self.left -= len(known.own)
-        found = {name: tool_info.of(known, name) for name in known.own} if rules.read_only else {}
-        hints = {name: info.hints for name, info in found.items() if info}
-        return {name: rules.why(server, name, hints.get(name, _SILENT)) for name in known.own}
+        judged: dict[str, Judged] = {}
+        began = monotonic()
+        for name in known.own:
+            info = tool_info.of(known, name) if rules.read_only else None
+            judged[name] = judge(name, info.hints if info else _SILENT)
+            if monotonic() - began > PORTION:
+                await asyncio.sleep(0)
+                began = monotonic()
+        return judged
 
 
-def matrix(gateway: Gateway) -> AccessMatrix:
-    tool_verdicts, config = _ToolVerdicts(gateway), gateway.snapshot.config
-    clients: list[ClientAccess] = []
-    for client in config.clients:
-        rules = gateway.access.clients.get(client.id)
+async def matrix(gateway: Gateway) -> AccessMatrix:
+    snapshot, known, clients = gateway.snapshot, gateway.access.clients, list[ClientAccess]()
+    tool_verdicts = _ToolVerdicts(snapshot)
+    for client in snapshot.config.clients:
+        rules = known.get(client.id)
         servers: dict[str, Mapping[str, int] | bool] = {}
-        for server in gateway.snapshot.servers if rules else ():
+        for server in snapshot.servers if rules else ():
             assert rules
-            verdicts = tool_verdicts.of(server, rules) if rules.sees(server) else None
-            servers[server] = (
-                rules.sees(server) if verdicts is None else Counter(each.verdict for each in verdicts.values())
-            )
+            judge = partial(rules.verdict, server, "tools")
+            verdicts = await tool_verdicts.of(server, rules, judge) if rules.sees(server) else None
+            servers[server] = rules.sees(server) if verdicts is None else Counter(verdicts.values())
         clients.append(
             ClientAccess(client.id, client.name, client.admin, client.enabled, client.surface or "", servers)
         )
-    return AccessMatrix(config.is_open, tuple(clients))
+        await asyncio.sleep(0)
+    return AccessMatrix(snapshot.config.is_open, tuple(clients))
 
 
-def of_client(gateway: Gateway, id: str) -> AccessOfClient:
+async def of_client(gateway: Gateway, id: str) -> AccessOfClient:
     """Raises `Fault`."""
-    client = _client(gateway.snapshot.config, id)
-    rules, tool_verdicts = gateway.access.clients.get(client.id), _ToolVerdicts(gateway)
+    snapshot = gateway.snapshot
+    client = _client(snapshot.config, id)
+    rules, tool_verdicts = gateway.access.clients.get(client.id), _ToolVerdicts(snapshot)
     tools: dict[str, Mapping[str, Verdict]] = {}
     why: dict[str, Mapping[str, str]] = {}
     is_whole = True
-    for server in gateway.snapshot.servers if rules else ():
+    for server in snapshot.servers if rules else ():
         assert rules
-        verdicts = tool_verdicts.of(server, rules)
+        verdicts = await tool_verdicts.of(server, rules, partial(rules.why, server))
         tools[server] = {name: each.verdict for name, each in (verdicts or {}).items()}
         why[server] = {name: each.rule for name, each in (verdicts or {}).items()}
         is_whole = is_whole and verdicts is not None
-    return AccessOfClient(client.id, client.name, tools, why, _configured(gateway.snapshot.config, client), is_whole)
+    return AccessOfClient(client.id, client.name, tools, why, _configured(snapshot.config, client), is_whole)
 
 
 def hints_of(gateway: Gateway, server: str, tool: str) -> Hints:
