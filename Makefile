@@ -59,7 +59,7 @@ browser: $(INSTALLED) $(AXE)
 # The pictures of the documentation, made anew.
 screenshots: $(INSTALLED)
 	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
-	SCREENSHOTS=docs/pictures $(RUN) pytest -m browser tests/chromium/test_screenshots.py
+	SCREENSHOTS=docs/pictures $(RUN) pytest -m browser -k pictured tests/chromium/test_screenshots.py
 
 $(AXE):
 	npm install --prefix .browser --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error $(AXE_PACKAGE)

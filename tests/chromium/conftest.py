@@ -11,6 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api", reason="`make browser` installs it")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-QUIET += ["--disable-sync", "--no-first-run", "--disable-quic", "--no-proxy-server"]
+QUIET += ["--disable-sync", "--no-first-run", "--disable-quic", "--no-proxy-server", "--disable-lcd-text"]
 HOSTILE = Path(__file__).with_name("hostile_server.py")
 MODERN = "2026-07-28"
 ENVELOPE: dict[str, Any] = {"protocolVersion": MODERN, "clientCapabilities": {}}
@@ -61,21 +62,11 @@ class Gateway:
                 return refused.read().decode()
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    home = tmp_path_factory.mktemp("home")
+@contextmanager
+def serving(home: Path, table: dict[str, Any]) -> Iterator[Gateway]:
+    """A gateway with this configuration."""
     config = home / "toolgate.json"
-    hostile = {"command": sys.executable, "args": [str(HOSTILE)]}
-    changing = {"command": sys.executable, "args": [str(HOSTILE), str(home / "changed")], "pinning": "quarantine"}
-    servers = {"hostile": hostile, "<i>odd</i>": hostile, "broken": {"command": "no_such_program"}}
-    asks = {"tools": {"hostile__delete": "ask"}}
-    clients = [
-        {"id": "ann", "key": ANN, "mcp_server_access": "all", "mcp_permissions": asks},
-        {"id": "root", "key": ROOT, "mcp_server_access": "all", "admin": True},
-    ]
-    approvals, telemetry = {"by": ["operator"], "wait": 0}, {"usage": True}
-    table = {"mcpServers": {**servers, "changing": changing}, "clients": clients}
-    config.write_text(json.dumps({**table, "approvals": approvals, "telemetry": telemetry}))
+    config.write_text(json.dumps(table))
     environ = {**os.environ, "HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home)}
     environ["TOOLGATE_CONFIG"] = str(config)
     about: dict[str, Any] = {"env": environ, "cwd": home, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -91,6 +82,23 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         finally:
             process.terminate()
             process.communicate(timeout=30)
+
+
+def people(**asks: str) -> dict[str, Any]:
+    """Two clients, of whom one is an administrator, and the other asks before these tools. The operator decides."""
+    ann = {"id": "ann", "key": ANN, "mcp_server_access": "all", "mcp_permissions": {"tools": asks}}
+    root = {"id": "root", "key": ROOT, "mcp_server_access": "all", "admin": True}
+    return {"clients": [ann, root], "approvals": {"by": ["operator"], "wait": 0}, "telemetry": {"usage": True}}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    home = tmp_path_factory.mktemp("home")
+    hostile = {"command": sys.executable, "args": [str(HOSTILE)]}
+    changing = {"command": sys.executable, "args": [str(HOSTILE), str(home / "changed")], "pinning": "quarantine"}
+    servers = {"hostile": hostile, "<i>odd</i>": hostile, "broken": {"command": "no_such_program"}}
+    with serving(home, {"mcpServers": {**servers, "changing": changing}, **people(hostile__delete="ask")}) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +130,8 @@ def chromium() -> Iterator[Any]:
 class Tab:
     """A signed-in page. `requests` are all that it has asked for, `errors` what its console had to say."""
 
-    def __init__(self, chromium: Any, gateway: Gateway, width: int, scheme: str) -> None:
-        context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    def __init__(self, chromium: Any, gateway: Gateway, width: int, scheme: str, height: int = 800) -> None:
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         self.page = context.new_page()
         self.page.set_default_timeout(20_000)
         self.gateway = gateway

@@ -30,7 +30,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
-from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
+from toolgate.core.inflow import Intake, IntakeQueue, LittleReads, PacedProtocol, SharedTransport
 from toolgate.frontends import tls, unread
 from toolgate.frontends.application import Application
 from toolgate.frontends.connections import HEAD_FREE, STATE, Connection, UnfinishedHead
@@ -48,6 +48,7 @@ MOST_LINES = 200  # of a head, about: each costs twenty times its bytes where th
 FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
 BODY_PATIENCE = 120.0  # seconds for a request's body
+UNTAKEN = 16 * 1024  # bytes of a body that wait to be taken; no more are read meanwhile
 UNREAD_PATIENCE = 2.0  # seconds for the rest of one that was answered already
 PIECE = 1024  # bytes that are taken in one go: 57 requests at most, in 3 ms
 MOST_PIPELINED = 8  # requests that wait for the one before on their connection; no more are read meanwhile
@@ -276,8 +277,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._patience = 0.0
         self._is_in_head = False
         self._intake.drop()
-        self.transport = self._intake.transport  # type: ignore[assignment]
+        transport: Any = self._intake.transport
+        self.transport = transport
         super().handle_websocket_upgrade()
+        if isinstance(opened := transport.get_protocol(), PacedProtocol):
+            transport.set_protocol(LittleReads(opened))
 
     def _whose(self) -> str:
         return self._connection.backlog.key
@@ -426,6 +430,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._overhead = max(0, self._overhead - len(body) * (1 + FRAMING))
         super().on_body(body)
+        if len(self.cycle.body) > UNTAKEN:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         if self._is_passed_over:
@@ -579,9 +585,12 @@ async def serving(
 @asynccontextmanager
 async def making(
     application: Application, protocol: Callable[..., HttpProtocol], listeners: list[socket.socket]
-) -> AsyncGenerator[Callable[..., asyncio.Protocol]]:
+) -> AsyncGenerator[Callable[..., asyncio.BaseProtocol]]:
     """The same for connections to these listeners, and for those whose protocols are made by what this yields."""
-    http = partial(protocol, application)
+
+    def http(**given: Any) -> LittleReads:
+        return LittleReads(protocol(application, **given))
+
     config = uvicorn.Config(
         application,
         http=cast("type[asyncio.Protocol]", http),
