@@ -107,7 +107,7 @@ def _of_server(server: Server) -> Iterator[str]:
     if server.env:
         yield f"  with {', '.join(telling.assigned(server.env))}"
     if server.url and not server.command:
-        headers = f" with {', '.join(server.headers)}" if server.headers else ""
+        headers = f" with {', '.join(telling.sent(server.headers))}" if server.headers else ""
         yield f"contact {server.name}: {server.url}{headers}"
     if server.auth and server.auth.issuer:
         yield f"contact {server.auth.issuer} to sign in to {server.name}"
