@@ -1,24 +1,29 @@
-"""`make package`: the wheel, the sdist and their bill of materials, in `dist`.
+"""`make package`: the wheel, the sdist, their bill of materials and their provenance, in `dist`.
 
 Both are built twice: here, and elsewhere out of the sdist, at another time and with other settings. Unless the two are
 the same, byte for byte, nothing is left in `dist`. The time that stands in them is that of the last commit, or
-SOURCE_DATE_EPOCH.
+SOURCE_DATE_EPOCH. The provenance is a statement of in-toto in the form of SLSA 1; it is not signed, since there is no
+signer here: it says from which commit and with which tools the files were built, and proves nothing by itself.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
+TOOLS = ("hatchling", "packaging", "pathspec", "pluggy", "trove-classifiers")  # that have a part in the files
 ELSEWHERE = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONHASHSEED": "7"}
 
 
@@ -31,15 +36,50 @@ def main() -> None:
         for file in first:
             shutil.copy(file, DIST)
         wheel = next(DIST.glob("*.whl"))
-        bill_of_materials(wheel, DIST / f"{'-'.join(wheel.name.split('-')[:2])}.cdx.json", Path(folder), environ)
-    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in sorted(DIST.iterdir())]
+        name = "-".join(wheel.name.split("-")[:2])
+        bill_of_materials(wheel, DIST / f"{name}.cdx.json", Path(folder), environ)
+    said = statement(sorted(DIST.iterdir()), asked("rev-parse", "HEAD"), bool(asked("status", "--porcelain")), environ)
+    (DIST / f"{name}.intoto.json").write_text(json.dumps(said, indent=2, sort_keys=True) + "\n")
+    lines = [f"{digest(file)}  {file.name}" for file in sorted(DIST.iterdir())]
     (DIST / "SHA256SUMS").write_text("\n".join([*lines, ""]))
     print("\n".join(lines))
 
 
 def epoch() -> str:
-    asked = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return asked.stdout.strip()
+    return asked("log", "-1", "--format=%ct")
+
+
+def asked(*arguments: str) -> str:
+    """Of git."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def statement(files: Sequence[Path], commit: str, is_changed: bool, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Where these files come from. `is_changed`: there is more in them than in the commit."""
+    tools = [{"uri": f"pkg:pypi/{tool}@{version(tool)}"} for tool in TOOLS]
+    source = {"uri": "urn:toolgate:source", "digest": {"gitCommit": commit}}
+    parameters: dict[str, Any] = {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "sourceDateEpoch": environ["SOURCE_DATE_EPOCH"],
+        "uncommittedChanges": is_changed,
+    }
+    definition = {
+        "buildType": "urn:toolgate:make-package:1",
+        "externalParameters": {"source": source["uri"], "commit": commit},
+        "internalParameters": parameters,
+        "resolvedDependencies": [source, *tools],
+    }
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": file.name, "digest": {"sha256": digest(file)}} for file in files],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {"buildDefinition": definition, "runDetails": {"builder": {"id": "urn:toolgate:local-build"}}},
+    }
 
 
 def built_twice(folder: Path, environ: Mapping[str, str]) -> list[Path]:

@@ -10,18 +10,21 @@ import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import official
 from virtualtime import FakeClock
 
+from toolgate import config as configs
 from toolgate.app import App, running
 from toolgate.config import Config, Server
 from toolgate.core.fault import Fault
 from toolgate.frontends.http import HttpFrontend
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.streams import QUICK
+from toolgate.state.settings import Settings
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
@@ -131,6 +134,16 @@ async def gateway(*servers: Server, config: Config | None = None, **more: Any) -
     whole = msgspec.structs.replace(wanted, servers=everything, provision=offline)
     usual = {"clock": FakeClock(), "engines": {}, "environ": {}}
     async with running(whole, links=links, **{**usual, **more}) as app:
+        yield app
+
+
+@asynccontextmanager
+async def of_file(path: Path, scripts: Mapping[str, Script], **more: Any) -> AsyncGenerator[App]:
+    """A running gateway of a file, which it may edit. Its servers are scripted, by their names."""
+    settings = Settings(lambda: configs.load(path, {}), {}, path, path.with_name("servers.json"))
+    links = {name: _link(script) for name, script in scripts.items()}
+    usual = {"clock": FakeClock(), "engines": {}, "environ": {}}
+    async with running(settings.read(), links=links, settings=settings, **{**usual, **more}) as app:
         yield app
 
 

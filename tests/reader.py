@@ -25,6 +25,7 @@ class Document(HTMLParser):
     def __init__(self, html: str) -> None:
         super().__init__()
         self.elements: list[dict[str, str]] = []
+        self.areas: dict[str, str] = {}
         self._open: list[str] = []
         self._texts: list[str] = []
         self.feed(html)
@@ -41,6 +42,9 @@ class Document(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self._texts.append(data)
+        if self._open and self._open[-1] == "textarea":
+            name = self.all("textarea")[-1]["name"]
+            self.areas[name] = self.areas.get(name, "") + data
 
     @property
     def text(self) -> str:
@@ -52,6 +56,11 @@ class Document(HTMLParser):
     @property
     def hidden(self) -> dict[str, str]:
         return {each["name"]: each.get("value", "") for each in self.all("input") if each.get("type") == "hidden"}
+
+    def value(self, name: str) -> str:
+        """What is written in a textarea. Browsers drop the line end that it begins with."""
+        assert name in self.areas, self.areas
+        return self.areas[name].removeprefix("\n")
 
     def check_harmless(self) -> None:
         """No script but ours, no handler, nothing from elsewhere, and all is closed that was opened."""

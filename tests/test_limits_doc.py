@@ -13,7 +13,8 @@ from toolgate import config
 from toolgate.cli.audit import app
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Principal
-from toolgate.policy.audit import LARGEST, AuditEntry
+from toolgate.policy.arguments import LARGEST
+from toolgate.policy.audit import AuditEntry
 from toolgate.policy.base import Passed
 from toolgate.policy.limits import Limits, Meters
 from toolgate.state import audit

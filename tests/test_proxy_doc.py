@@ -53,6 +53,7 @@ def test_a_client_behind_the_proxy_comes_in_by_the_public_name_and_no_other() ->
 
 def test_both_proxies_lead_to_the_port_of_the_configuration() -> None:
     found = config.read(EXAMPLE, file="toolgate.toml", environ={}, format="toml")
+    assert found.http.trusted_proxies == (found.http.host,)
     address = f"{found.http.host}:{found.http.port}"
     assert f"reverse_proxy {address}" in PAGE and f"proxy_pass http://{address};" in PAGE
     assert f"client_max_body_size {found.http.body_limit // 2**20}m;" in PAGE

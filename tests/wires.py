@@ -33,7 +33,7 @@ class Wire(asyncio.Transport):
         )
         config.load()
         given: dict[str, Any] = {"config": config, "server_state": ServerState(), "app_state": {}}
-        self.protocol = server._Protocol(app.http, **given)  # pyright: ignore[reportPrivateUsage]
+        self.protocol = server.HttpProtocol(app.http, **given)
         self.protocol.connection_made(self)
 
     # What the client does.

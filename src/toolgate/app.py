@@ -41,15 +41,14 @@ from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioFrontend
+from toolgate.frontends.workers.role import ALONE, Role
 from toolgate.gateway import snapshot as snapshots
-from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.notices import Notices
 from toolgate.gateway.own_work import OF_SCRIPTS, MakeWorkspace, own_work
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain, scrub
 from toolgate.policy.base import Policy
-from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore, at_once
 from toolgate.sandbox.services import ENGINES, MakeEngine
 from toolgate.state.audit import Trail, nowhere
@@ -62,6 +61,7 @@ from toolgate.state.settings import Settings, project_at
 from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
 from toolgate.telemetry import otlp
+from toolgate.telemetry.recorder import Recorder
 from toolgate.upstreams.base import Items, Upstream
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.kept_tasks import KeptTasks
@@ -93,6 +93,7 @@ class Given(msgspec.Struct, frozen=True):
     audit: Trail
     make_workspace: MakeWorkspace
     engines: Mapping[str, MakeEngine]
+    role: Role = ALONE
 
 
 class App:
@@ -124,7 +125,7 @@ class App:
         self.sign_ins = OAuth(store, self._given.keys, clock, net, self.redactor, self._reached_at, self._signed_in)
         pool, bounds, kept = Pool(clock, config.pool), Bounds(config.catalog), (Eras(store), KeptTasks(store, clock))
         deps = (clock, self.supervisor, pool, net, self.sign_ins, *kept, self._complaints, bounds)
-        self._link_deps = LinkDeps(*deps, launch=self._boxes.launch)
+        self._link_deps = LinkDeps(*deps, launch=self._given.role.launch or self._boxes.launch)
 
     def _is_own(self, address: str, port: int) -> bool:
         """Where it listens; or another one of this configuration, which a command may run beside."""
@@ -141,7 +142,7 @@ class App:
         config, clock, store = self._given.config, self.clock, self._given.store
         self._overflow = OverflowStore(clock, at_once(config))
         self._notices = Notices(config, clock, self.supervisor, self._link_deps.outside, self.redactor)
-        kept = (self._overflow, self.redactor, Access(config), self.audit, Meters(clock))
+        kept = (self._overflow, self.redactor, Access(config), self.audit, self._given.role.make_meters(clock))
         self._policy_deps = chain.PolicyDeps(clock, store, *kept, self._notices.waits)
 
     def _keep_lists(self) -> None:
@@ -149,9 +150,8 @@ class App:
         config, clock, store = self._given.config, self.clock, self._given.store
         self._pins = Pins(store, clock, config.source, self.audit.note_of_server, self._complaints)
         self._pins.prepared(config)()
-        self._catalog = Catalog(
-            {}, clock, self._link_deps.bounds, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints
-        )
+        kept = (self._pins, self._scrubbed, self._complaints)
+        self._catalog = Catalog({}, clock, self._link_deps.bounds, self.events.tell, store, {}, *kept)
         self._pins.on_change = lambda: self._catalog.show(self._catalog.overlays)
 
     def _open_gateway(self) -> None:
@@ -162,8 +162,8 @@ class App:
         snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.prepared(snapshot.config)()
-        handles, info = Handles(Seal("task", self._given.keys)), self._info()
-        self.gateway = Gateway(snapshot, self.events, handles, info, self._reloading, self._policy_deps, self._own_work)
+        told = (self.events, Handles(Seal("task", given.keys)), self._info(), self._reloading)
+        self.gateway = given.role.make_gateway(snapshot, *told, self._policy_deps, self._own_work)
 
     def _info(self) -> GatewayInfo:
         wall, source = self.clock.wall, self._given.config.source
@@ -188,9 +188,8 @@ class App:
         self._authenticator = Authenticator(config, self._given.store, self.clock, self._is_own)
         self._admission = Admission(config, self._authenticator, self.audit)
         self._is_known = self._admission.knows if identify is None else everybody
-        self.http = HttpFrontend(
-            self._frontend_deps, self.sessions, identify or self._admission, self._authenticator.resource
-        )
+        who = (identify or self._admission, self._authenticator.resource)
+        self.http = HttpFrontend(self._frontend_deps, self.sessions, *who)
         self._authenticator.on_withdrawn = lambda: self.http.expel_unknown(self._is_known)
         self._policy_deps.meters.on_refused = self.http.scheduler.refused
 
@@ -216,19 +215,25 @@ class App:
     def open(self) -> None:
         """Begin to start what is to be there before anybody asks. Nobody waits here until it is: one server that hangs
         must not make the gateway mute."""
+        if self._given.role.is_owner:
+            self._open_owned()
+        if self._given.settings.has_files:
+            self._background.start(self._reloading.follow_files(), "follow the configuration file")
+        self._background.start(self._store_changes.follow(), "follow changes of the store")
+        if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
+            self._background.start(self._authenticator.follow(), "follow the issuer's keys")
+
+    def _open_owned(self) -> None:
+        """What there is once, however many processes serve."""
         if any(each.command and each.id not in self._given.links for each in self.gateway.snapshot.servers.values()):
             self.supervisor.prepare()
         self.sandbox.take_turns(self.http.scheduler.turn)
         self._start(self.gateway.snapshot, {})
+        self._policy_deps.recorder.traffic.on_change = self.gateway.forget_plans
         self._served.note(self.gateway.snapshot.config)
         self.workspace.start(self._background, self._store_changes)
-        if self._given.settings.has_files:
-            self._background.start(self._reloading.follow_files(), "follow the configuration file")
         self._store_changes.listen("scripts", self._look_at_scripts)
         self._store_changes.listen("sign-ins", self.sign_ins.vault.look)
-        self._background.start(self._store_changes.follow(), "follow changes of the store")
-        if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
-            self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 
     async def drain(self, hurry: asyncio.Event | None = None) -> None:
         """Take no new calls, give those under way their time (`drain`) or until `hurry` is set, and then fail what is
@@ -302,6 +307,10 @@ class App:
         self._served.note(self.gateway.snapshot.config)
         self.http.expel_unknown(self._is_known)
 
+    @property
+    def recorder(self) -> Recorder:
+        return self._policy_deps.recorder
+
     # Another configuration, for whatever reason: the one path.
 
     @property
@@ -309,7 +318,7 @@ class App:
         return self._reloading.problem
 
     def _what_is_wrong(self) -> str:
-        return self.problem or self.audit.problem
+        return self.problem or self.audit.problem or self._given.role.problem()
 
     def telling(self) -> AbstractAsyncContextManager[None]:
         """While it lasts, collectors are sent what the configuration wants them to have."""
@@ -367,12 +376,14 @@ class App:
 
     def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:
         """Have opened what is to be up before anybody asks, and was not there before."""
+        if not self._given.role.is_owner:
+            return
         for id, server in snapshot.servers.items():
             upstream = snapshot.upstreams[id]
             if server.is_eager and before.get(id) is not upstream:
                 self._background.start(upstream.open(), f"start {id}")
 
-    def _changed(self, event: Event) -> None:
+    def _changed(self, event: Event) -> asyncio.Future[None] | None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
             self._catalog.changed(event.server, event.scope, event.lists)
@@ -381,7 +392,8 @@ class App:
         elif event.kind == "scope_ended":
             self._catalog.forget(event.server, event.scope)
         else:
-            self.events.tell(self.gateway.snapshot.scrubber(event.server).event(event))
+            return self.events.tell(self.gateway.snapshot.scrubber(event.server).event(event))
+        return None
 
 
 @asynccontextmanager
@@ -398,13 +410,15 @@ async def running(
     audit: Trail | None = None,
     spool: Path | None = None,
     engines: Mapping[str, MakeEngine] = ENGINES,
+    role: Role = ALONE,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
     Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
     that the configuration came from (without them, what is added is kept in memory), the store and the audit, which are
     their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted);
-    the folder in which `toolgate hook` puts what it is told; and what runs code, by language.
+    the folder in which `toolgate hook` puts what it is told; what runs code, by language; and its `role`, where several
+    processes serve one configuration.
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
@@ -416,7 +430,7 @@ async def running(
     audit = audit or nowhere(clock)
     workspace = partial(WorkspaceServices, store, config, gateway_environ, links or {}, Path.cwd(), spool)
     given = (config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
-    app = App(Given(*given, workspace, engines))
+    app = App(Given(*given, workspace, engines, role))
     async with app.telling():
         with quiet_logs(app.redactor):
             try:

@@ -62,7 +62,8 @@ def test_imports_for_type_checkers_count() -> None:
 
 def test_protocols_are_matched_by_their_members() -> None:
     found = measure.protocols()
-    assert {"state.memory.MemoryStore", "state.sqlite.SqliteStore"} == set(found["state.base.Store"])
+    stores = {"state.memory.MemoryStore", "state.read_only.ReadOnly", "state.sqlite.SqliteStore"}
+    assert stores == set(found["state.base.Store"])
     assert found["core.clock.Clock"] == ("core.clock.SystemClock",)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -146,3 +147,31 @@ async def test_what_is_no_http_fills_no_log(told: Told) -> None:
             writer.close()
         assert len([each for each in told() if each.startswith("Invalid HTTP")]) == MOST
     assert f"an HTTP client: {2 * MOST} more lines" in told()[-1]
+
+
+@real
+async def test_failures_that_clients_bring_about_hide_no_other_failure(told: Told) -> None:
+    """A WebSocket that is refused, and a client that goes while its answer is written."""
+    async with over_http(settings()):
+        log = logging.getLogger("uvicorn.error")
+
+        def gone() -> None:
+            raise RuntimeError("the handler is closed")
+
+        def broken() -> None:
+            raise RuntimeError("something of ours is broken")
+
+        def fails(work: Callable[[], None]) -> None:
+            try:
+                work()
+            except RuntimeError:
+                log.exception("Exception in ASGI application")
+
+        for _ in range(3 * MOST):
+            log.error("ASGI callable returned without completing handshake.")
+            fails(gone)
+        fails(broken)
+        said = told()
+        assert said.count("ASGI callable returned without completing handshake.") == MOST
+        assert said.count("Exception in ASGI application") == MOST + 1
+    assert sum(f"{2 * MOST} more lines" in line for line in told()) == 2

@@ -35,7 +35,7 @@ READ = """
 import pathlib, resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]), int(sys.argv[2])))
 from toolgate.cli import trusting
-from toolgate.config import env_file, formats, masking, private, variables
+from toolgate.config import env_file, formats, masking, private, telling, variables
 line = pathlib.Path(sys.argv[1]).read_text()
 inside = "x = \\"\\"\\"\\n" + line.replace("\\\\", "").replace('"', "") + "\\n\\"\\"\\"\\ntypo = 1\\n"
 assert formats.line_of(inside, "toml", ("typo",)) == 4
@@ -55,7 +55,7 @@ for text in (line, "A=" + line, "http://" + line, "[" + line):
     for name in ("A", "A_PATH", "A_TOKEN"):
         found.named(name, text)
     found.arguments([text, "--a=" + text])
-    list(trusting._assigned({"A": text}))
+    list(telling.assigned({"A": text}))
     list(trusting._reads({}, text))
     for style in (variables.SHELL, variables.EDITOR, variables.BARE, variables.BRACES, variables.BUNDLE):
         for pattern in (style.pattern, style.leftover):

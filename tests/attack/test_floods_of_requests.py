@@ -218,13 +218,13 @@ async def test_requests_that_wait_for_no_answer_are_read_a_few_at_a_time_and_all
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waiting: list[int] = []
-    complete = server._Protocol.on_message_complete
+    complete = server.HttpProtocol.on_message_complete
 
     def noted(protocol: Any) -> None:
         waiting.append(len(protocol.pipeline))
         complete(protocol)
 
-    monkeypatch.setattr(server._Protocol, "on_message_complete", noted)
+    monkeypatch.setattr(server.HttpProtocol, "on_message_complete", noted)
     request = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"
     async with gateway(settings()) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)

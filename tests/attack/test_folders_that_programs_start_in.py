@@ -157,7 +157,11 @@ async def test_a_server_that_was_added_takes_nothing_of_the_configurations_folde
 
 @pytest.mark.parametrize(
     ("module", "args"),
-    [("runpy", ["-m", "counting"]), ("counting", ["-m", "counting"]), ("json", ["-Bc", "import runpy; runpy.run_module('counting', run_name='__main__')"])],
+    [
+        ("runpy", ["-m", "counting"]),
+        ("counting", ["-m", "counting"]),
+        ("json", ["-Bc", "import runpy; runpy.run_module('counting', run_name='__main__')"]),
+    ],
 )
 def test_python_finds_no_module_in_the_gateways_folder(
     clone: Clone, module: str, args: list[str], monkeypatch: pytest.MonkeyPatch

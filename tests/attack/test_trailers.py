@@ -53,7 +53,7 @@ async def taken(port: int, begin: bytes, more: bytes) -> int:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The headers that each request had when its connection was closed."""
     found: list[int] = []
-    lost = server._Protocol.connection_lost
+    lost = server.HttpProtocol.connection_lost
 
     def noted(protocol: Any, error: Exception | None) -> None:
         found.append(
@@ -62,7 +62,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         )
         lost(protocol, error)
 
-    monkeypatch.setattr(server._Protocol, "connection_lost", noted)
+    monkeypatch.setattr(server.HttpProtocol, "connection_lost", noted)
     return found
 
 

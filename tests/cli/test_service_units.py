@@ -62,6 +62,11 @@ def test_homes_are_hidden_unless_something_of_it_lies_there(config: Path) -> Non
     assert hidden in ("yes", "read-only")  # as this Python lies in a home, or does not
 
 
+def test_the_service_can_see_who_asks_it_over_its_socket(config: Path) -> None:
+    """Found by running it: with their processes hidden, it refused its own user's commands."""
+    assert not values(printed("systemd", "--config", str(config)), "ProtectProc")
+
+
 def test_a_unit_of_a_user_names_no_other_and_has_the_users_path(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/home/a b/bin:/usr/bin")
     unit = printed("systemd", "--user", "--config", str(config))

@@ -94,8 +94,15 @@ def test_no_request_makes_the_gateway_fail_or_answer_what_the_document_does_not_
 
 
 async def answer(visitor: Visitor, method: str, path: str, body: bytes = b"") -> Response:
+    """Of a stream, its beginning."""
     async with asyncio.timeout(PATIENCE):
-        return await visitor.begin(method, body, path=path, client=THE_SOCKET).response()
+        exchange = visitor.begin(method, body, path=path, client=THE_SOCKET)
+        while not exchange.work.done() and not exchange.so_far.is_stream:
+            await asyncio.sleep(0)
+        if not exchange.so_far.is_stream:
+            return await exchange.response()
+        await exchange.gone()
+        return exchange.so_far
 
 
 def as_schemathesis(answered: Response, sent: requests.PreparedRequest) -> schemathesis.Response:

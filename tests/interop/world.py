@@ -83,8 +83,9 @@ CLIENTS = {
 
 
 def environment(home: Path) -> dict[str, str]:
-    """What every process of the suite starts with: nothing of the caller's home, and no proxy."""
-    kept = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "SYSTEMROOT")
+    """What every process of the suite starts with: nothing of the caller's home, and no proxy. With
+    `TOOLGATE_WORKERS` gateways have so many workers."""
+    kept = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "SYSTEMROOT", "TOOLGATE_WORKERS")
     folders = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
     env = {name: os.environ[name] for name in kept if name in os.environ}
     for name in folders:

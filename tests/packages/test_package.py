@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,3 +45,20 @@ def test_the_sdist_has_the_source_and_what_is_said_of_it(files: list[Path]) -> N
     with tarfile.open(files[1]) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert {name for name in names if not name.startswith("src/toolgate/")} <= OUTSIDE
+
+
+def test_the_provenance_names_each_file_by_its_digest_and_the_commit_that_it_is_made_of(files: list[Path]) -> None:
+    """By the fields that the standards require: in-toto Statement 1, SLSA Provenance 1."""
+    said: Any = build.statement(files, "c0ffee", is_changed=True, environ=ENVIRON)
+    assert (
+        said["_type"] == "https://in-toto.io/Statement/v1" and said["predicateType"] == "https://slsa.dev/provenance/v1"
+    )
+    digests = {each["name"]: each["digest"]["sha256"] for each in said["subject"]}
+    assert digests == {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    definition, run = said["predicate"]["buildDefinition"], said["predicate"]["runDetails"]
+    assert definition["buildType"].startswith("urn:") and run["builder"]["id"].startswith("urn:")
+    source, *tools = definition["resolvedDependencies"]
+    assert source["digest"] == {"gitCommit": "c0ffee"} and definition["externalParameters"]["commit"] == "c0ffee"
+    assert all(re.fullmatch(r"pkg:pypi/[a-z-]+@[0-9.]+", tool["uri"]) for tool in tools)
+    assert definition["internalParameters"]["uncommittedChanges"] is True
+    assert definition["internalParameters"]["sourceDateEpoch"] == ENVIRON["SOURCE_DATE_EPOCH"]

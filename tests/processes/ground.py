@@ -156,9 +156,10 @@ def settings(environ: Mapping[str, str] | None = None, **servers: Json) -> Confi
 
 @contextlib.contextmanager
 def home() -> Iterator[dict[str, str]]:
-    """The environment of a user who has nothing yet."""
+    """The environment of a user who has nothing yet. With `TOOLGATE_WORKERS` gateways that serve have so many."""
+    workers = {name: os.environ[name] for name in ("TOOLGATE_WORKERS",) if name in os.environ}
     with tempfile.TemporaryDirectory() as folder:
-        yield {"HOME": folder, "TMPDIR": folder, "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        yield {"HOME": folder, "TMPDIR": folder, "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **workers}
 
 
 # Gateways.

@@ -77,3 +77,26 @@ async def test_logs_follows_what_a_server_writes_to_its_stderr() -> None:
             following.send_signal(signal.SIGINT)
             _, errors = await asyncio.wait_for(following.communicate(), WAIT)
             assert b"Traceback" not in errors, errors.decode()
+
+
+@real
+async def test_traffic_shows_calls_as_they_end() -> None:
+    with home() as environ:
+        async with toolgate("serve", "--port", "0", config={"one": child("counting")}, environ=environ) as gateway:
+            client = await gateway.until_it_serves()
+            [tool, *_] = await client.tools()
+            watching = await asyncio.create_subprocess_exec(
+                *[*COMMAND, "traffic", "--server", "one", "--config", str(Path(environ["HOME"], "toolgate.json"))],
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environ,
+            )
+            assert watching.stdout
+            seen = asyncio.ensure_future(watching.stdout.readline())
+            async with asyncio.timeout(WAIT):
+                while not seen.done():
+                    await client.call(tool)
+            assert f" one {tool.removeprefix('one__')}: allow done, ".encode() in seen.result()
+            watching.send_signal(signal.SIGINT)
+            _, errors = await asyncio.wait_for(watching.communicate(), WAIT)
+            assert b"Traceback" not in errors, errors.decode()

@@ -20,12 +20,15 @@ from processes.ground import STREAM, WAIT, Client, failure, gateway, home, read_
 from virtualtime import FakeClock
 
 from toolgate import config as configs
+from toolgate.app import App
 from toolgate.auth import keys
 from toolgate.state.memory import MemoryStore
 
 PAGE = (Path(__file__).parents[2] / "docs" / "proxy.md").read_text()
 EXAMPLE, _ = re.findall(r"^```toml\n(.*?)^```", PAGE, re.M | re.S)
 HOST = "gate.example.com"
+CLIENT = "127.0.0.2"
+FORGED = ["X-Forwarded-For: 198.51.100.1", "X-Forwarded-Proto: http", "Forwarded: for=198.51.100.2"]
 
 
 def nginx(folder: Path, port: int, upstream: int) -> list[str]:
@@ -59,14 +62,20 @@ PROXIES: list[tuple[str, Callable[[Path, int, int], list[str]]]] = [("nginx", ng
 class Outside(Client):
     """A client that knows the proxy alone, and has a key."""
 
-    def __init__(self, port: int, certificate: Path, key: str) -> None:
+    def __init__(self, port: int, certificate: Path, key: str, app: App) -> None:
         super().__init__(port)
+        self.app = app
         self.context = certificates.trusting(certificate)
-        self.headers = [f"Authorization: Bearer {key}"]
+        self.headers = [f"Authorization: Bearer {key}", *FORGED]
+
+    def seen_as(self) -> set[str]:
+        """The addresses of those whose requests are under way."""
+        return {each.principal.address for each in self.app.http._active_requests.all}  # pyright: ignore[reportPrivateUsage]
 
     async def start(self, method: str, params: Any = None, accept: str = "application/json") -> Any:
-        connecting = asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, server_hostname=HOST)
-        reader, writer = await connecting
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self.context, server_hostname=HOST, local_addr=(CLIENT, 0)
+        )
         writer.write(self.request(method, params, accept).replace(b"Host: localhost", f"Host: {HOST}".encode()))
         await writer.drain()
         return reader, writer
@@ -97,7 +106,7 @@ async def behind(name: str, arguments: Callable[[Path, int, int], list[str]]) ->
             try:
                 await until(lambda: proxy.returncode is not None or _listens(port))
                 assert proxy.returncode is None, (await proxy.communicate())[1].decode()
-                yield Outside(port, folder / "gate.pem", key)
+                yield Outside(port, folder / "gate.pem", key, served.app)
             finally:
                 if proxy.returncode is None:
                     proxy.kill()
@@ -123,16 +132,24 @@ def test_a_client_beyond_the_proxy_calls_subscribes_and_opens_a_websocket(
             assert b" 200 " in await asyncio.wait_for(reader.readline(), WAIT)
             async for event in read_events(reader):  # before the response ends
                 assert "subscriptions" in event["method"]
+                assert client.seen_as() == {CLIENT}
                 break
             await shut(writer)
 
             url = f"wss://{HOST}/mcp"
             extra = {"Authorization": client.headers[0].partition(": ")[2]}
             connecting = websockets.connect(
-                url, host="127.0.0.1", port=client.port, ssl=client.context, additional_headers=extra, proxy=None
+                url,
+                additional_headers=extra,
+                host="127.0.0.1",
+                port=client.port,
+                ssl=client.context,
+                local_addr=(CLIENT, 0),
+                proxy=None,
             )
             async with connecting as opened:
                 await opened.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
                 assert json.loads(await asyncio.wait_for(opened.recv(), WAIT))["result"] == {}
+                assert client.seen_as() == {CLIENT}
 
     conversation()

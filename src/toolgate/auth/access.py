@@ -7,7 +7,7 @@ surface; what nobody has allowed is off; of two that speak of one thing alike th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -191,6 +191,36 @@ class Rules:
             return "allow" if self.sees(server) else "off"
         return self._thing(server, kind, name) or self._base(server)
 
+    def why(self, server: str, tool: str, hints: Hints = _SILENT) -> Why:
+        """The verdict on a tool, with the first of the rules that say so: what decides comes first."""
+        verdict = self.verdict(server, "tools", tool, hints)
+        return next((each for each in self._grounds(server, tool) if each.verdict == verdict), Why(verdict, "defaults"))
+
+    def _grounds(self, server: str, tool: str) -> Iterator[Why]:
+        if self._gate is not None and server not in self._gate:
+            yield Why("off", "mcp_server_access, which does not name the server")
+        spellings = _spellings(server, tool)
+        table, loosely = self._things["tools"], _spellings(server, as_a_lenient_reader(tool[:_LONGEST_NAME]))
+        said = table.rule(spellings)
+        if said:
+            yield Why(said[1], f"mcp_permissions.tools: {said[0]}")
+        if not table.exact(spellings) and (meant := self._loosely["tools"].rule(loosely)):
+            yield Why(meant[1], f"mcp_permissions.tools: {meant[0]}, as a server may read the name")
+        if not said:
+            yield from self._base_grounds(server)
+        if self.read_only:
+            yield Why(self.read_only, "mcp_permissions.read_only: the tool does not say that it only reads")
+
+    def _base_grounds(self, server: str) -> Iterator[Why]:
+        if of_server := self._servers.rule((server,)):
+            yield Why(of_server[1], f"mcp_permissions.servers: {of_server[0]}")
+        elif self._everything:
+            yield Why(self._everything, "mcp_permissions.global")
+        elif self._otherwise == "off":
+            yield Why("off", "defaults: without mcp_server_access, what no permission names is off")
+        else:
+            yield Why("allow", "mcp_server_access, and no permission that says less")
+
     def of_completion(self, call: Call, found: Verdict) -> Verdict:
         """The verdict on a completion whose reference has the verdict `found`: a template is judged by what its
         arguments make of it, too, as far as they are known."""
@@ -304,6 +334,13 @@ class Rules:
         return any(table.opens(_prefixes(server, kind), is_open) for kind, table in self._things.items())
 
 
+class Why(msgspec.Struct, frozen=True):
+    """A verdict, and the rule that decides it: where it stands in the configuration, and what it says."""
+
+    verdict: Verdict
+    rule: str
+
+
 def _completing(call: Call) -> templates.Completing | None:
     """The arguments of a completion that are of a URI; None of a prompt's."""
     if call.kind != "resourceTemplates":
@@ -368,14 +405,20 @@ class _Table:
 
     def find(self, spellings: Sequence[str], is_own: bool = False) -> Verdict | None:
         """`is_own`: of the gateway itself, which only what names it concerns."""
+        return self.exact(spellings) or next((each.verdict for each in self._fitting(spellings, is_own)), None)
+
+    def rule(self, spellings: Sequence[str]) -> tuple[str, Verdict] | None:
+        """The same with the name that it is said of."""
         if found := self.exact(spellings):
-            return found
+            return next(each for each in spellings if self._exact.get(each) == found), found
+        return next((("*".join(each.parts), each.verdict) for each in self._fitting(spellings)), None)
+
+    def _fitting(self, spellings: Sequence[str], is_own: bool = False) -> Iterator[_Pattern]:
         for pattern in self._patterns:
             if is_own and not pattern.parts[0].startswith(names.OWN):
                 continue
             if any(map(pattern.fits, spellings)):
-                return pattern.verdict
-        return None
+                yield pattern
 
     def narrows(self, server: str) -> bool:
         """Whether anything of a server may be less than allowed."""

@@ -215,6 +215,6 @@ def _texts(found: object) -> tuple[str, ...]:
 
 
 def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
-    """As RFC 8693 has them, or in `scp`, as some issuers write them."""
+    """As RFC 8693 has them, or in `scp`, as some issuers write them. A space alone parts them (RFC 6749, 3.3)."""
     found = claims.get("scope", claims.get("scp"))
-    return frozenset(found.split() if isinstance(found, str) else _texts(found))
+    return frozenset(filter(None, found.split(" ")) if isinstance(found, str) else _texts(found))

@@ -152,9 +152,17 @@ class StoredPins:
         return None if raw is None else _read_pins(raw)
 
     def pending(self, server: str) -> dict[str, Pending]:
-        raw = self.store.get("pending", self.key(server))
+        raw = self.packed_pending(server)
+        return {} if raw is None else self.unpacked_pending(raw)
+
+    def packed_pending(self, server: str) -> bytes | None:
+        return self.store.get("pending", self.key(server))
+
+    @staticmethod
+    def unpacked_pending(raw: bytes) -> dict[str, Pending]:
+        """It may take long, and go on in any thread."""
         try:
-            return {} if raw is None else surrogates.unpack(raw, dict[str, Pending])
+            return surrogates.unpack(raw, dict[str, Pending])
         except (msgspec.DecodeError, ValueError):
             return {}  # it is made again from the next list
 

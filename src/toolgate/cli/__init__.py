@@ -22,6 +22,7 @@ Looking
     search       tools that are here, and servers that could be added
     status       the running gateway
     top          its servers and tools, again and again
+    traffic      calls as they end
     logs         what servers write to their stderr
     screen       text that is shown in place
     open         a link to its pages
@@ -41,8 +42,7 @@ Changing
     importing    copy servers out of other programs' files
     exporting    write servers as another program's file
     agents       the programs that are known, and where their files are
-    own_config   the user's own file, edited
-    client_files  files that commands edit, and how that is undone
+    own_file     which file of the user's is edited
     servers      add and remove servers of the running gateway
     provision    find a server for what is needed, show its gates, add it
     reload       read the configuration again
@@ -60,6 +60,7 @@ Changing
     scripts      approve scripts that clients may call as tools
     state        back up, restore and check the store
     systemd      a unit that serves a configuration
+    workers      `serve --workers`: the processes of one gateway, and what each of them does
     launchd      the same for macOS
     tree         every command with its arguments and options
     completion   scripts that complete them in shells
@@ -80,6 +81,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from toolgate import __version__
+from toolgate.core.not_edited import NotEdited
 
 # name → (module with a Typer `app` of one command, the line in the help)
 COMMANDS = {
@@ -100,6 +102,7 @@ COMMANDS = {
     "provision": ("toolgate.cli.provision", "Find a server for what you need, show what it would run, and add it."),
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
     "top": ("toolgate.cli.top", "Show the busiest servers and tools of the running gateway, live."),
+    "traffic": ("toolgate.cli.traffic", "Show calls of the running gateway as they end."),
     "logs": ("toolgate.cli.logs", "Show what servers write to their stderr; -f goes on with it."),
     "open": ("toolgate.cli.open", "Print a link that opens the pages of the running gateway."),
     "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
@@ -145,6 +148,12 @@ class Commands(TyperGroup):
         command = typer.main.get_command(importlib.import_module(module).app)
         command.name, command.help = cmd_name, command.help or help
         return command  # type: ignore[return-value]
+
+    def invoke(self, ctx: object) -> object:
+        try:
+            return super().invoke(ctx)  # type: ignore[arg-type]
+        except NotEdited as why:
+            importlib.import_module("toolgate.cli.printing").fail(str(why), 2 if why.is_unfit else 1)
 
     def format_help(self, ctx: object, formatter: object) -> None:
         ctx.wants_only_help = True  # type: ignore[attr-defined]

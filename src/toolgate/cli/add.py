@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, own_config, printing, trusting
-from toolgate.config import secrets
+from toolgate.cli import common, own_file, printing
+from toolgate.config import secrets, telling
 from toolgate.config.secret_references import Extraction
 from toolgate.core.names import slug
+from toolgate.state import own_config
 
 app = typer.Typer(add_completion=False)
 
@@ -51,7 +52,7 @@ def add(
     keep_secrets: Annotated[bool, typer.Option("--keep-secrets", help="Leave secrets in the configuration.")] = False,
     config: common.ConfigPath = None,
 ) -> None:
-    own = own_config.opened(config)
+    own = own_file.opened(config)
     taken = {slug(each): each for each in own.servers}
     if slug(name) in taken and not replace:
         printing.fail(f"{visible(taken[slug(name)])} is in {own.path} already: give another name, or --replace")
@@ -66,7 +67,7 @@ def add(
     text = own_config.edited(own, {written: table})
     own_config.written(own, text, "add", (written,), found)
     printing.say(f"+ {visible(written)}, in {own.path}")
-    for line in trusting.of_table(table):
+    for line in telling.of_table(table):
         printing.say(f"    {visible(line)}")
     if found:
         printing.say(f"secrets, in {own.secrets_file}: {', '.join(found)}")

@@ -15,16 +15,20 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
-import uvloop
 
 from toolgate import config as configs
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import descriptors, memory, trusting
-from toolgate.cli.printing import fail, say
+from toolgate.cli.printing import Gone, fail, say
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets, trust
 from toolgate.core import names
 from toolgate.state.settings import Settings
 from toolgate.upstreams.process import guard
+
+try:
+    import uvloop
+except ImportError:  # there is none for Windows and PyPy: asyncio's own loop takes twice as long for a call
+    uvloop = None
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +156,10 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     descriptors.raise_limit()
     memory.give_back()
     guard.prctl(guard.PR_SET_DUMPABLE, 0)  # what a server starts, of our own user, cannot read our memory and variables
-    return uvloop.run(work)
+    try:
+        return uvloop.run(work) if uvloop else asyncio.run(work)
+    except Gone as error:
+        fail(f"The running gateway does not answer: {error}")
 
 
 def log_start(servers: int) -> None:
@@ -180,6 +187,11 @@ class Ending:
 
     def _tell(self) -> None:
         (self._hurry if self._told.is_set() else self._told).set()
+
+    def at_once(self) -> None:
+        """As if both had come."""
+        self._told.set()
+        self._hurry.set()
 
     async def told(self, drain: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         """Wait for one of them, then for `drain`, which is to hurry when its event is set: by a second signal."""

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from toolgate.cli import agents, client_files, common, printing
+from toolgate.cli import agents, common, printing
 from toolgate.config import Config, fields, foreign_writers, spans
 from toolgate.config.foreign_writers import Writer
 from toolgate.config.formats import SUFFIXES, Malformed
+from toolgate.state import edited_files
 
 app = typer.Typer(add_completion=False)
 
@@ -45,7 +46,7 @@ def export(
     found = common.require_servers(common.load_whole(config) if values else common.load_written(config))
     tables = _chosen(found, server)
     words = foreign_writers.with_values(writer) if values else writer
-    text = before = client_files.read(output) if output else None
+    text = before = edited_files.read(output) if output else None
     names, is_whole = list[str](), True
     for name, table in tables.items():
         told = foreign_writers.written(words, name, table)
@@ -56,7 +57,7 @@ def export(
             text = _put(text or "", output, writer.format, (*writer.root, name), told.table)
             names.append(name)
     if output and text is not None and names:
-        client_files.write(output, before, text, command="export", root=writer.root, names=names)
+        edited_files.write(output, before, text, command="export", root=writer.root, names=names)
         printing.say(f"Wrote {len(names)} {'server' if len(names) == 1 else 'servers'} into {output}", err=True)
     elif text and not output:
         printing.say(text.rstrip("\n"))

@@ -33,6 +33,7 @@ from toolgate.state import audit
 from toolgate.state.settings import Settings
 
 WHO = Client(THE_OPERATOR)
+LONGEST_LINE = 4 * 1024 * 1024  # bytes of a stream
 PATIENCE = 5.0  # seconds for a running gateway to accept a connection
 
 
@@ -75,28 +76,54 @@ class Running:
         self._path = path
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Raises `OSError` where it is gone."""
+        """Raises `printing.Gone`."""
         return await self.fetch(method, PREFIX + path, body)
 
     async def fetch(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         """The same for a path beside the admin API."""
+        async with self._sent(method, path, body) as reader:
+            answer = await reader.read()
+        said, _, whole = answer.partition(b"\r\n\r\n")
+        return _status(said), whole
+
+    async def events(self, path: str, body: Any) -> AsyncGenerator[bytes]:
+        """The data of each event of a stream of the admin API. Ends the command where it is refused. Raises `OSError`
+        where the gateway is gone."""
+        async with self._sent("POST", PREFIX + path, body) as reader:
+            head = await reader.readuntil(b"\r\n\r\n")
+            if _status(head) >= 400:
+                printing.fail(explained(await reader.read()))
+            async for line in reader:
+                if line.startswith(b"data: "):
+                    yield line.removeprefix(b"data: ")
+
+    @asynccontextmanager
+    async def _sent(self, method: str, path: str, body: Any) -> AsyncGenerator[asyncio.StreamReader]:
+        """A request, and what reads its answer."""
         data = _encoded(body)
-        async with asyncio.timeout(PATIENCE):
-            reader, writer = await asyncio.open_unix_connection(self._path)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                reader, writer = await asyncio.open_unix_connection(self._path, limit=LONGEST_LINE)
+        except OSError as error:
+            raise printing.Gone(str(error)) from None
         try:
             if not is_ours(writer.get_extra_info("socket")):
                 raise PermissionError(f"{self._path} belongs to another user")
             head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
             writer.write(head.encode() + data)
-            answer = await reader.read()
+            yield reader
+        except ConnectionError as error:
+            raise printing.Gone(str(error)) from None
         finally:
             writer.close()
-        said, _, whole = answer.partition(b"\r\n\r\n")
-        words = said.split(b" ", 2)
-        if len(words) < 2 or not words[1].isdigit():
-            raise ConnectionResetError("the running gateway ended during the request")
-        return int(words[1]), whole
+
+
+def _status(head: bytes) -> int:
+    words = head.split(b" ", 2)
+    if len(words) < 2 or not words[1].isdigit():
+        raise printing.Gone("it ended during the request")
+    return int(words[1])
 
 
 def _encoded(body: Any) -> bytes:

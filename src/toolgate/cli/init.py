@@ -16,12 +16,13 @@ import typer
 
 from toolgate import config as configs
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import agents, client_files, common, gateways, importing, measuring, own_config, printing
-from toolgate.cli.importing import Merged, Source
+from toolgate.cli import agents, common, gateways, importing, measuring, own_file, printing
 from toolgate.cli.measuring import Lists, Size
-from toolgate.cli.own_config import OwnConfig
 from toolgate.config import Config, ConfigError
 from toolgate.config.variables import variable_of_secret
+from toolgate.state import merging, own_config
+from toolgate.state.merging import Merged, Source
+from toolgate.state.own_config import OwnConfig
 
 app = typer.Typer(add_completion=False)
 
@@ -48,9 +49,9 @@ def init(
     config: common.ConfigPath = None,
 ) -> None:
     if undo:
-        own_config.undo("init")
+        printing.say("\n".join(own_config.undo("init")))
         return
-    own = own_config.opened(config, is_users=True)
+    own = own_file.opened(config, is_users=True)
     sources = [importing.of_agent(each) for each in source] if source else list(_found())
     for each in sources:
         printing.say(
@@ -58,8 +59,8 @@ def init(
         )
     for path in _of_projects():
         printing.say(f"not used, since it may be from anyone: {path}; to use it: toolgate import {path}")
-    merged = importing.merge(own, sources, keeps_secrets=keep_secrets)
-    for line in importing.shown(own, merged):
+    merged = merging.merge(own, sources, keeps_secrets=keep_secrets)
+    for line in merging.shown(own, merged):
         printing.say(visible(line))
     if not merged.servers and not own.servers:
         printing.say("No servers were found. Add one: toolgate add time -- uvx mcp-server-time")
@@ -83,7 +84,7 @@ def _found() -> Iterator[Source]:
         if not path.is_file():
             continue
         try:
-            yield Source(path, name, own_config.read_foreign(path, agent.dialect))
+            yield Source(str(path), name, own_file.read_foreign(path, agent.dialect))
         except ConfigError as error:
             printing.say(visible(f"{agent.title} was left out: {error}"), err=True)
 
@@ -108,7 +109,7 @@ def _agree(is_agreed: bool, question: str, is_asked: bool = True) -> None:
 def _measure(own: OwnConfig, text: str, merged: Merged, sources: Sequence[Source]) -> None:
     environ = {**os.environ, **{variable_of_secret(name): value for name, value in merged.secrets.items()}}
     try:
-        format = client_files.format_of(own.path)
+        format = own.format
         config = configs.read(text, file=str(own.path), environ=environ, format=format, dialect=own.dialect.name)
     except ConfigError as error:
         printing.fail(str(error), 2)

@@ -18,12 +18,13 @@ import msgspec
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import agents, client_files, common, own_config, printing
+from toolgate.cli import agents, common, own_file, printing
 from toolgate.cli.agents import Agent
 from toolgate.config import Config, ConfigError, foreign_writers, spans
 from toolgate.config.formats import Malformed
 from toolgate.config.secret_references import Extraction
 from toolgate.core.names import slug
+from toolgate.state import edited_files, own_config
 
 app = typer.Typer(add_completion=False)
 
@@ -139,8 +140,8 @@ def _edit(target: Target, way: Way, config: Config, named: str | None, replaces:
     told = foreign_writers.written(writer, SERVER, way.server())
     if told.table is None:
         printing.fail(f"{agent.title}: {'; '.join(told.left_out)}: see docs/agents.md for what to write by hand", 2)
-    before = client_files.read(target.path)
-    format = client_files.format_of(target.path)
+    before = edited_files.read(target.path)
+    format = edited_files.format_of(target.path)
     same = _same(target, before, named)
     try:
         text = spans.put(before or "", format, (*writer.root, SERVER), {**told.table, **agent.patience})
@@ -156,15 +157,15 @@ def _same(target: Target, before: str | None, named: str | None) -> tuple[str, .
     """The program's own servers that the gateway has exactly so."""
     if not before or not before.strip():
         return ()
-    own = own_config.opened(named)
+    own = own_file.opened(named)
     known = list(own.servers.values())
     extraction = Extraction(own_config.known_secrets(own))
     try:
-        theirs = own_config.read_foreign(target.path, target.dialect)
+        theirs = own_file.read_foreign(target.path, target.dialect)
     except ConfigError as error:
         printing.fail(str(error))
     writer = foreign_writers.WRITERS[target.dialect]
-    tree: Any = spans.tree(before, client_files.format_of(target.path))
+    tree: Any = spans.tree(before, edited_files.format_of(target.path))
     there = [name for name in own_config.tables(theirs) if spans.holds(tree, (*writer.root, name))]
     tables = own_config.tables(theirs)
     return tuple(name for name in there if slug(name) != SERVER and extraction.of(name, tables[name]) in known)
@@ -176,7 +177,7 @@ def _write(target: Target, edit: _Edit, is_dry: bool) -> None:
         printing.say(f"{title} has the gateway already: {target.path}")
         return
     if not is_dry:
-        kept = client_files.write(
+        kept = edited_files.write(
             target.path, edit.before, edit.after, command="install", subject=target.name, root=edit.root,
             names=(SERVER, *edit.taken_out),
         )  # fmt: skip
@@ -194,10 +195,10 @@ def _write(target: Target, edit: _Edit, is_dry: bool) -> None:
 
 
 def _undo(target: Target) -> None:
-    edit = next((each for each in client_files.last("install", target.name)), None)
+    edit = next((each for each in edited_files.last("install", target.name)), None)
     if not edit:
         printing.fail(f"Nothing of `toolgate install {target.name}` is left to undo")
-    printing.say(f"{target.agent.title}: {client_files.undo(edit)}")
+    printing.say(f"{target.agent.title}: {edited_files.undo(edit)}")
 
 
 # Whether they see it.

@@ -7,23 +7,22 @@ was listed.
 
 from __future__ import annotations
 
-import difflib
-import json
 import os
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from toolgate import state as stores
-from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, StoredPins, Unreadable, mark
+from toolgate.catalog import pin_review
+from toolgate.catalog.pins import Pending, Pin, StoredPins, mark
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, printing
 from toolgate.config import Config, Server, state_folder
 from toolgate.core.clock import SystemClock
-from toolgate.state import audit, changes
+from toolgate.state import audit
 
 app = typer.Typer(
     add_completion=False,
@@ -31,7 +30,6 @@ app = typer.Typer(
     help="Review and approve tools that have changed since they were trusted.",
 )
 
-LONGEST_LINE = 400  # characters; a longer one goes on in the next
 MOST_LINES = 200  # of one tool, in `diff`; `approve` shows all of it
 
 ServerName = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only this server.")]
@@ -108,9 +106,11 @@ async def _diff(config: Config, servers: tuple[Server, ...], tool: str | None) -
 def _show(server: Server, pending: Mapping[str, Pending], pins: Mapping[str, Pin], most: int | None) -> None:
     for name, each in pending.items():
         typer.echo(f"{visible(server.name)}: {_headline(name, each)}")
-        pin = pins.get(each.was or name)
-        for line in _lines(pin.text if pin else "", each, most):
+        lines, more = pin_review.shown(pins, name, each, most)
+        for line in lines:
             typer.echo(f"  {line}")
+        if more:
+            typer.echo(f"  ... {more} more lines: `toolgate pins approve` shows them")
 
 
 def _seen_now(records: StoredPins, servers: Sequence[Server], tool: str | None) -> dict[str, str]:
@@ -121,18 +121,11 @@ def _seen_now(records: StoredPins, servers: Sequence[Server], tool: str | None) 
         pending = records.pending(server.id)
         seen[server.id] = mark(pending)
         shown = {name: each for name, each in pending.items() if tool in (None, name)}
-        _show(server, shown, _known(records, server), None)
+        _show(server, shown, pin_review.known(records, server.id), None)
         count += len(shown)
     if count:
         typer.confirm(f"Trust {'this tool' if count == 1 else f'these {count} tools'} as shown?", abort=True, err=True)
     return seen
-
-
-def _known(records: StoredPins, server: Server) -> Mapping[str, Pin]:
-    try:
-        return records.pins(server.id) or {}
-    except Unreadable:
-        return {}
 
 
 async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None, seen: str) -> int:
@@ -147,18 +140,14 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
                 printing.fail(f"{what} is not pending. See: toolgate pins diff {server.id}")
         marks = {servers[0].id: seen} if seen else _seen_now(server_lists, servers, tool)
         for server in servers:
-            pending = server_lists.pending(server.id)
-            done = await server_lists.approve(
-                server.id, (tool,) if tool is not None else (), marks[server.id], time.time()
-            )
+            tools = (tool,) if tool is not None else ()
+            about = (marks[server.id], time.time(), audit.operator())
+            done = await pin_review.approve(server_lists, trail, server.id, tools, *about)
             if done is None:
                 printing.fail(f"{server.name} has changed since you looked. See: toolgate pins diff {server.id}")
             approved += [visible(f"{server.name}: {name}") for name in done]
-            for name in done:
-                about = {"sha256": pending[name].digest, "reason": str(pending[name])} if name in pending else {}
-                trail.note("pins.approve", audit.operator(), server=server.id, target=name, **about)
         if approved:
-            await changes.tell(server_lists.store, "pins")
+            await pin_review.announce(server_lists)
     if trail.problem:
         typer.echo(f"warning: {trail.problem}", err=True)
     for line in approved:
@@ -170,42 +159,3 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
 
 def _headline(name: str, pending: Pending) -> str:
     return f"{visible(name)}: {pending}{' (in quarantine)' if pending.is_held else ''}"
-
-
-def _lines(before: str, pending: Pending, most: int | None) -> Iterator[str]:
-    """What was, and what is; and all that is suspicious, with its words. `most` lines of it, None: all."""
-    if len(pending.text) in (0, LONGEST_TEXT):
-        yield f"! longer than the {LONGEST_TEXT:,} characters stored for a tool: it is not shown in full"
-    for poisoning_sign in pending.found:
-        yield f"! {poisoning_sign}"
-    if not pending.what:
-        return
-    lines = list(difflib.unified_diff(_pretty(before), _pretty(pending.text), "trusted", "now", lineterm="", n=1))
-    whole = [part for line in lines[2:] for part in _parts(visible(line))]
-    yield from whole[:most]
-    if most is not None and len(whole) > most:
-        yield f"... {len(whole) - most} more lines: `toolgate pins approve` shows them"
-
-
-def _parts(line: str) -> Iterator[str]:
-    """A long line in several, each with the sign of the first."""
-    yield line[:LONGEST_LINE]
-    for at in range(LONGEST_LINE, len(line), LONGEST_LINE):
-        yield f"{line[0]}    ... {line[at : at + LONGEST_LINE]}"
-
-
-def _pretty(text: str) -> list[str]:
-    """A tool with a line for each line of its texts. What was cut is shown as it is."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return text.splitlines()
-    return [line for key, each in found.items() for line in _member(key, each)]
-
-
-def _member(key: str, value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [f"{key}: {line}" for line in value.split("\n")]
-    if not isinstance(value, dict):
-        return [f"{key}: {json.dumps(value, ensure_ascii=False)}"]
-    return [f"{key}: {line}" for line in json.dumps(value, ensure_ascii=False, indent=1).split("\n")]

@@ -11,6 +11,10 @@ from toolgate.catalog.poisoning import visible
 from toolgate.core.fault import Fault
 
 
+class Gone(ConnectionError):
+    """A running gateway has not answered."""
+
+
 def say(text: str, err: bool = False) -> None:
     """Print what strangers may have written: on a terminal without what would act on it, elsewhere as it is."""
     stream = sys.stderr if err else sys.stdout

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, own_config, printing
+from toolgate.cli import common, own_file, printing
+from toolgate.state import own_config
 
 app = typer.Typer(add_completion=False)
 
@@ -17,7 +18,7 @@ def remove(
     name: Annotated[str, typer.Argument(help="The name of the server.")],
     config: common.ConfigPath = None,
 ) -> None:
-    own = own_config.opened(config)
+    own = own_file.opened(config)
     if not own.servers:
         printing.fail(f"{own.path} has no servers")
     found = common.find_server(own.config, name).name

@@ -7,7 +7,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -17,14 +19,22 @@ from toolgate import state as stores
 from toolgate.app import App, running
 from toolgate.auth.cross_checks import problems
 from toolgate.auth.safe_net import LOOPBACK
-from toolgate.cli import common, log_lines, printing, summary
+from toolgate.cli import common, log_lines, printing, summary, workers
 from toolgate.cli.service_manager import ServiceManager
 from toolgate.config import Config, ConfigError, Problem, state_folder, tls_files
 from toolgate.core.clock import SystemClock
 from toolgate.frontends import operator
 from toolgate.frontends.server import bind, serving
 from toolgate.frontends.tls import Certificate, Unusable
+from toolgate.frontends.workers.channel import of_file
+from toolgate.frontends.workers.learning import Learner
+from toolgate.frontends.workers.local import LocalGateway, for_worker, role_of_worker
+from toolgate.frontends.workers.owning import accepting
+from toolgate.frontends.workers.role import ALONE, Role
+from toolgate.frontends.workers.taking import TakingProtocol, Worker
+from toolgate.policy.shared_meters import SharedMeters
 from toolgate.state import audit
+from toolgate.state.read_only import ReadOnly
 from toolgate.state.settings import Settings
 from toolgate.workspace.hooks import SPOOL
 
@@ -48,7 +58,19 @@ def serve(
             help="Listen beyond loopback without `clients`: anyone who reaches it can call every tool.",
         ),
     ] = False,
+    worker_count: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            min=1,
+            max=workers.MOST,
+            envvar="TOOLGATE_WORKERS",
+            help="Processes that take connections. From 2 on one more owns sessions and servers. Linux.",
+        ),
+    ] = 1,
 ) -> None:
+    place = workers.place_of(os.environ)
+
     def change(written: Config) -> Config:
         """Each time that the configuration is read: one that would open the gateway is not served either."""
         found = with_address(written, host, port)
@@ -57,18 +79,24 @@ def serve(
             unsound.append(Problem(found.source, "clients", problem))
         if unsound:
             raise ConfigError(tuple(unsound))
-        return found
+        return for_worker(found) if place else found
 
-    found, settings = common.open_settings(config, children_config, surface, change)
+    if worker_count > 1 and not workers.are_possible():
+        printing.fail("--workers needs Linux: here, other systems do not share connections among processes", 2)
+    found, settings = common.open_settings(config, children_config, surface, change, is_told=place is not None)
     common.require_servers(found, may_be_empty=True)
-    log_lines.log_to_stderr(found.log, "%(asctime)s %(levelname)s %(message)s")
+    who = f"worker {place.own}: " if place else ""
+    log_lines.log_to_stderr(found.log, f"%(asctime)s %(levelname)s {who}%(message)s")
     certificate = certificate_of(found)
+    if place:
+        common.run(_work(found, settings, certificate, place))
+        return
     for warning in (*remarks(found), *(certificate.remarks() if certificate else ())):
         if found.log.format == "json":
             log.warning("%s", warning)
         else:
             typer.echo(f"warning: {warning}", err=True)
-    common.run(_serve(found, settings, certificate))
+    common.run(_serve(found, settings, certificate, worker_count))
 
 
 def unguarded(config: Config) -> str:
@@ -103,8 +131,12 @@ def with_address(config: Config, host: str | None, port: int | None) -> Config:
 
 
 def listen(config: Config) -> socket.socket:
+    return _listeners(config, lambda: [bind(config.http.host, config.http.port)])[0]
+
+
+def _listeners(config: Config, bound: Callable[[], list[socket.socket]]) -> list[socket.socket]:
     try:
-        return bind(config.http.host, config.http.port)
+        return bound()
     except OSError as error:
         why = os.strerror(error.errno or 0)
         printing.fail(f"Cannot listen on {config.http.host}:{config.http.port}: {why}. Choose another --port.")
@@ -124,30 +156,99 @@ def certificate_of(config: Config) -> Certificate | None:
         printing.fail(f"http.tls: {error}", 2)
 
 
-async def _serve(config: Config, settings: Settings, certificate: Certificate | None) -> None:
-    listener = listen(config)
+async def _serve(config: Config, settings: Settings, certificate: Certificate | None, count: int) -> None:
     where = state_folder(config, os.environ)
     manager = ServiceManager(os.environ)
+    http = config.http
+    shared = workers.Shared(count + 1) if count > 1 else None
+    if shared:
+        listeners = _listeners(config, lambda: workers.listeners(http.host, http.port, count))
+    else:
+        listeners = [listen(config)]
+    role = Role(make_meters=partial(SharedMeters, shared.table), problem=shared.problem) if shared else ALONE
     async with (
         manager.alive(),
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
-        running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL) as gateway,
-        serving(gateway.http, listener, certificate),
+        running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL, role=role) as gateway,
+        _open(gateway, listeners, certificate, shared) as (stopping, reload),
         common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
-        gateway.port = listener.getsockname()[1]
+        url = url_of(listeners[0], config)
         ending = common.Ending()  # before anybody is told that it serves
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
         if config.log.format == "json":
-            log.info("listening on %s", url_of(listener, config))
+            log.info("listening on %s", url)
         else:
-            typer.echo(f"toolgate is listening on {url_of(listener, config)}", err=True)
-            typer.echo("\n".join(summary.lines(gateway, url_of(listener, config))) + "\n", err=True)
+            typer.echo(f"toolgate is listening on {url}", err=True)
+            typer.echo("\n".join(summary.lines(gateway, url)) + "\n", err=True)
         common.log_start(sum(server.enabled for server in config.servers))
-        manager.ready(f"serving at {url_of(listener, config)}")
-        await until_stopped(gateway, ending, manager.stopping)
+        manager.ready(f"serving at {url}")
+
+        def stops() -> None:
+            manager.stopping()
+            stopping()
+
+        await until_stopped(gateway, ending, stops)
+
+
+@asynccontextmanager
+async def _open(
+    gateway: App, listeners: list[socket.socket], certificate: Certificate | None, shared: workers.Shared | None
+) -> AsyncGenerator[tuple[Callable[[], None], Callable[[], None]]]:
+    """Serve inside the block, by workers where there is a listener for each of several. What this yields tells them
+    that the gateway stops, and that it is to read its configuration again."""
+    gateway.port = listeners[0].getsockname()[1]
+    if not shared:
+        async with serving(gateway.http, listeners[0], certificate):
+            yield lambda: None, gateway.reload_soon
+        return
+    async with (
+        accepting(gateway.http) as accept,
+        workers.kept(listeners, accept, gateway.events, gateway.recorder, shared) as kept,
+    ):
+        try:
+            await kept.started()
+        except TimeoutError:
+            printing.fail("The workers have not started: the log says why")
+
+        def reload() -> None:
+            gateway.reload_soon()
+            kept.reload()
+
+        yield kept.end, reload
+
+
+async def _work(config: Config, settings: Settings, certificate: Certificate | None, place: workers.Place) -> None:
+    """What a worker does."""
+    os.environ.pop(workers.VARIABLE, None)
+    listener, owner = of_file(place.listener), workers.Owner(of_file(place.channel))
+    where, role = state_folder(config, os.environ), role_of_worker(partial(SharedMeters, place.table()))
+    async with (
+        stores.opened(where, is_told=True) as store,
+        audit.opened(config, os.environ, SystemClock(), store, of_calls=True) as trail,
+        running(config, store=ReadOnly(store), settings=settings, audit=trail, role=role) as gateway,
+        AsyncExitStack() as last_first,
+        common.watch_descriptors(),
+    ):
+        assert isinstance(gateway.gateway, LocalGateway)
+        gateway.gateway.is_apart = bool(store.problem)
+        learner = Learner(gateway.http.guards, gateway.modern, gateway.gateway, gateway.clock)
+        last_first.push_async_callback(learner.close)
+        worker = Worker(owner.channel, learner.learn_soon)
+        protocol = partial(TakingProtocol, worker=worker)
+        await last_first.enter_async_context(serving(gateway.http, listener, certificate, protocol))
+        gateway.port, owner.gateway, owner.ending = listener.getsockname()[1], gateway.gateway, common.Ending()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
+        reporting = asyncio.get_running_loop().create_task(owner.report(gateway.recorder.usage), name="report")
+        owner.channel.send("ready")
+        await owner.ending.told(gateway.drain)
+        while worker.passes_on and not owner.is_gone:
+            await asyncio.sleep(workers.LOOK)  # the owner ends these, and this process if they do not end
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
+        gateway.http.close()
 
 
 async def until_stopped(gateway: App, ending: common.Ending, stopping: Callable[[], None] = lambda: None) -> None:

@@ -37,6 +37,8 @@ SystemCallArchitectures=native
 SystemCallFilter=@system-service landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp
 SystemCallErrorNumber=EPERM"""
 
+# No ProtectProc=: it would hide the processes of commands, which cannot be looked at by others of their user, from the
+# gateway, so that it would take who asks over its socket for a server in a box.
 _SYSTEM = """\
 CapabilityBoundingSet=
 PrivateDevices=yes
@@ -47,7 +49,6 @@ ProtectHostname=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
-ProtectProc=invisible
 ProtectSystem=strict
 RemoveIPC=yes
 RestrictNamespaces=yes"""

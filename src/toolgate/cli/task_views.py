@@ -10,21 +10,12 @@ from rich.panel import Panel
 from rich.text import Text
 
 from toolgate.catalog.poisoning import visible
+from toolgate.workspace.board import TITLES
 
 Task: TypeAlias = Mapping[str, Any]
 Columns: TypeAlias = Mapping[str, Sequence[Task]]
 
-MOST_CLOSED = 10  # that the board shows
 WIDTH = 38  # characters of a column of the board
-TITLES = {
-    "ready": "Ready",
-    "blocked": "Blocked",
-    "in_progress": "In progress",
-    "escalated": "Escalated",
-    "failed": "Failed",
-    "closed": "Recently closed",
-}
-
 
 # One task.
 

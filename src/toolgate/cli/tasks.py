@@ -28,6 +28,7 @@ from toolgate.cli import common, gateways, git_hooks, printing, task_views
 from toolgate.cli.printing import aligned
 from toolgate.config import Config
 from toolgate.core import jsonrpc
+from toolgate.workspace.board import MOST_CLOSED
 from toolgate.workspace.projects import project_of
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, create, close and sync the project's tasks.")
@@ -300,7 +301,7 @@ async def _columns(tasks: Tasks) -> task_views.Columns:
         "blocked": (await tasks.ask("list_blocked_tasks", limit=MOST_SHOWN))["tasks"],
     }
     for status in ("in_progress", "escalated", "failed", "closed"):
-        most = task_views.MOST_CLOSED if status == "closed" else MOST_SHOWN
+        most = MOST_CLOSED if status == "closed" else MOST_SHOWN
         columns[status] = (await tasks.ask("list_tasks", status=status, limit=most))["tasks"]
     return columns
 

@@ -7,12 +7,11 @@ what runs; no variable is put in, no secret looked up, nothing started.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,9 +20,8 @@ import typer
 from toolgate import config as configs
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import widening
-from toolgate.config import Config, ConfigError, Server, masking, trust
+from toolgate.config import Config, ConfigError, Server, telling, trust
 from toolgate.config.formats import SUFFIXES, parse
-from toolgate.core.redaction import shaped
 
 LONG = 2000  # characters that a person sees at once; of more it is said that there is more
 _variable = re.compile(r"\$\{(?!secret:)([^${}]{1,80})\}|\{env:(\w{1,80})\}")
@@ -80,6 +78,11 @@ def _lines(config: Config) -> Iterator[str]:
         yield f"run for approvals: {shlex.join(config.approvals.notify)}"
     if config.auth.issuer:
         yield f"contact {config.auth.issuer} for token keys"
+    if config.auth.pages.client_id:
+        pages = config.auth.pages
+        scopes = f", for {', '.join(pages.scopes)}" if pages.scopes else ""
+        secret = ", with a secret of its own" if pages.client_secret else ""
+        yield f"let administrators sign in to its pages at {config.auth.issuer}, as {pages.client_id}{secret}{scopes}"
     if vault := config.secrets.vault:
         yield f"contact Vault at {vault.address or '$VAULT_ADDR'} for secrets, with {vault.token or '$VAULT_TOKEN'}"
     for name, provider in config.providers.items():
@@ -102,59 +105,15 @@ def _of_server(server: Server) -> Iterator[str]:
     if server.cwd:
         yield f"  in {server.cwd}"
     if server.env:
-        yield f"  with {', '.join(_assigned(server.env))}"
+        yield f"  with {', '.join(telling.assigned(server.env))}"
     if server.url and not server.command:
-        headers = f" with {', '.join(server.headers)}" if server.headers else ""
+        headers = f" with {', '.join(telling.sent(server.headers))}" if server.headers else ""
         yield f"contact {server.name}: {server.url}{headers}"
     if server.auth and server.auth.issuer:
         yield f"contact {server.auth.issuer} to sign in to {server.name}"
     yield from widening.of_server(server)
     if server.problem:
         yield f"  incomplete: {server.problem}"
-
-
-_SHOWN = frozenset({"type", "command", "args", "cwd", "env", "url", "headers", "enabled"})  # in words of their own
-
-
-def of_table(table: Mapping[str, Any]) -> Iterator[str]:
-    """The same of a native table, whose other keys are shown as they are: each may allow something."""
-    if command := table.get("command"):
-        yield f"run {shlex.join((command, *table.get('args', ())))}"
-    if cwd := table.get("cwd"):
-        yield f"in {cwd}"
-    if env := table.get("env"):
-        yield f"with {', '.join(_assigned(env))}"
-    if url := table.get("url"):
-        headers = f" with {', '.join(table['headers'])}" if table.get("headers") else ""
-        yield f"contact {url}{headers}"
-    if not table.get("enabled", True):
-        yield "disabled"
-    yield from (f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in table.items() if key not in _SHOWN)
-
-
-# Variables that decide what else a program loads or runs, or where that is: none of them holds a secret.
-_of_loaders = re.compile(
-    r"(?:PYTHON|LD_|DYLD_|PERL5|RUBY|GEM_|BUNDLE_|NODE_(?!AUTH)|NPM_CONFIG_(?!.*(?:AUTH|TOKEN|PASS))|BUN_"
-    r"|DENO_(?!AUTH)|GIT_|JAVA_|JDK_|_JAVA|MAVEN_|GRADLE_|GO(?:FLAGS|PATH|ROOT|PROXY|ENV)$|CARGO_(?!.*TOKEN)|RUST|DOTNET_|CORECLR_|LUA_|PHP"
-    r"|R_|JULIA_|BASH|GLIBC_|GCONV|OPENSSL|SSL_CERT|LESS|UV_(?!.*(?:TOKEN|PASS))|PIP_|DOCKER_(?!AUTH))"
-    r"|(?:PATH|SHELL|ENV|CLASSPATH|HOME|IFS|SSH_ASKPASS|SUDO_ASKPASS|EDITOR|VISUAL|PAGER|BROWSER|XDG_\w+|TMPDIR)$"
-    r"|.*(?:COMMAND|CMD|FILE|FILENAME|SOCK|SOCKET|HELPER|PATH|DIR|URL|URI|EXE|PROGRAM|PROCESS|ASKPASS)$",
-    re.IGNORECASE,
-)
-_in_no_token = re.compile(r"[^A-Za-z0-9_.:+=-]")  # but in commands and paths
-
-
-def _assigned(env: Mapping[str, str]) -> Iterator[str]:
-    """Values matter, since some variables make programs run others, whatever they are called; what is written as tokens
-    are, and could be neither a command nor a path, is masked."""
-    for name, value in env.items():
-        is_plain = _of_loaders.match(name) or _in_no_token.search(value) or not _is_token(value)
-        yield f"{name}={value if is_plain else masking.MASK}"
-
-
-def _is_token(value: str) -> bool:
-    written = value.encode()
-    return masking.looks_secret(value) or shaped(written) != written
 
 
 def _reads(tree: object, text: str) -> Iterator[str]:

@@ -48,7 +48,9 @@ Other tools' files
     manifests         files that describe one server: `server.json`, MCPB bundles, Spin manifests
 Back to text, and to disk
     render            a configuration → native tables
+    telling           what a server would make toolgate do, in lines for people
     edits             servers that were added while the gateway runs
+    masked_text       the text of a file without its secrets, and with them again
     spans             edits of a file's text that touch only what changes
     replacing         a file that other programs write as well, replaced as a whole
     secret_references  what looks like a secret, and the reference in its place
@@ -68,6 +70,8 @@ from toolgate.config.access import (
 from toolgate.config.files import NAMES, find, is_strangers, own_folders
 from toolgate.config.problems import ConfigError, Problem
 from toolgate.config.reading import (
+    checked,
+    foreign,
     learn_secrets,
     load,
     read,
@@ -118,7 +122,9 @@ __all__ = [
     "Surface",
     "Tasks",
     "VirtualSearch",
+    "checked",
     "find",
+    "foreign",
     "is_strangers",
     "learn_secrets",
     "load",

@@ -150,6 +150,19 @@ def forwarded(value: object) -> tuple[str, ...]:
 
 
 @kind({"type": "string"})
+def network(value: object) -> str:
+    """An address or a network, and not all there are."""
+    written = values.filled(value)
+    try:
+        found = ipaddress.ip_network(written, strict=False)
+    except ValueError:
+        raise values.wrong("must be an IP address or a network", 'such as "127.0.0.1" or "10.1.0.0/16"') from None
+    if not found.prefixlen:
+        raise values.wrong("must not be every address", "name the proxies alone: anybody else could forge the headers")
+    return written
+
+
+@kind({"type": "string"})
 def host_or_network(value: object) -> str:
     written = values.filled(value)
     try:

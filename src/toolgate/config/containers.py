@@ -24,6 +24,7 @@ class File(msgspec.Struct, frozen=True):
     environ: Mapping[str, str]
     is_named: bool = True  # else it was found, and may be a stranger's
     own_keys: Set[str] = frozenset()  # keys of a root that no other tool has
+    text: str | None = None  # where it was given, and stands in no file that may be read
 
     @property
     def name(self) -> str:

@@ -67,12 +67,13 @@ def parsed(text: str, file: str, format: Format, longest: int = LONGEST) -> obje
         raise refused(place, error.message) from None
 
 
-def placed(findings: Iterable[Finding], file: str) -> tuple[Problem, ...]:
-    """The findings with the lines that their keys stand in, as far as the file still says so."""
+def placed(findings: Iterable[Finding], file: str, given: str | None = None) -> tuple[Problem, ...]:
+    """The findings with the lines that their keys stand in, as far as the file still says so, or the text that was
+    given."""
     findings = tuple(findings)
     format = SUFFIXES.get(Path(file).suffix.lower())
-    text = ""
-    if findings and format:
+    text = given or ""
+    if findings and format and given is None:
         with contextlib.suppress(ConfigError):
             text = _text(Path(file))
     problems: list[Problem] = []

@@ -24,6 +24,10 @@ _secret_name = re.compile(
 )
 
 
+# What `npx -p` names, where `-p` is no password.
+_package = re.compile(r"@[a-z0-9~-][a-z0-9._~-]*/[a-z0-9~-][a-z0-9._~-]*(?:@[A-Za-z0-9.^~<>=*+-]{1,64})?")
+
+
 _assignment = re.compile(r"(-{0,2}[A-Za-z0-9_.-]+[=:] ?)(.+)", re.DOTALL)
 
 
@@ -50,26 +54,31 @@ def looks_secret(text: str) -> bool:
 
 def secrets_of(args: Iterable[str]) -> Iterator[str]:
     """What `arguments` masks of them by its looks, without what stands before it."""
-    announced = False
+    before = ""
     for argument in args:
-        is_option = argument.startswith("-")
         assigned = _assigned(argument) and _assignment.fullmatch(argument)
         if assigned:
             yield assigned[2]
-        elif (announced and not is_option) or ("://" not in argument and looks_secret(argument)):
+        elif _announces(before, argument) or ("://" not in argument and looks_secret(argument)):
             yield argument
-        announced = is_option and "=" not in argument and is_secret_name(argument)
+        before = argument
 
 
 def arguments(args: Iterable[str], private: Container[int] = ()) -> list[str]:
     """Arguments with what is or looks like a secret masked. `private`: those that are for certain."""
     shown: list[str] = []
-    announced = False  # by the argument before
+    before = ""
     for index, argument in enumerate(args):
-        is_option = argument.startswith("-")
-        shown.append(MASK if index in private or (announced and not is_option) else _argument(argument))
-        announced = is_option and "=" not in argument and bool(_secret_name.search(argument))
+        shown.append(MASK if index in private or _announces(before, argument) else _argument(argument))
+        before = argument
     return shown
+
+
+def _announces(option: str, argument: str) -> bool:
+    """Whether an option says of the argument behind it that it is a secret."""
+    if argument.startswith("-") or not option.startswith("-") or "=" in option or not is_secret_name(option):
+        return False
+    return option != "-p" or not _package.fullmatch(argument)
 
 
 def _argument(text: str) -> str:

@@ -25,12 +25,12 @@ from toolgate.config import (
     server_reading,
     values,
 )
-from toolgate.config.access import KnownClient
+from toolgate.config.access import Auth, KnownClient
 from toolgate.config.containers import PASSED_OVER, File, ManifestEntry
 from toolgate.config.dialect import Dialect
 from toolgate.config.fields import Section
 from toolgate.config.findings import BAD, Findings
-from toolgate.config.formats import LONGEST, Format
+from toolgate.config.formats import LONGEST, LONGEST_STATE, Format
 from toolgate.config.permission_names import idle, strangers, vain
 from toolgate.config.private import Private
 from toolgate.config.problems import ConfigError, KeyPath, Problem
@@ -92,11 +92,20 @@ def read(
     return _config(tree, place, dialects.native(place, tree) if native else dialects.foreign(place, tree))
 
 
-def checked(text: str, *, file: str, environ: Mapping[str, str], format: Format) -> Config:
-    """A text as it would be read from such a file, for who wants to know what is wrong with it: variables and secrets
-    stay as they are written. Raises `ConfigError`."""
-    tree, place = files.parsed(text, file, format), _file(file, environ)
-    return _config(tree, place, dialects.recognised(place, tree), references=True, looks_up=False)
+def checked(text: str, *, file: str, environ: Mapping[str, str], format: Format, references: bool = True) -> Config:
+    """A text as it would be read from such a file, for who wants to know what is wrong with it: secrets stay as they
+    are written, and with `references` variables too. Raises `ConfigError`."""
+    tree, place = files.parsed(text, file, format), _file(file, environ, text=text)
+    return _config(tree, place, dialects.recognised(place, tree), references, looks_up=False)
+
+
+def foreign(text: str, *, file: str, format: Format, dialect: str = "") -> Config:
+    """A text that came from elsewhere, as a file of another program, with variables as references. Nothing else is read
+    for it, of this machine neither. Raises `ConfigError`."""
+    tree = files.parsed(text, file, format, LONGEST_STATE)
+    place = _file(file, {}, is_named=False, text=text)
+    words = dialects.named(dialect) if dialect else dialects.recognised(place, tree)
+    return _config(tree, place, words, references=True, looks_up=False)
 
 
 def tables(path: Path, environ: Mapping[str, str], dialect: str = "") -> dict[str, dict[str, Any]]:
@@ -110,8 +119,7 @@ def tables(path: Path, environ: Mapping[str, str], dialect: str = "") -> dict[st
 def tables_in(text: str, *, file: str, format: Format) -> dict[str, dict[str, Any]]:
     """The same of a text that came from elsewhere. Nothing else is read for it, of this machine neither. Raises
     `ConfigError`."""
-    tree, place = files.parsed(text, file, format), _file(file, {}, is_named=False)
-    config = _config(tree, place, dialects.recognised(place, tree), True, looks_up=False)
+    config = foreign(text, file=file, format=format)
     return {server.name: fields.written(server, masked=False, brief=True) for server in config.servers}
 
 
@@ -182,8 +190,8 @@ def _in(struct: Config | Server, config: Config) -> Private:
     return private
 
 
-def _file(path: str, environ: Mapping[str, str], is_named: bool = True) -> File:
-    return File(path, environ, is_named, OWN_KEYS)
+def _file(path: str, environ: Mapping[str, str], is_named: bool = True, text: str | None = None) -> File:
+    return File(path, environ, is_named, OWN_KEYS, text)
 
 
 def _config(tree: object, file: File, dialect: Dialect, references: bool = False, looks_up: bool = True) -> Config:
@@ -191,6 +199,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     reading.read(tree)
     reading.put_in_keys()
     reading.put_in_notify()
+    reading.put_in_pages_client()
     reading.put_in_providers()
     reading.check_places()
     reading.check()
@@ -200,7 +209,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
         servers=reading.servers,
         source=file.path,
         dialect=dialect.name,
-        warnings=tuple(str(warning) for warning in files.placed(reading.findings.warnings, file.path)),
+        warnings=tuple(str(warning) for warning in files.placed(reading.findings.warnings, file.path, file.text)),
         has_secrets=looks_up,
     )
     warnings = (*config.warnings, *_strangers(config))
@@ -243,7 +252,7 @@ class Reading:
     def check(self) -> None:
         """Raises `ConfigError` where something is wrong."""
         if self.findings.problems:
-            raise ConfigError(files.placed(self.findings.problems, self.file.path))
+            raise ConfigError(files.placed(self.findings.problems, self.file.path, self.file.text))
 
     def read(self, tree: object) -> None:
         is_bare_list = self.dialect.may_be_list and _is_list(tree)
@@ -388,6 +397,16 @@ class Reading:
         if isinstance(notify, str) and is_whole:
             self.findings.take(lambda value: sound_http_url(values.text(value)), notify, path)
         self.root["approvals"] = msgspec.structs.replace(approvals, notify=notify)
+
+    def put_in_pages_client(self) -> None:
+        """The variables in the secret of `auth.pages`. One that is not set is the whole file's fault, as for keys."""
+        auth: Auth | None = self.root.get("auth")
+        if not auth or not auth.pages.client_secret or self.references:
+            return
+        secret, _ = self._put_in_text(auth.pages.client_secret, ("auth", "pages", "client_secret"))
+        if secret is not BAD:
+            pages = msgspec.structs.replace(auth.pages, client_secret=secret)
+            self.root["auth"] = msgspec.structs.replace(auth, pages=pages)
 
     def put_in_providers(self) -> None:
         """The variables in `providers`. One that is not set is the fault of that provider alone."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from toolgate.config import allowing, fields, shapes, values
+from toolgate.config import access_shapes, allowing, fields, shapes, values
 from toolgate.config.access import Approvals, Audit, Auth, Concurrency, Guard, KnownClient, Rates, Verdict
 from toolgate.config.access import clients as kind_of_clients
 from toolgate.config.access_shapes import base_url, verdict
@@ -84,6 +84,15 @@ class Http(msgspec.Struct, frozen=True):
         tuple[str, ...],
         Key(many(host_port), 'other names of the gateway, such as `"gateway.example"` or `"gateway.example:8765"`'),
         Allows("answer under other host names: {}"),
+    ] = ()
+    trusted_proxies: Annotated[
+        tuple[str, ...],
+        Key(
+            many(access_shapes.network),
+            "addresses and networks of your own proxies, which say whose a request is by `Forwarded` or "
+            "`X-Forwarded-For` ([proxy.md](proxy.md#who-came-to-the-proxy))",
+        ),
+        Allows("believe who connects from there that its requests are another's: {}"),
     ] = ()
     tls: Annotated[
         Tls | None,

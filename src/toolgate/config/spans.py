@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from toolgate.config.formats import LONGEST_STATE, Format, Malformed, parse
 
-Path: TypeAlias = tuple[str, ...]
+Path: TypeAlias = tuple[str | int, ...]  # keys of tables, and places in lists
 Tree: TypeAlias = dict[str, Any]
 
 
@@ -34,17 +34,26 @@ def drop(text: str, format: Format, path: Path) -> str:
 
 def holds(found: object, path: Path) -> bool:
     for key in path:
-        if not isinstance(found, dict) or key not in found:
+        if isinstance(key, int):
+            if not isinstance(found, list) or not 0 <= key < len(cast("list[Any]", found)):
+                return False
+        elif not isinstance(found, dict) or key not in found:
             return False
-        found = cast(Tree, found)[key]
+        found = cast(Any, found)[key]
     return True
 
 
 def _edited(text: str, format: Format, path: Path, edit: Callable[[], str], wanted: Callable[[Tree], Tree]) -> str:
     before = tree(text, format)
     for depth in range(len(path)):
-        if holds(before, path[:depth]) and not isinstance(_at(before, path[:depth]), dict | None):
-            raise Malformed(f"`{'.'.join(path[:depth])}` is not a table, so nothing can be put into it")
+        if not holds(before, path[:depth]):
+            break
+        is_place = isinstance(path[depth], int)
+        if not isinstance(_at(before, path[:depth]), list if is_place else dict | None):
+            where = ".".join(map(str, path[:depth]))
+            raise Malformed(f"`{where}` is not a {'list' if is_place else 'table'}, so nothing can be put into it")
+        if is_place and not holds(before, path[: depth + 1]):
+            raise Malformed(f"`{'.'.join(map(str, path[:depth]))}` has no place {path[depth]}")
     try:
         edited = edit()
         is_right = _pruned(tree(edited, format), path) == _pruned(wanted(copy.deepcopy(before)), path)
@@ -75,9 +84,10 @@ def _at(found: Any, path: Path) -> Any:
 
 
 def _with(found: Tree, path: Path, value: Any) -> Tree:
-    here = found
+    here: Any = found
     for key in path[:-1]:
-        here[key] = here.get(key) or {}
+        if not isinstance(key, int):
+            here[key] = here.get(key) or {}
         here = here[key]
     here[path[-1]] = value
     return found
@@ -156,6 +166,16 @@ def _object(text: str, start: int) -> _Object:
     raise Malformed("an object does not end")
 
 
+def _element(text: str, start: int, place: int) -> int:
+    """Where that element of a list starts, whose bracket is the first token from `start` on."""
+    tokens = _tokens(text, start)
+    next(tokens)
+    for _ in range(place):
+        _end_of(next(tokens), tokens)
+        next(tokens)  # the comma
+    return next(tokens).start
+
+
 def _end_of(first: _Token, tokens: Iterator[_Token]) -> int:
     depth, last = int(first.text in "{["), first
     while depth:
@@ -168,7 +188,12 @@ def _json_put(text: str, path: Path, value: Any) -> str:
     text = text if text.strip() else "{}" + _line_end(text)
     here, depth = _object(text, 0), 0
     for depth, key in enumerate(path):
+        if isinstance(key, int):
+            continue  # it was found with the key of its list
         member = next((each for each in here.members if each.name == key), None)
+        if member and depth + 1 < len(path) and isinstance(place := path[depth + 1], int):
+            here = _object(text, _element(text, member.value, place))
+            continue
         if not member:
             return _json_inserted(text, here, key, _nested(path[depth + 1 :], value))
         if depth < len(path) - 1 and text[member.value] == "{":
@@ -248,7 +273,7 @@ def _json_drop(text: str, path: Path) -> str:
 
 def _toml_put(text: str, path: Path, value: Any) -> str:
     found, line_end = tree(text, "toml"), _line_end(text)
-    if not holds(found, path) and isinstance(value, dict):
+    if not holds(found, path) and isinstance(value, dict) and all(isinstance(key, str) for key in path):
         gap = "" if not text.strip() else line_end if text.endswith("\n") else line_end * 2
         appended = f"{text}{gap}{_toml_section(path, cast(Tree, value), line_end)}"
         try:
@@ -296,7 +321,7 @@ def _by_tomlkit(text: str, path: Path, value: Any) -> str:
     document: Any = tomlkit.parse(text)
     here: Any = document
     for key in path[:-1]:
-        if key not in here:
+        if not isinstance(key, int) and key not in here:
             here[key] = tomlkit.inline_table() if _is_inline(here) else tomlkit.table(is_super_table=True)
         here = here[key]
     table: Any = here.get(path[-1])
@@ -375,7 +400,8 @@ def _yaml_put(text: str, path: Path, value: Any) -> str:
         if not found:
             return _yaml_inserted(text, node, _nested(path[depth:], value))
         key_node, below = found
-        if depth < len(path) - 1 and _is_mapping(below) and below.value:
+        is_list = depth < len(path) - 1 and isinstance(path[depth + 1], int)
+        if depth < len(path) - 1 and (is_list or (_is_mapping(below) and below.value)):
             node = below
             continue
         indent = " " * key_node.start_mark.column
@@ -425,7 +451,9 @@ def _yaml_node(text: str) -> Any:
     return cast("Any", yaml).compose(text, yaml.SafeLoader)
 
 
-def _yaml_member(node: Any, key: str) -> Any:
+def _yaml_member(node: Any, key: str | int) -> Any:
+    if isinstance(key, int):
+        return (node.value[key], node.value[key])
     return next((pair for pair in node.value if pair[0].value == key), None) if _is_mapping(node) else None
 
 

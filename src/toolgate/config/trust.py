@@ -42,6 +42,11 @@ def check(path: Path, data: bytes, environ: Mapping[str, str]) -> None:
     raise NotTrusted((Problem(str(path), "", why, _LOOK),))
 
 
+def is_known(path: Path, environ: Mapping[str, str]) -> bool:
+    """Whether it was trusted once, as it was then."""
+    return os.path.abspath(path) in _read(place(environ))
+
+
 def keep(path: Path, data: bytes, environ: Mapping[str, str]) -> None:
     """Trust this file as it is. Raises `OSError`."""
     where = place(environ)

@@ -9,6 +9,7 @@ HTTP
     guards           what each request passes first: host, origin, client, path, size
     http             every way in that begins with an HTTP request; which path is which
     known_heads      what heads of requests mean that were let in before
+    slots            where such a request came, and where its answer is written
     lane             calls that wait for nothing but their server's answer, without a task
     connections      how many connections there are, and which one goes
     unread           how much is kept of answers that are not read
@@ -16,6 +17,7 @@ HTTP
     streams          a response that becomes JSON or a stream, decided as late as can be
     scheduling       whose request is started next
     active_requests  who is inside now, who has to leave, how much is kept of requests until they are answered
+    workers          several processes for one port: what answers at once there, and how all else comes to the owner
     web              what is served beside MCP: `admin` for an operator's programs, `connect` for sign-in pages, and
                      `metadata` for who wants a token; `Web`, the table of them
 Connections that go both ways
@@ -24,6 +26,7 @@ Connections that go both ways
     frames           reading WebSocket frames a piece at a time
     stdio            one client on standard input and output
     operator         the operator's Unix socket
+    forwarding       what the operator's proxies say of who came to them
     peers            which user is at the other end of a Unix socket
     hook             `toolgate hook`, a program of its own: what agents' programs tell, put where a gateway reads it
 Clients

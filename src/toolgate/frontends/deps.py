@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from toolgate.auth.oauth.credentials import OAuth
+from toolgate.catalog.pins import StoredPins
 from toolgate.config import Config
 from toolgate.core.clock import Clock
 from toolgate.frontends.active_requests import Unanswered
@@ -17,6 +18,7 @@ from toolgate.policy.approvals import Approvals
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.deciding import Deciding
 from toolgate.state.audit import Trail
+from toolgate.telemetry.traffic import Traffic
 from toolgate.telemetry.usage import Usage
 
 
@@ -39,9 +41,17 @@ class FrontendDeps(msgspec.Struct, frozen=True):
         return self.policy_deps.recorder.usage
 
     @property
+    def traffic(self) -> Traffic:
+        return self.policy_deps.recorder.traffic
+
+    @property
     def audit(self) -> Trail:
         return self.policy_deps.audit
 
     @property
     def deciding(self) -> Deciding:
         return Deciding(Approvals(self.policy_deps.store, self.clock), self.audit)
+
+    @property
+    def pins(self) -> StoredPins:
+        return StoredPins(self.policy_deps.store, self.gateway.gateway_info.source)

@@ -17,6 +17,7 @@ import msgspec
 
 from toolgate.auth.access import THE_OPERATOR, WHO_ADMINISTERS
 from toolgate.auth.admission import Admission, Headers, Identify
+from toolgate.auth.page_sign_in import PageSignIn
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
@@ -29,6 +30,7 @@ from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.active_requests import ActiveRequest
 from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.forwarding import Forwarding
 from toolgate.frontends.known_heads import KnownHeads, Parted, is_plain
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers, Scheduler, TakeTurn
@@ -117,8 +119,29 @@ class Guards:
         self._config = config
         self._identify = identify
         self._hosts = _served_hosts(config)
+        self.forwarding = Forwarding(config.http.trusted_proxies)
         self._bodies = bodies
         self._read = 0  # bytes of large bodies since garbage was last looked for
+
+    def seen(self, scope: Scope) -> Scope:
+        """A request as it came to the first of the operator's own proxies. Whatever they say, the host that we are
+        called by must be one of ours: else a page that a browser was led to could name another. Raises `Refused`."""
+        told = self.forwarding.told(scope)
+        if not told:
+            return scope
+        if told.is_unclear:
+            raise Refused(400, "Forwarded and X-Forwarded-… name different clients: have the proxy remove one of them")
+        changed = dict(scope)
+        if told.address:
+            changed["client"] = told.address, 0
+        if told.scheme:
+            changed["scheme"] = told.scheme
+        if told.host:
+            self._check_host(era_headers.read(scope["headers"])[0])
+            changed["headers"] = [
+                (name, told.host.encode("latin-1") if name == b"host" else value) for name, value in scope["headers"]
+            ]
+        return changed
 
     async def admit(
         self, scope: Scope, receive: Receive, connection: Connection | None, came: Parted | None = None
@@ -180,6 +203,11 @@ class Guards:
             raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}")
         return principal
 
+    @property
+    def page_sign_in(self) -> PageSignIn | None:
+        """None where somebody else says who a client is, who embeds the gateway."""
+        return self._identify.page_sign_in if isinstance(self._identify, Admission) else None
+
     def is_administrator(self, principal: Principal) -> bool:
         return self._gateway.access.may_administer(principal)
 
@@ -218,7 +246,7 @@ class Guards:
         if connection:
             self.came_on(connection, principal)
         if principal.via and self._callers.learn(headers["authorization"], principal) and connection:
-            self._scheduler.is_known(Principal(address=connection.address).counted_as, principal.counted_as)
+            self._scheduler.is_known(Principal(address=client[0]).counted_as, principal.counted_as)
         return principal
 
     def came_on(self, connection: Connection, principal: Principal) -> None:

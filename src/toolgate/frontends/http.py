@@ -18,6 +18,7 @@ from toolgate.auth.resource import Resource
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message
+from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends import batches, guards, responses, sse_delivery
@@ -53,6 +54,7 @@ class HttpFrontend(Application):
         self._modern = deps.modern
         self._sessions = sessions
         self._config = deps.config
+        self._proxies = deps.config.http.trusted_proxies
         self._clock = deps.clock
         self._guards = Guards(
             *(deps.gateway, deps.config, identify, self.callers, self.bodies, self.scheduler),
@@ -80,6 +82,7 @@ class HttpFrontend(Application):
         came: Parted | None = state.get(CAME)
         response = Response(send, backlog=connection.backlog if connection else None)
         try:
+            scope = self._guards.seen(scope) if self._proxies else scope
             if scope["path"].startswith(self.web.prefixes) or scope["path"].endswith(self.web.suffixes):
                 await self.web.answer(scope, receive, response)
                 return
@@ -111,6 +114,14 @@ class HttpFrontend(Application):
         finally:
             self._unanswered.answered(request.principal.counted_as, call.size)
             call.forget()
+
+    @property
+    def guards(self) -> Guards:
+        return self._guards
+
+    def stranger(self, scope: Scope, key: str) -> str:
+        told = self._guards.forwarding.told(scope)
+        return Principal(address=told.address).counted_as if told and told.address else key
 
     def expel_unknown(self, is_known: Known) -> None:
         """End what is under way of clients that would not be let in any more, their sessions too."""
@@ -385,6 +396,7 @@ class HttpFrontend(Application):
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # that it wants to connect
         try:
+            scope = self._guards.seen(scope) if self._proxies else scope
             request = await self._guards.admit(scope, receive, connection_of(scope))
             if request.is_sse:
                 raise Refused(404, f"No WebSocket is served at {scope['path']}; the endpoint is {request.route.path}")

@@ -22,12 +22,11 @@ from toolgate.eras import legacy, modern
 from toolgate.frontends import responses
 from toolgate.frontends.active_requests import Unanswered
 from toolgate.frontends.channels import Channel
-from toolgate.frontends.connections import Connection
 from toolgate.frontends.guards import Guards, Request
-from toolgate.frontends.known_heads import Parted
 from toolgate.frontends.modern import ModernResponses, ModernRound
 from toolgate.frontends.session import InFlight, Session, SessionRound
 from toolgate.frontends.sessions import Sessions
+from toolgate.frontends.slots import Slot
 from toolgate.frontends.streams import HeaderList, Receive, Send
 from toolgate.gateway.round import Round
 
@@ -36,28 +35,6 @@ LARGE = 60 * 1024  # bytes of a result; what is larger may wait for its client
 _JSON = ((b"content-type", b"application/json"),)
 
 Rest = Callable[["LaneCall", Receive, Send], Awaitable[None]]
-
-
-class Slot:
-    """Where a request came whose head is known, and where its answer is written; `on_left` is told if the client leaves
-    before. The server makes them."""
-
-    came: Parted
-    connection: Connection
-    disconnected: bool
-    on_left: Callable[[], object] | None = None
-
-    def can_answer(self) -> bool:
-        """Whether the answer would be written now."""
-        raise NotImplementedError
-
-    def answer_whole(self, status: int, headers: HeaderList, body: bytes) -> None:
-        """With these headers and the length."""
-        raise NotImplementedError
-
-    def go_on(self, app: Callable[[Any, Receive, Send], Awaitable[None]]) -> asyncio.Task[None]:
-        """Have this ASGI application answer in a task."""
-        raise NotImplementedError
 
 
 class LaneCall(InFlight):

@@ -164,7 +164,7 @@ class ModernResponses:
         done, where it is not clear at once what it is for. Raises `Fault`."""
         if not request.params.keys().isdisjoint(_OF_A_RETRY):
             return None
-        round = self._gateway.begin(self._read_call(request), request.route)
+        round = self._gateway.begin(self.read_call(request), request.route)
         return ModernRound(request, round) if round else None
 
     async def rest(self, begun: ModernRound) -> Reply:
@@ -236,7 +236,7 @@ class ModernResponses:
             subscriber.close()
         return Reply(listening.write_unsubscribed(id))
 
-    def _read_call(self, request: Request) -> Call:
+    def read_call(self, request: Request) -> Call:
         params, method, client = request.params, request.message.method, request.asked.client
         meta, level, http = request.asked.envelope.meta, request.asked.envelope.log_level, request.http
         notes = Notes(partial(self._report, request))
@@ -249,7 +249,7 @@ class ModernResponses:
 
     async def _call(self, request: Request) -> Reply:
         route, params = request.route, request.params
-        call = self._read_call(request)
+        call = self.read_call(request)
         sealed = modern.read_state(params) if "requestState" in params else None
         if sealed is None:
             if "inputResponses" in params:

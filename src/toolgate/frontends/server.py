@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from functools import cached_property, lru_cache, partial
 from typing import Any, cast
@@ -29,15 +30,15 @@ from uvicorn.protocols.http.httptools_impl import (
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
-from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
+from toolgate.core.inflow import Intake, IntakeQueue, LittleReads, PacedProtocol, SharedTransport
 from toolgate.frontends import tls, unread
 from toolgate.frontends.application import Application
-from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.connections import HEAD_FREE, STATE, Connection, UnfinishedHead
 from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.known_heads import CAME, Parted
-from toolgate.frontends.lane import Slot
 from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Turn
+from toolgate.frontends.slots import Slot
 from toolgate.frontends.streams import WHOLE, HeaderList
 from toolgate.frontends.tls import Certificate
 
@@ -47,6 +48,7 @@ MOST_LINES = 200  # of a head, about: each costs twenty times its bytes where th
 FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
 BODY_PATIENCE = 120.0  # seconds for a request's body
+UNTAKEN = 16 * 1024  # bytes of a body that wait to be taken; no more are read meanwhile
 UNREAD_PATIENCE = 2.0  # seconds for the rest of one that was answered already
 PIECE = 1024  # bytes that are taken in one go: 57 requests at most, in 3 ms
 MOST_PIPELINED = 8  # requests that wait for the one before on their connection; no more are read meanwhile
@@ -134,7 +136,7 @@ class _KnownCycle(_Cycle, Slot):
     chunked_encoding: bool | None = None
     expected_content_length = 0
 
-    def __init__(self, protocol: _Protocol, known: Any, came: Parted, connection: Connection) -> None:
+    def __init__(self, protocol: HttpProtocol, known: Any, came: Parted, connection: Connection) -> None:
         self.came = came
         self.connection = connection
         self._protocol = protocol
@@ -186,7 +188,7 @@ class _KnownCycle(_Cycle, Slot):
         return self._protocol.start(self, app)
 
 
-class _Protocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
     """Bounds what uvicorn does not: the size of a request's head, chunk lines and trailers, the time that it and its
     body may take to come, and how many connections there are. Trailers are dropped: what the head says was checked. A
     request is started when it is its principal's turn. Of one that comes whole in one piece no timer is started, and
@@ -197,6 +199,7 @@ class _Protocol(HttpToolsProtocol):
     _overhead = 0  # bytes of this request that are not its body
     _lines = 0  # of what comes, since its head began
     _is_in_head = True
+    _unfinished: UnfinishedHead | None = None
     _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
     _timer: asyncio.TimerHandle | None = None
     _idle_since = 0.0
@@ -226,7 +229,7 @@ class _Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._intake.transport = transport
         super().connection_made(SharedTransport(transport, self._intake))  # type: ignore[arg-type]
-        self.client = met(transport) or self.client
+        self.client = self.peer(transport) or self.client
         address = self.client[0] if self.client else ""
         self._connection = Connection(self._connections.unread, transport, address)
         self._stranger = self._connection.key
@@ -235,8 +238,13 @@ class _Protocol(HttpToolsProtocol):
         if not isinstance(self.client, Operator):
             self._connection.counts(self._connections)
 
+    def peer(self, transport: asyncio.Transport) -> tuple[str, int] | None:
+        """Who is at the other end, where its address does not say."""
+        return met(transport)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.drop()
+        self._head_ended()
         self._stop_timer()
         self._stop_keeping()
         self._connection.closed()
@@ -269,15 +277,33 @@ class _Protocol(HttpToolsProtocol):
         self._patience = 0.0
         self._is_in_head = False
         self._intake.drop()
-        self.transport = self._intake.transport  # type: ignore[assignment]
+        transport: Any = self._intake.transport
+        self.transport = transport
         super().handle_websocket_upgrade()
+        if isinstance(opened := transport.get_protocol(), PacedProtocol):
+            transport.set_protocol(LittleReads(opened))
 
     def _whose(self) -> str:
         return self._connection.backlog.key
 
     def _is_one(self, data: bytes) -> bool:
-        """Whether this is one request and no more."""
-        return self._is_between and self._parted(self._head + data) is not None
+        """Whether this is one request and no more. What is not waits to be read, and is kept meanwhile."""
+        if self._is_between and self._parted(self._head + data) is not None:
+            return True
+        if self._is_between or self._is_in_head:
+            self._keeps_of_head((0 if self._is_between else self._overhead) + len(data))
+        return False
+
+    def _keeps_of_head(self, size: int) -> None:
+        """So much has come of a head that has not ended, as far as it was read."""
+        if not self._unfinished:
+            self._unfinished = UnfinishedHead(self._connections.heads, self._connection, self.loop.time())
+        self._unfinished.has(size)
+
+    def _head_ended(self) -> None:
+        if self._unfinished:
+            self._unfinished.ended()
+            self._unfinished = None
 
     def _parted(self, data: bytes) -> Parted | None:
         address = self._connection.address  # an operator has none, and is not to be known again
@@ -310,6 +336,8 @@ class _Protocol(HttpToolsProtocol):
         if self.pipeline and len(self.pipeline) > MOST_PIPELINED:
             self._is_full = True
             self._intake.hold(self)
+        if self._is_in_head and self._overhead > HEAD_FREE:
+            self._keeps_of_head(self._overhead)
         has_lines = self._is_in_head and self._lines > MOST_LINES
         if (has_lines or self._overhead > HEAD_LIMIT) and not self.transport.is_closing():
             if self._is_in_head:
@@ -332,12 +360,16 @@ class _Protocol(HttpToolsProtocol):
         if not self._scheduler.lets_pass(key):
             self._turn = self._scheduler.start(key, lambda: cycle.disconnected or self._begin(cycle))
         elif not self._application.begin(cycle):
-            self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
+            self.not_begun(cycle)
         return True
 
     def _begin(self, cycle: _KnownCycle) -> None:
         if not self._application.begin(cycle):
-            self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
+            self.not_begun(cycle)
+
+    def not_begun(self, cycle: _KnownCycle) -> None:
+        """More is to be done for a request than its head says."""
+        self.start(cycle, cast(Any, self.app))  # pyright: ignore[reportUnknownMemberType]
 
     def start(self, cycle: RequestResponseCycle, app: Any) -> asyncio.Task[None]:
         """Answer a request in a task."""
@@ -359,6 +391,7 @@ class _Protocol(HttpToolsProtocol):
             return
         if self._timer:
             self._stop_timer()
+        self._head_ended()
         self._is_in_head = False
         self._patience = BODY_PATIENCE
         if self.url[:1] != b"/" and (found := _absolute.match(self.url)):  # its host is the one that counts
@@ -397,6 +430,8 @@ class _Protocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._overhead = max(0, self._overhead - len(body) * (1 + FRAMING))
         super().on_body(body)
+        if len(self.cycle.body) > UNTAKEN:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         if self._is_passed_over:
@@ -414,13 +449,12 @@ class _Protocol(HttpToolsProtocol):
         if self.flow.write_paused:
             self._unstarted = cycle, app
             return
-        self._schedule(cycle, cycle.scope["headers"], partial(super()._start_asgi_task, cycle, app))
+        self._schedule(cycle, partial(super()._start_asgi_task, cycle, app))
 
-    def _schedule(
-        self, cycle: RequestResponseCycle, headers: Iterable[tuple[bytes, bytes]], start: Callable[[], object]
-    ) -> None:
+    def _schedule(self, cycle: RequestResponseCycle, start: Callable[[], object]) -> None:
         """Have a request started when it is its principal's turn."""
-        key = self._callers.key(headers, self._stranger)
+        stranger = self._application.stranger(cast(Any, cycle.scope), self._stranger)
+        key = self._callers.key(cycle.scope["headers"], stranger)
         if self._scheduler.lets_pass(key):
             start()
         else:
@@ -498,10 +532,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 lets the system choose. Raises `OSError`."""
+def bind(host: str, port: int, is_shared: bool = False) -> socket.socket:
+    """A listening socket; port 0 lets the system choose. `is_shared`: others of our user may listen there, too, and the
+    kernel gives each some of the connections. Raises `OSError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=2048)
+    return socket.create_server((host, port), family=family, backlog=2048, reuse_port=is_shared)
 
 
 class _Bounded(logging.Filter):
@@ -513,16 +548,49 @@ class _Bounded(logging.Filter):
         self.complaints = Complaints(self.clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        # What fails in here has a share of its own: nobody hides it behind what is no HTTP.
-        return self.complaints.takes("an HTTP client" if record.levelno < logging.ERROR else "the HTTP server")
+        # What fails in here has a share of its own for each place: nobody hides one failure behind what is no HTTP, nor
+        # behind another failure that clients can bring about.
+        is_failure = record.levelno >= logging.ERROR
+        return self.complaints.takes(f"the HTTP server, {_failed_at(record)}" if is_failure else "an HTTP client")
+
+
+def _failed_at(record: logging.LogRecord) -> str:
+    """Where in the code, so there are few of them."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not error:
+        return f"{record.filename}:{record.lineno}"
+    last = error.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    place = f" in {os.path.basename(last.tb_frame.f_code.co_filename)}:{last.tb_lineno}" if last else ""
+    return f"{type(error).__name__}{place}"
 
 
 @asynccontextmanager
 async def serving(
-    application: Application, listener: socket.socket, certificate: Certificate | None = None
+    application: Application,
+    listener: socket.socket,
+    certificate: Certificate | None = None,
+    protocol: Callable[..., HttpProtocol] = HttpProtocol,
 ) -> AsyncGenerator[None]:
     """Serve inside the block, over TLS where there is a certificate; requests under way get a moment to end."""
-    http = partial(_Protocol, application)
+    async with making(application, protocol, [] if certificate else [listener]) as made:
+        if certificate:
+            async with tls.accepting(listener, made, certificate, application.connections, SystemClock()):
+                yield
+        else:
+            yield
+
+
+@asynccontextmanager
+async def making(
+    application: Application, protocol: Callable[..., HttpProtocol], listeners: list[socket.socket]
+) -> AsyncGenerator[Callable[..., asyncio.BaseProtocol]]:
+    """The same for connections to these listeners, and for those whose protocols are made by what this yields."""
+
+    def http(**given: Any) -> LittleReads:
+        return LittleReads(protocol(application, **given))
+
     config = uvicorn.Config(
         application,
         http=cast("type[asyncio.Protocol]", http),
@@ -543,17 +611,11 @@ async def serving(
     for log in logs:
         log.addFilter(bounded)
     server = _Server(config)
-    sockets = [] if certificate else [listener]
-    task = asyncio.get_running_loop().create_task(server.serve(sockets=sockets), name="http")
+    task = asyncio.get_running_loop().create_task(server.serve(sockets=listeners), name="http")
     try:
         while not server.started and not task.done():
             await asyncio.sleep(0.001)
-        if certificate:
-            made = partial(http, config=config, server_state=server.server_state, app_state={})
-            async with tls.accepting(listener, made, certificate, application.connections, bounded.clock):
-                yield
-        else:
-            yield
+        yield partial(http, config=config, server_state=server.server_state, app_state={})
     finally:
         server.should_exit = True
         await task

@@ -19,6 +19,7 @@ May import `policy`, `surfaces` and the rooms below them.
     changes        judges changes of the servers that a tool call wants, before a person is asked: a policy
     finder         searches what a client may see; indexes the lists that have changed, in a thread of its own
     confirming     which guards an edit takes away, so that it waits for the operator
+    file_edits     edits of the file that people write, as its text or a part of it
     reload         another configuration, from what is written to what is served
     subscriptions  the story of what clients watch, and asking for it anew when its server has changed
     audience       which events concern which client

@@ -21,18 +21,19 @@ class Unconfirmed(ConfigError):
         self.losses = losses
 
 
-def check(served: Config, wanted: Config, confirmed: Collection[str]) -> None:
-    """Raises `Unconfirmed` where `wanted` takes away what is not among the sentences that were `confirmed`."""
-    losses = tuple(_losses(served, wanted))
+def check(served: Config, wanted: Config, confirmed: Collection[str], is_ours: bool = False) -> None:
+    """Raises `Unconfirmed` where `wanted` takes away what is not among the sentences that were `confirmed`. `is_ours`:
+    we write the file as a whole, so that it cannot be cut off."""
+    losses = tuple(_losses(served, wanted, is_ours))
     if not set(losses) <= set(confirmed):
         raise Unconfirmed(wanted.source, losses)
 
 
-def _losses(served: Config, wanted: Config) -> Iterator[str]:
+def _losses(served: Config, wanted: Config, is_ours: bool) -> Iterator[str]:
     if wanted.is_open and not served.is_open:
         yield "without `clients` and an issuer, every program on this machine could call every tool without a key"
     if is_on(served) and not is_on(wanted):
         yield "calls would no longer be noted in the audit log"
     before, now = served.text.written, wanted.text.written
-    if wanted != served and len(now) < len(before) and before.startswith(now):
+    if not is_ours and wanted != served and len(now) < len(before) and before.startswith(now):
         yield f"the file is the first {len(now):,} bytes of the {len(before):,} that are served, as if it was cut off"

@@ -290,6 +290,11 @@ class Gateway:
         self._audience.adopt(before, snapshot, use_access)
         self.subscriptions.renew(before, snapshot)
 
+    def forget_plans(self) -> None:
+        """What policies have to do with calls is something else from now on."""
+        for route in self.snapshot.routes.values():
+            route.plans.forget()
+
     async def tokens(self) -> Mapping[str, Any]:
         """What the models of all clients have loaded of tools: see `token_meter`."""
         return await self._views.tokens()

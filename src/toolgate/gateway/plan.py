@@ -69,22 +69,24 @@ class Plans:
     offer something else to each: its plans are theirs alone. `upstreams` are those of the route."""
 
     def __init__(self, upstreams: Mapping[str, Upstream] = {}) -> None:
-        self._upstreams = upstreams
+        self._upstreams, self._version = upstreams, 0
         self._plans: dict[Key, Plan] = {}
-        self._version = 0
 
     def find(self, call: Call, rules: Rules | None, version: int) -> Plan | None:
         """The plan for a call's name, where it holds: its server is up, and the list is its word of now."""
         if call.method != mcp.CALL:
             return None
         if version != self._version:
-            self._plans.clear()
-            self._version = version
+            self.forget(version)
         plan = self._plans.get((rules, call.target)) or self._plans.get((rules, call.target, call.client.identity))
         return plan if plan and self._upstreams[plan.server].live_scope(call.client) == plan.scope else None
 
+    def forget(self, version: int = 0) -> None:
+        """What a name means, or policies have to do with its calls, may be something else now."""
+        self._plans.clear()
+        self._version = version
+
     def keep(self, plan: Plan, rules: Rules | None, target: str, client: Client, version: int) -> None:
         if len(self._plans) >= MOST or version != self._version:
-            self._plans.clear()
-            self._version = version
+            self.forget(version)
         self._plans[(rules, target, client.identity) if plan.scope else (rules, target)] = plan

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from toolgate.config import Config, ConfigError, Problem, render
 from toolgate.core.background import BackgroundTasks
@@ -18,8 +18,9 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.core.names import slug
-from toolgate.gateway import confirming
+from toolgate.gateway import confirming, file_edits
 from toolgate.gateway.confirming import Unconfirmed
+from toolgate.gateway.file_edits import FileEdit
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.state.audit import Trail
 from toolgate.state.settings import Settings
@@ -27,6 +28,8 @@ from toolgate.state.settings import Settings
 log = logging.getLogger(__name__)
 
 LOOK = 0.5  # seconds between looks at the files
+Looked = TypeVar("Looked")
+
 NOBODY = Principal("")  # who works inside this process
 
 
@@ -73,6 +76,28 @@ class Reloading:
             await self.reload()
         except Unconfirmed as waiting:
             await self.reload(waiting.losses)
+
+    async def edit(
+        self, make: Callable[[Settings], FileEdit], confirmed: Collection[str], by: Principal, /
+    ) -> FileEdit:
+        """Edit the file that people write, and serve what stands there then. Raises `Fault`, and `Unconfirmed` where
+        guards are taken away; then nothing was written."""
+        async with self._turn:
+            edit = await asyncio.to_thread(file_edits.made, make, self._settings)
+            confirming.check(self._served, edit.wanted, confirmed, is_ours=True)
+            await asyncio.to_thread(file_edits.write, edit)
+            self._audit.note_change(edit.event, by, file=str(edit.path), **edit.about)
+            try:
+                self._serve(await asyncio.to_thread(self._settings.read))
+            except ConfigError as error:
+                self.problem = str(error)
+                message = f"The file was saved, and what was served before still is: {error}"
+                raise Fault("INVALID_ARGS", message, reach="executed") from None
+            return edit
+
+    async def look(self, make: Callable[[Settings], Looked]) -> Looked:
+        """What `make` says of the file that people write. Raises `Fault`."""
+        return await asyncio.to_thread(file_edits.made, make, self._settings)
 
     async def add(self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, /) -> str:
         """Add a server, and have it listed. Its id. Raises `Fault`."""

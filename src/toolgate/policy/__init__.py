@@ -15,12 +15,14 @@ The policies, in their order
     validate           checks arguments against their schema
     scopes             asks for the scopes of a token that some tools need
     limits             rates, calls at once, arguments (`limits.rates`, `.concurrency`, `.argument_limit`, `.values`)
+    shared_meters      the same, held by several processes together
     approval           asks a person
     truncate           cuts results that are too large (`limits.result_limit`, `.result_tokens`, `.truncate`)
     scrub              takes secrets out of what servers say
 What they use
     tracing            the spans of a call, first and last as well
     endings            how a round has ended: who decided, and why
+    arguments          as they are noted
     schemas            JSON schemas, compiled; what is wrong with a value, without quoting it
     schema_cost        how much work a schema can make, known before a value is judged
     approval_requests  how a waiting call is shown, and what may be answered

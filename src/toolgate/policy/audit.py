@@ -7,7 +7,6 @@ hash, unless more is wanted; of a server's own words there is nothing.
 from __future__ import annotations
 
 import hashlib
-import logging
 from typing import Any
 
 import msgspec
@@ -18,14 +17,11 @@ from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Outcome
-from toolgate.core.redaction import Secrets
+from toolgate.policy.arguments import whole
 from toolgate.policy.base import Passed, Policy
 from toolgate.policy.endings import Decision, EndedAs, told
 from toolgate.state.audit import Trail
 
-log = logging.getLogger(__name__)
-
-LARGEST = 64 * 1024  # bytes of arguments that are noted in full
 LONGEST = 300  # characters of a reason
 LONGEST_REFUSED = 256  # characters of the name of what was refused
 
@@ -132,7 +128,7 @@ class Audit(Policy):
         if given and self._arguments != "none":
             entry.arguments_sha256 = hashlib.sha256(given).hexdigest()
             if self._arguments == "full":
-                entry.arguments = self._whole(given, redactor.of(call.server))
+                entry.arguments = whole(given, redactor.of(call.server))
         if decision == "deny":
             entry.target = _shortened(entry.target)
         entry.edited = given is not ticket.arguments and given != ticket.arguments
@@ -142,20 +138,3 @@ class Audit(Policy):
             self._trail.put(entry)
         elif not self._trail.put_refused(entry, who.counted_as, f"{call.method} {server} {code}"):
             entry.arguments = None  # they are large, and it is kept for up to a minute
-
-    def _whole(self, arguments: Raw, secrets: Secrets) -> Raw | None:
-        """In one line. What is too long, or cannot be written so, has its hash alone: a line there is in any case."""
-        if memoryview(arguments).nbytes > LARGEST:
-            return None
-        try:
-            return Raw(secrets.body(_in_one_line(bytes(arguments))))
-        except Exception as error:  # noqa: BLE001  the rescue: its caller may have brought it about
-            log.warning("arguments could not be noted in the audit: %s", type(error).__name__)
-            return None
-
-
-def _in_one_line(arguments: bytes) -> bytes:
-    try:
-        return msgspec.json.format(arguments, indent=-1)
-    except jsonrpc.UNREADABLE:  # a line break is nothing but white space in JSON
-        return jsonrpc.one_line(arguments)

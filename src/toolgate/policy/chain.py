@@ -86,7 +86,7 @@ def _validate(config: Config, meters: Meters) -> Validate:
 
 def _limits(config: Config, meters: Meters) -> limits.Limits | None:
     """None where nothing is limited."""
-    made = limits.Limits(config, meters)
+    made = meters.limits(config)
     return made if made.are_some else None
 
 
@@ -97,7 +97,7 @@ def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None
         config.approvals,
         *(policy_deps.redactor, policy_deps.clock),
         {server.id: _print(server) for server in config.servers},
-        [*([validate.check] if validate else []), limits.Limits(config, policy_deps.meters).check],
+        [*([validate.check] if validate else []), policy_deps.meters.limits(config).check],
         policy_deps.audit,
         policy_deps.meters.asking,
         {server.id: server.passed_headers for server in config.servers},

@@ -8,9 +8,9 @@ bounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from toolgate.auth.access import as_a_lenient_reader
 from toolgate.config import Config
@@ -64,6 +64,10 @@ class Meters:
         if self.on_refused:
             self.on_refused(who.counted_as, wait)
 
+    def limits(self, config: Config) -> Limits:
+        """Those of a configuration, by these meters."""
+        return Limits(config, self)
+
     @property
     def are_idle(self) -> bool:
         """Whether nothing runs."""
@@ -115,6 +119,9 @@ class _Limit:
             del self._running[key]
 
 
+Taken: TypeAlias = list[tuple[_Limit, object]]
+
+
 class Limits(Policy):
     """Of one configuration. What is of no limit is not metered."""
 
@@ -146,14 +153,14 @@ class Limits(Policy):
             if server.rate
         }
         self._tool = _Limit("this tool", meters.tool, rates.tool, most.tool)
-        self._has_meters = any(
+        self.has_meters = any(
             limit.is_some
             for limit in (self._principal, self._server, self._tool, *self._clients.values(), *self._servers.values())
         )
 
     @property
     def are_some(self) -> bool:
-        return self._has_meters or self._largest is not None or self._counts
+        return self.has_meters or self._largest is not None or self._counts
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
         """A round that goes on with what was let through once is not refused; while it runs, it counts."""
@@ -162,7 +169,7 @@ class Limits(Policy):
             self._refuse_too_large(call, self._largest)
         if self._counts and is_of_tool:
             self._refuse_too_many(call)
-        if not self._has_meters or (not is_of_tool and call.kind == "tasks"):  # who asks how work goes on does none
+        if not self.has_meters or (not is_of_tool and call.kind == "tasks"):  # who asks how work goes on does none
             return call
         limits = self._of(call)
         if not was_passed:
@@ -171,7 +178,7 @@ class Limits(Policy):
         for limit, key in taken:
             limit.take(key)
         if taken and call.reached:
-            call.reached.rests += (partial(_rests, tuple(taken), taken),)
+            call.reached.rests += (partial(self.rests, list(taken), taken),)
         return Passed(call, taken) if taken else call
 
     def check(self, call: Call) -> None:
@@ -218,8 +225,20 @@ class Limits(Policy):
         for limit, key in limits:
             limit.charge(key, now)
 
-    def ended(self, call: Call, ending: Outcome | BaseException, ticket: list[tuple[_Limit, object]] | None) -> None:
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: Taken | None) -> None:
         _give_back(ticket or [])
+
+    def rests(self, limits: Taken, taken: Taken, rests: bool) -> None:
+        """A call waits for a person, or goes on. Raises `Fault` where it finds no place then."""
+        if rests:
+            _give_back(taken)
+        elif not taken:
+            for limit, key in limits:
+                if limit.is_full(key):
+                    raise _too_many_at_once(limit)
+            for limit, key in limits:
+                limit.take(key)
+            taken.extend(limits)
 
     def _of(self, call: Call) -> list[tuple[_Limit, object]]:
         """What concerns this call. Control tools cost their callers, and no server."""
@@ -233,19 +252,6 @@ class Limits(Policy):
             if self._tool.is_some and call.method == mcp.CALL:
                 found.append((self._tool, (call.server, as_a_lenient_reader(call.target))))  # a server may read it so
         return found
-
-
-def _rests(limits: Iterable[tuple[_Limit, object]], taken: list[tuple[_Limit, object]], rests: bool) -> None:
-    """Its call waits for a person, or goes on. Raises `Fault` where it finds no place then."""
-    if rests:
-        _give_back(taken)
-    elif not taken:
-        for limit, key in limits:
-            if limit.is_full(key):
-                raise _too_many_at_once(limit)
-        for limit, key in limits:
-            limit.take(key)
-        taken.extend(limits)
 
 
 def _give_back(taken: list[tuple[_Limit, object]]) -> None:

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from toolgate.config import Config
+from toolgate.config import Audit, Config
 from toolgate.core import mcp, names
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Reached
 from toolgate.core.model import Accepted, Call, Done, NeedInput, Outcome
 from toolgate.core.redaction import Redactor
+from toolgate.policy.arguments import whole
 from toolgate.policy.base import Passed, Policy
 from toolgate.policy.endings import Decision, EndedAs, error_type, told
 from toolgate.policy.tracing import ClientSpan, ServerSpan
@@ -27,6 +28,7 @@ from toolgate.search import tokens
 from toolgate.telemetry import names as told_as
 from toolgate.telemetry.access_log import LOGGER, Access, AccessRecord
 from toolgate.telemetry.recorder import Recorder
+from toolgate.telemetry.traffic import Seen, Traffic
 from toolgate.telemetry.usage import Called, Line, Usage, add
 
 LOOKED_AT = 2048  # bytes of which tokens are estimated
@@ -47,7 +49,8 @@ def in_front(config: Config, recorder: Recorder, redactor: Redactor, clock: Cloc
     if config.log.access:
         observers.append(logging_access(redactor))
     served = (Served(observers, clock),) if observers else ()
-    return (ServerSpan(recorder, redactor), *served) if config.telemetry.is_traced else served
+    spans = (ServerSpan(recorder, redactor),) if config.telemetry.is_traced else ()
+    return (*spans, Watched(recorder.traffic, redactor, clock, config.audit), *served)
 
 
 def behind(config: Config, recorder: Recorder, redactor: Redactor, clock: Clock) -> tuple[Policy, ...]:
@@ -80,7 +83,7 @@ class Served(Policy):
         self._observers = observers
         self._now = clock.now
 
-    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Passed:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
         if call.reached is None:
             call = msgspec.structs.replace(call, reached=Reached())
         return Passed(call, _Begun(self._now(), call.reached or Reached()))
@@ -114,15 +117,48 @@ def logging_access(redactor: Redactor) -> Observer:
     def write(ended: Ended) -> None:
         if not _access_log.isEnabledFor(logging.INFO):
             return
-        call, who = ended.call, ended.call.client.principal
-        line = Access(
-            *(who.id, who.address, call.method, call.server, redactor.text(call.target)),
-            *(ended.decision, ended.outcome, int(ended.seconds * 1e6) / 1000),
-            *(memoryview(call.arguments).nbytes, memoryview(ended.result).nbytes, ended.error, call.via),
-        )
-        _access_log.handle(AccessRecord(line))
+        _access_log.handle(AccessRecord(Access(*_told(ended, redactor))))
 
     return write
+
+
+def _told(ended: Ended, redactor: Redactor) -> tuple[Any, ...]:
+    """The members of `Access`."""
+    call, who = ended.call, ended.call.client.principal
+    return (
+        *(who.id, who.address, call.method, call.server, redactor.text(call.target)),
+        *(ended.decision, ended.outcome, int(ended.seconds * 1e6) / 1000),
+        *(memoryview(call.arguments).nbytes, memoryview(ended.result).nbytes, ended.error, call.via),
+    )
+
+
+class Watched(Served):
+    """Tells who watches now. While nobody does, calls pass without it."""
+
+    name = "traffic"
+
+    def __init__(self, traffic: Traffic, redactor: Redactor, clock: Clock, settings: Audit) -> None:
+        super().__init__((self._tell,), clock)
+        self._traffic, self._redactor, self._wall = traffic, redactor, clock.wall
+        self._has_arguments = settings.arguments == "full"
+
+    def applies(self, call: Call) -> bool:
+        return self._traffic.is_watched
+
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
+        return super().before(call, was_passed, waited) if self._traffic.is_watched else call
+
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: Any) -> None:
+        if ticket:
+            super().ended(call, ending, ticket)
+
+    def _tell(self, ended: Ended) -> None:
+        seen = Seen(*_told(ended, self._redactor), time=self._wall(), kind=ended.call.kind)
+        self._traffic.tell(seen, lambda: self._arguments(ended.call))
+
+    def _arguments(self, call: Call) -> str:
+        found = whole(call.arguments, self._redactor.of(call.server)) if self._has_arguments else None
+        return bytes(found or b"").decode(errors="replace")
 
 
 class Sent(Policy):

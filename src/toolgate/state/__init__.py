@@ -9,6 +9,7 @@ has a rule of its own, `audit.on_failure`.
     base        what every store promises: keys and values by space, with a lifetime and compare-and-set; and tables
     memory      a store that lasts as long as its object
     sqlite      the store on disk: one file, written by one thread, shared by all gateways of the folder
+    read_only   the store as a worker has it
     opening     opening that file: its folder, its version, a damaged one
     backups     copies of that file, and one put in its place
     migrations  the tables, and how an older file gets them
@@ -19,6 +20,9 @@ has a rule of its own, `audit.on_failure`.
     pacing      lines of the audit that others can bring about as often as they like
     parking     work that waits for its client; the only place where a call outlives its request
     settings    where the configuration comes from while the gateway runs
+    own_config  the file that people write, edited for them
+    edited_files  files that were edited for users, and how that is undone
+    merging     servers of other programs' files, merged into it
 
 Reads answer at once, on the thread of the event loop. A write is on its way when the method returns, and is awaited
 only where that matters. Each coding agent may start its own `toolgate stdio`, so several gateways share one file; of
@@ -54,18 +58,20 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def opened(where: Path, clock: Clock | None = None) -> AsyncGenerator[Store]:
-    """The store in this folder, closed when the block is left."""
-    store = _open(where, clock or SystemClock())
+async def opened(where: Path, clock: Clock | None = None, is_told: bool = False) -> AsyncGenerator[Store]:
+    """The store in this folder, closed when the block is left. `is_told`: another process has said what is wrong with
+    it."""
+    store = _open(where, clock or SystemClock(), is_told)
     try:
         yield store
     finally:
         await store.close()
 
 
-def _open(where: Path, clock: Clock) -> Store:
+def _open(where: Path, clock: Clock, is_told: bool) -> Store:
     try:
         return SqliteStore(where, clock)
     except Unusable as why:
-        log.warning("data is not kept for the next start: %s", why)
+        if not is_told:
+            log.warning("data is not kept for the next start: %s", why)
         return MemoryStore(clock, f"the store cannot be used: {why}")

@@ -91,10 +91,18 @@ def place(config: Config, environ: Mapping[str, str]) -> Path:
 
 @asynccontextmanager
 async def opened(
-    config: Config, environ: Mapping[str, str], clock: Clock, store: Store, redactor: Redactor | None = None
+    config: Config,
+    environ: Mapping[str, str],
+    clock: Clock,
+    store: Store,
+    redactor: Redactor | None = None,
+    *,
+    of_calls: bool = False,
 ) -> AsyncGenerator[Trail]:
-    """The audit of a configuration, closed when the block is left: what was noted is written then, if it can be."""
-    trail = Trail(place(config, environ), clock, store, redactor or Redactor())
+    """The audit of a configuration, closed when the block is left: what was noted is written then, if it can be.
+    `of_calls`: nothing else is noted."""
+    made = TrailOfCalls if of_calls else Trail
+    trail = made(place(config, environ), clock, store, redactor or Redactor())
     trail.use(config)
     try:
         yield trail
@@ -300,6 +308,18 @@ class Trail:
         if not self.problem:
             log.error("cannot write the audit log: %s: %s", self.file, why)
         self.problem = f"cannot write the audit log: {self.file}: {why}"
+
+
+class TrailOfCalls(Trail):
+    """Notes calls alone: what else happens to be known to a process beside others, those note."""
+
+    def note(self, event: str, who: Principal | str = "", **about: Any) -> None: ...
+
+    def note_change(self, event: str, who: Principal | str = "", **about: Any) -> None: ...
+
+    def note_of_strangers(self, event: str, *, by: str, kind: str, **about: Any) -> None: ...
+
+    def note_of_server(self, event: str, *, server: str, **about: Any) -> None: ...
 
 
 def operator() -> str:

@@ -51,6 +51,19 @@ class Settings:
     def has_files(self) -> bool:
         return self._path is not None or self._own is not None
 
+    @property
+    def path(self) -> Path | None:
+        """The file that people write; None where there is none."""
+        return self._path
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._environ
+
+    def with_added(self, written: Config) -> Config:
+        """What people would have written, with what was added. Raises `ConfigError`."""
+        return configs.with_own(written, self._added(), self._environ)
+
     def read(self) -> Config:
         """The configuration as it stands now. Raises `ConfigError`."""
         self.known = self.seen()  # before they are read: what changes meanwhile is to be read again

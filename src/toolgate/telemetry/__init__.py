@@ -10,6 +10,7 @@ May import `state` and the rooms below it.
     otlp         traces, metrics and logs by OpenTelemetry's SDK, which only it loads
     exposition   Prometheus's text format
     access_log   a line for each round of a call
+    traffic      the same for who watches now
 
 What is counted is told by a policy (`policy/telemetry`), and shown at `/metrics` (`frontends/web/metrics`). A figure of
 another kind is a name in `names`, and where it is looked up in one of the two.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolgate.telemetry.spans import Tracer
+from toolgate.telemetry.traffic import Traffic
 from toolgate.telemetry.usage import Usage
 
 
@@ -10,5 +11,5 @@ class Recorder:
     """`tracer` is there while traces are sent somewhere."""
 
     def __init__(self) -> None:
-        self.usage = Usage()
+        self.usage, self.traffic = Usage(), Traffic()
         self.tracer: Tracer | None = None

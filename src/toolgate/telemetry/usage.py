@@ -7,7 +7,9 @@ a server has, no more than so many things are told apart. What comes later is co
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -36,6 +38,13 @@ class Durations(msgspec.Struct):
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(names.BOUNDS, seconds)] += 1
         self.seconds += seconds
+
+
+def within(durations: Iterable[Durations], share: float) -> float:
+    """The bound, in seconds, within which this share of them has ended; infinite beyond the last."""
+    counts = [sum(column) for column in zip(*(each.counts for each in durations), strict=True)]
+    wanted = share * sum(counts)
+    return next((bound for bound, ended in zip(names.BOUNDS, accumulate(counts), strict=False) if ended >= wanted), inf)
 
 
 class Line(msgspec.Struct):
@@ -78,7 +87,9 @@ BY_KIND: tuple[tuple[str, str, str, Callable[[Line], Mapping[str, int]]], ...] =
 )
 """What is shown of it by kind: name, what it is, what tells the kinds apart."""
 
-_Timed = tuple[dict[str, Durations], dict[str, Durations]]
+Timed = tuple[dict[str, Durations], dict[str, Durations]]
+
+_SUMMED = ("calls", "asked", "bytes_in", "bytes_out", "tokens_in", "tokens_out")
 
 
 class Usage:
@@ -86,7 +97,7 @@ class Usage:
 
     def __init__(self) -> None:
         self._lines: dict[Called, Line] = {}
-        self._timed: dict[tuple[str, str, str], _Timed] = {}  # by method, server and tool
+        self._timed: dict[tuple[str, str, str], Timed] = {}  # by method, server and tool
 
     def line(self, called: Called) -> Line:
         return self._lines.get(called) or self._another(called)
@@ -103,6 +114,32 @@ class Usage:
             served, sent = self._timed.setdefault(called[1:], ({}, {}))
             self._lines[called] = Line(served, sent)
         return self._lines[called]
+
+    # Of other processes, whose calls are counted as ours.
+
+    def taken(self) -> tuple[Mapping[Called, Line], Mapping[tuple[str, str, str], Timed]]:
+        """All that was counted, which is forgotten here."""
+        taken = self._lines, self._timed
+        self._lines, self._timed = {}, {}
+        return taken
+
+    def add(self, called: Called, more: Line) -> None:
+        """What another process has taken of its own, without durations."""
+        line = self.line(called)
+        for name in _SUMMED:
+            setattr(line, name, getattr(line, name) + getattr(more, name))
+        for own, counts in ((line.errors, more.errors), (line.refusals, more.refusals)):
+            for kind, count in counts.items():
+                own[kind] = own.get(kind, 0) + count
+        line.ratio_in, line.ratio = more.ratio_in or line.ratio_in, more.ratio or line.ratio
+
+    def add_timed(self, called: tuple[str, str, str], more: Timed) -> None:
+        """The same of durations, by method, server and tool."""
+        for own, durations in zip(self._timed.setdefault(called, ({}, {})), more, strict=True):
+            for error, each in durations.items():
+                found = own.setdefault(error, Durations())
+                found.counts = [one + other for one, other in zip(found.counts, each.counts, strict=True)]
+                found.seconds += each.seconds
 
     # What is shown. It may be read in another thread: nothing here goes through what is changed meanwhile.
 

@@ -11,6 +11,7 @@ May import `upstreams` and the rooms below it.
     deleting      a task deleted with all that is below it, in pieces
     dependencies  what tasks wait for; trees and circles of them
     ready         which tasks can be worked on, and which wait
+    board         the tasks of a project by what can be done with them
     links         which sessions had to do with which tasks
     sessions      records of agents' sessions, and which a call belongs to; what one hands over to the next
     hooks         what the agents' programs say of their sessions, by `call_hook` or by `toolgate hook`

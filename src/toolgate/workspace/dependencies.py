@@ -70,6 +70,11 @@ def _circle(task_id: str, depends_on: str) -> Fault:
 # What `get_task` shows of them.
 
 
+def whole_task(connection: Connection, id: str) -> dict[str, Any]:
+    """Raises `Fault` where there is none."""
+    return tasks.shown(tasks.find(connection, id)) | {"dependencies": of_task(connection, id)}
+
+
 def of_task(connection: Connection, id: str) -> dict[str, Any]:
     """What a task waits for and what waits for it; and what else it was tied to, from either end."""
     shown: dict[str, Any] = {"blocked_by": [], "blocking": []}

@@ -6,6 +6,7 @@ that it waits for is not closed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -46,10 +47,16 @@ async def list_ready_tasks(given: ListReadyTasks, workspace: Workspace, context:
         type=given.task_type,
         assignee=given.assignee,
     )
-    where.append((f"NOT {_OPEN_BLOCKERS}", None))
-    return await workspace.answered(
-        context, lambda connection: tasks.listing(connection, where, _BY_URGENCY, given.limit)
-    )
+    return await workspace.answered(context, lambda connection: _workable(connection, where, given.limit))
+
+
+def workable(connection: Connection, project_id: str, limit: int | None) -> dict[str, Any]:
+    """Open tasks of a project that nothing blocks, the most urgent first."""
+    return _workable(connection, tasks.among(project_id, None, status="open"), limit)
+
+
+def _workable(connection: Connection, where: Sequence[tuple[str, object]], limit: int | None) -> dict[str, Any]:
+    return tasks.listing(connection, [*where, (f"NOT {_OPEN_BLOCKERS}", None)], _BY_URGENCY, limit)
 
 
 class ListBlockedTasks(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,12 +67,17 @@ class ListBlockedTasks(msgspec.Struct, forbid_unknown_fields=True):
 async def list_blocked_tasks(given: ListBlockedTasks, workspace: Workspace, context: ToolContext) -> EncodedResult:
     project = await workspace.project(context)
     where = tasks.among(project.id if project else "", given.parent_task_id, status="open")
-    where.append((_OPEN_BLOCKERS, None))
+    return await workspace.answered(context, lambda connection: _waiting(connection, where, given.limit))
 
-    return await workspace.answered(
-        context,
-        lambda connection: tasks.listing(connection, where, _BY_URGENCY, given.limit, _with_blockers, PIECE),
-    )
+
+def waiting(connection: Connection, project_id: str, limit: int | None) -> dict[str, Any]:
+    """Open tasks of a project that wait for others, with what blocks each."""
+    return _waiting(connection, tasks.among(project_id, None, status="open"), limit)
+
+
+def _waiting(connection: Connection, where: Sequence[tuple[str, object]], limit: int | None) -> dict[str, Any]:
+    where = [*where, (_OPEN_BLOCKERS, None)]
+    return tasks.listing(connection, where, _BY_URGENCY, limit, _with_blockers, PIECE)
 
 
 def _with_blockers(connection: Connection, found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -25,7 +26,6 @@ from toolgate.workspace.workspace import Workspace
 
 REASONS_WITH_OPEN_CHILDREN = ("duplicate", "already_implemented", "wont_fix", "obsolete")
 MOST_BLOCKED = 100  # tasks, by a new one
-_NEWEST_FIRST = "task.created_at DESC, task.id DESC"
 
 Title = Annotated[str, Meta(min_length=1, max_length=tasks.LONGEST_TITLE, pattern=r"\S")]
 Description = Annotated[str, Meta(description="Markdown", max_length=tasks.LONGEST_DESCRIPTION)]
@@ -111,11 +111,7 @@ class GetTask(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def get_task(given: GetTask, workspace: Workspace, context: ToolContext) -> EncodedResult:
-    def work(connection: Connection) -> Object:
-        task = tasks.find(connection, given.task_id)
-        return tasks.shown(task) | {"dependencies": dependencies.of_task(connection, task.id)}
-
-    return await workspace.answered(context, work)
+    return await workspace.answered(context, partial(dependencies.whole_task, id=given.task_id))
 
 
 class UpdateTask(msgspec.Struct, forbid_unknown_fields=True):
@@ -308,7 +304,7 @@ async def list_tasks(given: ListTasks, workspace: Workspace, context: ToolContex
 
     def work(connection: Connection) -> Object:
         found = letters.places(connection, letters.letters(given.title_like or ""), letters.letters(label))
-        return tasks.listing(connection, where, _NEWEST_FIRST, given.limit, places=found)
+        return tasks.listing(connection, where, tasks.NEWEST_FIRST, given.limit, places=found)
 
     return await workspace.answered(context, work)
 

@@ -86,6 +86,7 @@ class Task(msgspec.Struct, kw_only=True):
 
 FIELDS = Task.__struct_fields__
 BRIEF = ("id", "title", "status", "priority", "type", "parent_task_id", "created_at", "updated_at")
+NEWEST_FIRST = "task.created_at DESC, task.id DESC"
 _AS_JSON = ("labels", "commits")
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec import Raw
 
 from toolgate.auth.access import OPERATOR, Access, Rules
@@ -586,3 +588,57 @@ def test_a_long_name_may_hold_anything() -> None:
 @pytest.mark.parametrize("uri", ["", "/", "a", "..", "file:", "file:///", "%", "%zz", "a" * 10_000, "../" * 1000])
 def test_any_uri_has_forms(uri: str) -> None:
     assert forms(uri)[0] == uri
+
+
+# Why.
+
+
+@pytest.mark.parametrize(
+    ("reach", "permissions", "rule"),
+    [
+        ("all", {}, "mcp_server_access, and no permission that says less"),
+        (None, {"tools": {"x__y": "allow"}}, "defaults: without mcp_server_access, what no permission names is off"),
+        (("docs",), {}, "mcp_server_access, which does not name the server"),
+        ("all", {"everything": "off"}, "mcp_permissions.global"),
+        ("all", {"everything": "off", "servers": {"github": "ask"}}, "mcp_permissions.servers: github"),
+        ("all", {"tools": {"github__get": "ask", "github__*": "off"}}, "mcp_permissions.tools: github__get"),
+        ("all", {"tools": {"github__g*": "off", "github__*": "ask"}}, "mcp_permissions.tools: github__g*"),
+        ("all", {"tools": {"GitHub__GET": "off"}}, "mcp_permissions.tools: github__get, as a server may read the name"),
+        ("all", {"read_only": "ask"}, "mcp_permissions.read_only: the tool does not say that it only reads"),
+    ],
+)
+def test_the_rule_that_decides_is_named(reach: Any, permissions: dict[str, Any], rule: str) -> None:
+    found = rules(reach, **permissions)
+    assert found.why("github", "get").rule == rule
+    assert found.why("github", "get").verdict == found.verdict("github", "tools", "get")
+
+
+NAMES = st.sampled_from(
+    ["github__get", "github__g*", "*get", "*", "GITHUB__Get", "docs__get", "github__set", "github*"]
+)
+VERDICTS = st.sampled_from(["allow", "ask", "off"])
+SAID = st.fixed_dictionaries(
+    {},
+    optional={
+        "everything": VERDICTS,
+        "servers": st.dictionaries(st.sampled_from(["github", "git*", "docs", "*"]), VERDICTS, max_size=3),
+        "tools": st.dictionaries(NAMES, VERDICTS, max_size=4),
+        "read_only": st.sampled_from(["", "ask", "off"]),
+    },
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(["all", "none", None, ("github",), ("docs",)]),
+    SAID,
+    st.sampled_from(["get", "GET", "set", "x" * 3000, "g\u200bet"]),
+    st.sampled_from([READS, WRITES, Hints()]),
+)
+def test_a_rule_of_the_configuration_is_named_for_every_verdict(
+    reach: Any, permissions: dict[str, Any], tool: str, hints: Hints
+) -> None:
+    found = rules(reach, **permissions)
+    why = found.why("github", tool, hints)
+    assert why.verdict == found.verdict("github", "tools", tool, hints)
+    assert why.rule != "defaults" or len(tool) > 2048

@@ -164,6 +164,7 @@ async def test_an_issuer_is_named_as_it_says_itself_or_as_it_is_configured(name:
     ("claims", "scopes"),
     [
         ({"scope": "a b  c"}, {"a", "b", "c"}),
+        ({"scope": "a\u00a0b\tc\u2003d\ne"}, {"a\u00a0b\tc\u2003d\ne"}),  # no scope of ours: it has no such letters
         ({"scope": ["a", "b", 7]}, {"a", "b"}),
         ({"scope": ..., "scp": "a b"}, {"a", "b"}),
         ({"scope": ..., "scp": ["a b", "c"]}, {"a b", "c"}),

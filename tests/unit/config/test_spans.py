@@ -129,3 +129,23 @@ def test_what_is_not_there_is_not_taken_out(format: Format) -> None:
 def test_what_cannot_be_edited_is_refused(format: Format, text: str) -> None:
     with pytest.raises(Malformed):
         spans.put(text, format, ("t", "s"), {})
+
+
+LISTED: dict[Format, str] = {
+    "json": '{"clients": [ {"id": "a"}, // one\n {"id": "b", "p": {"x": "y"}} /* two */ ]}',
+    "toml": '# all\n[[clients]]\nid = "a"  # one\n\n[[clients]]\nid = "b"  # two\np = { x = "y" }\n',
+    "yaml": "# all\nclients:\n- id: a  # one\n- id: b  # two\n  p:\n    x: y\n",
+}
+
+
+@pytest.mark.parametrize("format", LISTED)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_table_in_a_list_is_edited_in_its_place(format: Format, place: int) -> None:
+    text = LISTED[format]
+    put = spans.put(text, format, ("clients", place, "p", "new name"), "off")
+    assert "one" in put and "two" in put
+    listed = spans.tree(put, format)["clients"]
+    assert listed[place]["p"]["new name"] == "off" and "new name" not in str(listed[1 - place])
+    for path in (("clients", 2, "p"), ("clients", "p", "x"), ("clients", -1, "p")):
+        with pytest.raises(Malformed):
+            spans.put(text, format, path, "off")

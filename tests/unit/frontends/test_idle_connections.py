@@ -51,7 +51,7 @@ def _opened() -> tuple[Any, Transport]:
     config = uvicorn.Config(_answers, lifespan="off", ws="none", log_config=None, timeout_keep_alive=server.KEEP_ALIVE)
     config.load()
     given: dict[str, Any] = {"config": config, "server_state": ServerState(), "app_state": {}}
-    connection, transport = server._Protocol(Answering(FakeClock(), 0), **given), Transport()
+    connection, transport = server.HttpProtocol(Answering(FakeClock(), 0), **given), Transport()
     connection.connection_made(transport)
     return connection, transport
 

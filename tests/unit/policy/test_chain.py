@@ -27,6 +27,7 @@ from toolgate.policy.run import PolicyRun, compiled
 from toolgate.policy.truncate import Limit
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
+from toolgate.telemetry.traffic import Wanted
 
 _NO_CODEX: Any = None  # nothing here is for it
 SECRET = "hunter2-hunter2-hunter2"
@@ -68,6 +69,7 @@ class Judges:
             Meters(self.clock),
             lambda _request: None,
         )
+        self.traffic = deps.recorder.traffic
         self.hooks = compiled(
             chain.build(self.config, deps, changes=Changes(self.config, deps.access, _NO_CODEX) if is_own else None)
         )
@@ -254,11 +256,19 @@ USUAL = ["quarantine", "validate", "scrub"]
     ],
 )
 async def test_a_policy_that_has_nothing_to_do_is_not_there(config: Config, names: list[str]) -> None:
-    assert Made(config).names == names
+    assert Made(config).names == ["traffic", *names]  # which passes all calls by while nobody watches
+
+
+async def test_who_watches_sees_what_is_refused_behind_it() -> None:
+    judges = Judges(Permissions(everything="off"))
+    watcher = judges.traffic.watch(Wanted())
+    assert await judges.code() == "ACCESS_DENIED"
+    portion = watcher.portion()
+    assert portion and [(each.decision, each.code) for each in portion.calls] == [("deny", "ACCESS_DENIED")]
 
 
 async def test_a_route_that_leaves_arguments_to_its_server_does_not_look_at_them() -> None:
-    assert Made(Config(), is_transparent=True).names == ["quarantine", "scrub"]
+    assert Made(Config(), is_transparent=True).names == ["traffic", "quarantine", "scrub"]
 
 
 @pytest.mark.parametrize(

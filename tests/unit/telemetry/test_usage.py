@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolgate.telemetry import names
 from toolgate.telemetry.exposition import histogram
-from toolgate.telemetry.usage import MOST, Called, Durations, Usage
+from toolgate.telemetry.usage import MOST, Called, Durations, Usage, add
 
 
 def test_calls_are_told_apart_by_who_called_what() -> None:
@@ -53,3 +53,20 @@ def test_a_histogram_counts_what_took_no_longer_than_each_bound() -> None:
     assert 'd_seconds_bucket{server="git",le="+Inf"} 4' in lines
     assert 'd_seconds_count{server="git"} 4' in lines
     assert 'd_seconds_sum{server="git"} 1000.0102' in lines
+
+
+def test_what_another_process_has_counted_is_added() -> None:
+    here, there, called = Usage(), Usage(), Called("ann", "tools/call", "git", "log")
+    for usage, times in ((here, 2), (there, 3)):
+        for _ in range(times):
+            line = usage.line(called)
+            line.calls, line.bytes_in, line.ratio = line.calls + 1, line.bytes_in + 10, 0.25
+            line.errors = {"tool_error": line.errors.get("tool_error", 0) + 1}
+            add(line.served, "", 0.5)
+    lines, timed = there.taken()
+    assert not there.lines()
+    here.add(called, lines[called])
+    here.add_timed(called[1:], timed[called[1:]])
+    line = here.lines()[called]
+    assert (line.calls, line.bytes_in, line.ratio, line.errors) == (5, 50, 0.25, {"tool_error": 5})
+    assert (sum(line.served[""].counts), line.served[""].seconds) == (5, 2.5)

@@ -3,7 +3,11 @@
     admin      what an operator's programs ask of a running gateway
     openapi    what that says of itself
     decisions  calls that wait for an operator, in its words
+    reviews    tools that have changed since they were trusted, in its words
+    agents     tasks and sessions of coding agents, in its words
     inspections  what clients may do, the audit, the configuration
+    file_edits  edits of the configuration file
+    live       calls as they end, as a stream of events
     metadata   what the gateway says to anybody who wants a token for it
     connect    the pages by which a user signs in at a server
     discovery  what is said of each endpoint before anybody connects: server cards, and where they are
@@ -11,6 +15,7 @@
     endpoints  how both write an endpoint down
     health     whether the gateway works, and takes calls
     metrics    how it and its servers are, for Prometheus
+    oidc       signing in to those at the issuer of tokens
     ui         the operator's pages: who is signed in, and how they are sent
     views      what stands on each of them
     tool_fields  a form for the arguments of a tool
@@ -39,8 +44,10 @@ from toolgate.frontends.web.browser_sessions import LINK_LASTS, BrowserSessions
 from toolgate.frontends.web.connect import Connect
 from toolgate.frontends.web.discovery import Discovery
 from toolgate.frontends.web.health import Health
+from toolgate.frontends.web.live import LiveTraffic
 from toolgate.frontends.web.metadata import Metadata
 from toolgate.frontends.web.metrics import Metrics
+from toolgate.frontends.web.oidc import SignInWithBrowser
 from toolgate.frontends.web.registry import Registry
 from toolgate.frontends.web.ui import OperatorPages
 
@@ -59,11 +66,12 @@ class Web:
     def __init__(self, deps: FrontendDeps, guards: Guards, resource: Resource) -> None:
         self._deps = deps
         self._sessions = BrowserSessions(deps.clock, guards.is_administrator)
-        self.admin = Admin(deps, guards, self._linked)
+        self._live = LiveTraffic(deps.gateway, deps.traffic, deps.clock)
+        self.admin = Admin(deps, guards, self._linked, self._live)
         self._discovery, lives = Discovery(deps.gateway, guards), Health(deps.gateway, guards)
         self._pages: Mapping[str, Page] = {
             admin.PREFIX: self.admin,
-            ui.PREFIX: OperatorPages(self.admin.ask, self._sessions, guards, lambda: deps.sign_ins.is_secure),
+            ui.PREFIX: self._operator_pages(guards),
             WELL_KNOWN: Metadata(resource, guards, (admin.PREFIX,)),
             connect.PREFIX: Connect(deps.sign_ins, guards),
             discovery.CATALOG: self._discovery,
@@ -74,9 +82,19 @@ class Web:
         }
         self.prefixes, self.suffixes = tuple(self._pages), (discovery.CARD,)
 
+    def _operator_pages(self, guards: Guards) -> OperatorPages:
+        deps, sign_in = self._deps, guards.page_sign_in
+        issuer = SignInWithBrowser(sign_in, self._reached_at, ui.PREFIX) if sign_in else None
+        shared = (self.admin.ask, self._live, self._sessions, guards)
+        return OperatorPages(*shared, lambda: deps.sign_ins.is_secure, issuer, deps.audit)
+
+    def _reached_at(self) -> str:
+        """The URL that browsers reach the gateway by; empty where they cannot."""
+        return reached_at(self._deps.gateway.snapshot.config, self._deps.gateway.gateway_info.port())
+
     def _linked(self, principal: Principal) -> Linked:
         """Raises `Fault` where browsers cannot come."""
-        base = reached_at(self._deps.gateway.snapshot.config, self._deps.gateway.gateway_info.port())
+        base = self._reached_at()
         if not base:
             raise Fault("INVALID_STATE", "This gateway has no pages: it does not listen over HTTP", reach="not_sent")
         return Linked(f"{base}{ui.LINK}{self._sessions.link(principal)}", LINK_LASTS)
@@ -84,6 +102,7 @@ class Web:
     def end_unknown(self, is_known: Callable[[Principal], bool]) -> None:
         """Sign out who would not be let in any more."""
         self._sessions.end_unknown(is_known)
+        self._live.end_unknown(is_known)
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """For a path that begins with one of `prefixes`, or ends with one of `suffixes`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -26,23 +26,37 @@ from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
-from toolgate.frontends.web import decisions, inspections, openapi
+from toolgate.frontends.web import decisions, file_edits, inspections, openapi
+from toolgate.frontends.web.agents import Agents, Board, Sessions, SessionShown, WantedBoard
 from toolgate.frontends.web.decisions import Decided, Waiting, WaitingCall, WantedDecision
+from toolgate.frontends.web.file_edits import Planned, Saved, WantedImport, WantedSave, WantedVerdict
 from toolgate.frontends.web.inspections import (
     AccessMatrix,
     AccessOfClient,
     AuditFound,
     AuditLines,
+    CallsCounted,
     Configuration,
     ConfigurationFound,
     WantedCheck,
     WantedLines,
 )
+from toolgate.frontends.web.live import LiveTraffic
 from toolgate.frontends.web.openapi import Operation
+from toolgate.frontends.web.reviews import (
+    AllPins,
+    Approved,
+    Differences,
+    Reviews,
+    WantedApproval,
+    WantedDifferences,
+)
 from toolgate.gateway.confirming import Unconfirmed
+from toolgate.gateway.file_edits import FileText
 from toolgate.policy import scrub
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
+from toolgate.telemetry.traffic import Portion, Wanted
 from toolgate.upstreams.base import State, StoppedBy
 
 PREFIX = "/admin"
@@ -57,6 +71,7 @@ STATUSES: Mapping[str, int] = {
     "SIGN_IN_REQUIRED": 403,
     "SERVER_NOT_FOUND": 404,
     "TOOL_NOT_FOUND": 404,
+    "RESOURCE_NOT_FOUND": 404,
     "INVALID_STATE": 409,
     "RATE_LIMITED": 429,
     "SERVER_FAILED": 502,
@@ -241,20 +256,26 @@ MakeLink: TypeAlias = Callable[[Principal], Linked]
 class Admin:
     """`guards` are those of the frontend that it stands in; `link` makes a link to the pages."""
 
-    def __init__(self, deps: FrontendDeps, guards: Guards, link: MakeLink) -> None:
+    def __init__(self, deps: FrontendDeps, guards: Guards, link: MakeLink, live: LiveTraffic) -> None:
         self._gateway = deps.gateway
         self._editor = deps.editor
         self._deciding = deps.deciding
-        self._audit = deps.audit
+        self._audit, self._usage = deps.audit, deps.usage
+        self._agents = Agents(deps.gateway)
+        self._reviews = Reviews(deps.pins, deps.audit, asyncio.Lock())
         self._verifying = asyncio.Lock()  # it reads the whole file
         self._guards = guards
         self._link = link
+        self._live = live
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks. Who goes away is not worked for any longer."""
         request = await self._guards.admit_admin(scope, receive, PREFIX)
         operation, name = _find(str(scope["method"]), str(scope["path"]))
         asked = Asked(await self._guards.read(request), request.principal, name)
+        if operation.is_stream:
+            await self._streamed(operation, asked, receive, response)
+            return
         answer = asyncio.get_running_loop().create_task(self._answered(operation, asked))
         left = asyncio.get_running_loop().create_task(gone(receive))
         try:
@@ -265,19 +286,28 @@ class Admin:
             left.cancel()
             answer.cancel()
 
+    async def _streamed(self, operation: Operation, asked: Asked, receive: Receive, response: Response) -> None:
+        try:
+            await operation.work(self, asked, receive, response)
+        except Fault as fault:
+            await response.whole(*self._failed(fault))
+
     async def ask(self, method: str, path: str, body: bytes, by: Principal) -> tuple[int, bytes]:
-        """The same inside this process: status and body of the answer. Raises `Refused`."""
+        """The same inside this process: status and body of the answer, which is no stream. Raises `Refused`."""
         operation, name = _find(method, path)
+        assert not operation.is_stream
         return await self._answered(operation, Asked(body, by, name))
 
     async def _answered(self, operation: Operation, asked: Asked) -> tuple[int, bytes]:
         try:
             status, said = await operation.work(self, asked)
         except Fault as fault:
-            shown = scrub.fault(fault, self._gateway.redactor)
-            said = _written(shown)
-            status = STATUSES.get(fault.code, 500)
+            return self._failed(fault)
         return status, said if isinstance(said, bytes) else self._gateway.redactor.body(jsonrpc.encode(said))
+
+    def _failed(self, fault: Fault) -> tuple[int, bytes]:
+        said = jsonrpc.encode(_written(scrub.fault(fault, self._gateway.redactor)))
+        return STATUSES.get(fault.code, 500), self._gateway.redactor.body(said)
 
     # The gateway.
 
@@ -312,7 +342,7 @@ class Admin:
         try:
             await self._editor.read_again(wanted.confirmed)
         except Unconfirmed as waiting:
-            return 409, Unconfirmable(str(waiting), unconfirmed=tuple(waiting.losses))
+            return _to_confirm(waiting)
         servers = self._gateway.snapshot.config.servers
         return 200, Reloaded(tuple(server.id for server in servers if server.enabled))
 
@@ -418,15 +448,35 @@ class Admin:
         """Have a tool ask again."""
         return 200, await decisions.revoke(self._deciding, asked.name, asked.by)
 
+    async def pins(self, _: Asked) -> Answer:
+        """Of each server, the tools that are not as they were when they were trusted."""
+        return 200, await self._reviews.all(self._gateway.snapshot.config)
+
+    async def differences(self, asked: Asked) -> Answer:
+        """How the pending tools of one server differ from what was trusted."""
+        wanted: WantedDifferences = _read(asked.body or b"{}", WantedDifferences)
+        return 200, await self._reviews.differences(self._named(asked.name), wanted.tool)
+
+    async def approve(self, asked: Asked) -> Answer:
+        """Trust tools as they were seen."""
+        wanted: WantedApproval = _read(asked.body, WantedApproval)
+        return 200, await self._reviews.approve(self._named(asked.name), wanted, asked.by)
+
     # What an operator looks at.
 
     async def access(self, _: Asked) -> Answer:
         """What each client may use of each server."""
-        return 200, inspections.matrix(self._gateway)
+        return 200, await inspections.matrix(self._gateway)
 
     async def access_of(self, asked: Asked) -> Answer:
         """What one client may do with each tool that is known."""
-        return 200, inspections.of_client(self._gateway, asked.name)
+        return 200, await inspections.of_client(self._gateway, asked.name)
+
+    async def rule(self, asked: Asked) -> Answer:
+        """Allow a tool for a client, ask for it or turn it off, in the configuration file."""
+        wanted: WantedVerdict = _read(asked.body, WantedVerdict)
+        hints = inspections.hints_of(self._gateway, wanted.server, wanted.tool)
+        return await _confirmed(file_edits.rule(self._editor, asked.name, wanted, hints, asked.by))
 
     async def audit(self, asked: Asked) -> Answer:
         """The last lines of the audit."""
@@ -445,7 +495,46 @@ class Admin:
         """Say what is wrong with a configuration before it is saved. Nothing is started, served or kept."""
         return 200, await inspections.checked(_read(asked.body, WantedCheck))
 
+    async def usage(self, _: Asked) -> Answer:
+        """How many calls there were since the gateway counts, and the slowest tools."""
+        return 200, inspections.calls_counted(self._gateway, self._usage)
+
+    async def file(self, _: Asked) -> Answer:
+        """The configuration file as it stands, with masks for what is secret in it."""
+        return 200, await file_edits.text(self._editor)
+
+    async def save(self, asked: Asked) -> Answer:
+        """Write the configuration file and serve it. What it takes away of guards must be confirmed."""
+        return await _confirmed(file_edits.save(self._editor, _read(asked.body, WantedSave), asked.by))
+
+    async def import_servers(self, asked: Asked) -> Answer:
+        """Say what would be added of another program's file and what that would run, or add what was said."""
+        wanted: WantedImport = _read(asked.body, WantedImport)
+        return await _confirmed(file_edits.plan_or_import(self._editor, wanted, asked.by))
+
+    async def board(self, asked: Asked) -> Answer:
+        """The tasks of a project by what can be done with them."""
+        wanted: WantedBoard = _read(asked.body or b"{}", WantedBoard)
+        return 200, await self._agents.board(wanted.project, asked.by)
+
+    async def task(self, asked: Asked) -> Answer:
+        """One task in full, with what it waits for."""
+        return 200, await self._agents.task(asked.name, asked.by)
+
+    async def sessions(self, asked: Asked) -> Answer:
+        """The sessions of who asks, as agents' programs told of them, the one with the latest sign first."""
+        return 200, await self._agents.sessions(asked.by)
+
+    async def session(self, asked: Asked) -> Answer:
+        """One of them, with what it hands over."""
+        return 200, await self._agents.session(asked.name, asked.by)
+
     # What clients do.
+
+    async def traffic(self, asked: Asked, receive: Receive, response: Response) -> None:
+        """Calls as they end, in portions, until the client leaves."""
+        wanted, by = _read(asked.body or b"{}", Wanted), asked.by
+        await self._live.stream(wanted, by, lambda: self._guards.is_administrator(by), receive, response)
 
     async def list(self, asked: Asked) -> Answer:
         """The tools of a path as its clients get them, and of each server what is known."""
@@ -490,6 +579,7 @@ class Admin:
 ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/status": {"GET": Operation(Admin.status, {200: About})},
     "/call": {"POST": Operation(Admin.call, {200: Called}, WantedCall)},
+    "/traffic": {"POST": Operation(Admin.traffic, {200: Portion}, Wanted, needs_body=False, is_stream=True)},
     "/list": {"POST": Operation(Admin.list, {200: Listed}, WantedList)},
     "/servers": {
         "GET": Operation(Admin.servers, {200: Servers}),
@@ -507,12 +597,30 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
         "POST": Operation(Admin.decide, {200: Decided}, WantedDecision),
     },
     "/grants/{name}": {"DELETE": Operation(Admin.revoke, {200: Decided})},
+    "/pins": {"GET": Operation(Admin.pins, {200: AllPins})},
+    "/pins/{name}": {"POST": Operation(Admin.approve, {200: Approved}, WantedApproval)},
+    "/pins/{name}/diff": {
+        "POST": Operation(Admin.differences, {200: Differences}, WantedDifferences, needs_body=False)
+    },
     "/access": {"GET": Operation(Admin.access, {200: AccessMatrix})},
-    "/access/{name}": {"GET": Operation(Admin.access_of, {200: AccessOfClient})},
+    "/access/{name}": {
+        "GET": Operation(Admin.access_of, {200: AccessOfClient}),
+        "POST": Operation(Admin.rule, {200: Saved, 409: Unconfirmable}, WantedVerdict),
+    },
     "/audit": {"POST": Operation(Admin.audit, {200: AuditLines}, WantedLines, needs_body=False)},
     "/audit/verify": {"POST": Operation(Admin.verify, {200: AuditFound})},
+    "/usage": {"GET": Operation(Admin.usage, {200: CallsCounted})},
+    "/tasks": {"POST": Operation(Admin.board, {200: Board}, WantedBoard, needs_body=False)},
+    "/tasks/{name}": {"GET": Operation(Admin.task, {200: dict[str, Any]})},
+    "/sessions": {"GET": Operation(Admin.sessions, {200: Sessions})},
+    "/sessions/{name}": {"GET": Operation(Admin.session, {200: SessionShown})},
     "/configuration": {"GET": Operation(Admin.configuration, {200: Configuration})},
     "/configuration/check": {"POST": Operation(Admin.check_configuration, {200: ConfigurationFound}, WantedCheck)},
+    "/configuration/file": {
+        "GET": Operation(Admin.file, {200: FileText}),
+        "PUT": Operation(Admin.save, {200: Saved, 409: Unconfirmable}, WantedSave),
+    },
+    "/import": {"POST": Operation(Admin.import_servers, {200: Planned, 409: Unconfirmable}, WantedImport)},
     "/reload": {
         "POST": Operation(Admin.reload, {200: Reloaded, 409: Unconfirmable}, WantedReload, needs_body=False),
     },
@@ -521,7 +629,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/links": {"POST": Operation(Admin.link, {201: Linked})},
     "/openapi.json": {"GET": Operation(Admin.openapi, {200: dict[str, Any]})},
 }
-_of_one = re.compile(r"(/(?:servers|approvals|grants|access)/)([^/]+)(.*)", re.DOTALL)
+_of_one = re.compile(r"(/(?:servers|approvals|grants|access|pins|tasks|sessions)/)([^/]+)(.*)", re.DOTALL)
 
 # Status → what is answered with it, whatever was asked.
 _FAILURES: Mapping[int, Sequence[Any]] = {
@@ -534,6 +642,18 @@ _FAILURES: Mapping[int, Sequence[Any]] = {
 def described() -> dict[str, Any]:
     """The admin API as an OpenAPI document."""
     return openapi.document("toolgate: admin API", __version__, PREFIX, ROUTES, _FAILURES)
+
+
+async def _confirmed(edit: Awaitable[Any]) -> Answer:
+    """An edit of the file, or what must be confirmed before it."""
+    try:
+        return 200, await edit
+    except Unconfirmed as waiting:
+        return _to_confirm(waiting)
+
+
+def _to_confirm(waiting: Unconfirmed) -> Answer:
+    return 409, Unconfirmable(str(waiting), unconfirmed=tuple(waiting.losses))
 
 
 def _find(method: str, path: str) -> tuple[Operation, str]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 REFERENCE = "#/components/schemas/{name}"
-_JSON = "application/json"
+_JSON, _EVENTS = "application/json", "text/event-stream"
 _parameter = re.compile(r"{(\w+)}")
 
 Work: TypeAlias = Callable[..., Any]
@@ -23,12 +23,14 @@ Work: TypeAlias = Callable[..., Any]
 
 class Operation(NamedTuple):
     """What answers a method at a path. The first sentence of what `work` says of itself is its summary; `body` is what
-    it reads, and `answers` what it answers by status, beside the failures that all operations share."""
+    it reads, and `answers` what it answers by status, beside the failures that all operations share; of a stream, what
+    each of its events is."""
 
     work: Work
     answers: Mapping[int, Any]
     body: Any = None
     needs_body: bool = True
+    is_stream: bool = False
 
 
 Paths: TypeAlias = Mapping[str, Mapping[str, Operation]]
@@ -79,13 +81,14 @@ def _written(operation: Operation, schemas: Mapping[Any, Any], shared: Mapping[s
     if operation.body is not None:
         content = {_JSON: {"schema": schemas[operation.body]}}
         whole["requestBody"] = {"required": operation.needs_body, "content": content}
-    own = {str(status): _response(status, (answer,), schemas) for status, answer in operation.answers.items()}
+    kind = _EVENTS if operation.is_stream else _JSON
+    own = {str(status): _response(status, (answer,), schemas, kind) for status, answer in operation.answers.items()}
     referred = {each: {"$ref": f"#/components/responses/{each}"} for each in shared}
     whole["responses"] = {**referred, **own}
     return whole
 
 
-def _response(status: int, types: Sequence[Any], schemas: Mapping[Any, Any]) -> Mapping[str, Any]:
+def _response(status: int, types: Sequence[Any], schemas: Mapping[Any, Any], kind: str = _JSON) -> Mapping[str, Any]:
     found = [schemas[each] for each in types]
     schema = found[0] if len(found) == 1 else {"anyOf": found}
-    return {"description": HTTPStatus(status).phrase, "content": {_JSON: {"schema": schema}}}
+    return {"description": HTTPStatus(status).phrase, "content": {kind: {"schema": schema}}}

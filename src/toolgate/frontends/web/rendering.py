@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import markupsafe
 
 from toolgate.catalog.poisoning import visible
 
@@ -32,6 +33,11 @@ def _put(value: Any) -> Any:
 def _text(whole: str) -> str:
     cut = whole[:LONGEST] + (f" … ({len(whole) - LONGEST} characters more)" if len(whole) > LONGEST else "")
     return "\n".join(visible(line) for line in cut.split("\n"))
+
+
+def _verbatim(value: str) -> markupsafe.Markup:
+    """For what comes back as it is: what an operator edits, and fields that nobody sees. It is escaped as well."""
+    return markupsafe.escape(value)
 
 
 def _json(value: Any) -> str:
@@ -57,4 +63,4 @@ _environment = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_environment.filters |= {"json": _json, "ago": _ago, "at": _at}
+_environment.filters |= {"json": _json, "verbatim": _verbatim, "ago": _ago, "at": _at}

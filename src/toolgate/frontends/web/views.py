@@ -11,13 +11,19 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import quote
+from typing import Any, NamedTuple, TypeAlias, get_args
+from urllib.parse import quote, urlencode
 
 import msgspec
 
+from toolgate.auth.credential_states import SOON
+from toolgate.catalog.poisoning import visible
+from toolgate.config import dialects
 from toolgate.frontends.web import tool_fields
+from toolgate.provision.choosing import Lacking, server_of
+from toolgate.telemetry.traffic import Kind, Wanted
 
+TRAFFIC = "/traffic"
 MOST_COLUMNS = 30  # servers in the matrix of access
 
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
@@ -69,8 +75,17 @@ async def overview(request: PageRequest) -> Outcome:
     }
     broken = [each for each in servers if each["state"] == "failed"]
     waiting = _undecided(await request.ask("GET", "/approvals"))
-    needs = {"broken": broken, "waiting": waiting}
-    return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, **needs})
+    held = [each for each in (await request.ask("GET", "/pins"))["servers"] if each["held"]]
+    now = status["started"] + status["uptime"]
+    credentials = [each for each in status.get("credentials", ()) if _is_pressing(each, now)]
+    needs = {"broken": broken, "waiting": waiting, "held": held, "credentials": credentials, "now": now}
+    usage = await request.ask("GET", "/usage")
+    return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, "usage": usage, **needs})
+
+
+def _is_pressing(credential: Mapping[str, Any], now: float) -> bool:
+    ends = credential.get("expires") if not credential.get("renews") else None
+    return bool(credential.get("failing_since")) or (ends is not None and ends - now < SOON)
 
 
 def _undecided(approvals: Any) -> list[Any]:
@@ -112,6 +127,14 @@ async def stop_server(request: PageRequest) -> Outcome:
 async def remove_server(request: PageRequest) -> Outcome:
     await request.ask("DELETE", f"/servers/{request.name}")
     return Done("/servers", f"Removed {request.name}.")
+
+
+async def traffic(request: PageRequest) -> Outcome:
+    """What comes then is streamed, by the same query."""
+    wanted = {name: request.query.get(name, "") for name in Wanted.__struct_fields__}
+    status = await request.ask("GET", "/status")
+    values = {"wanted": wanted, "query": urlencode(wanted), "servers": [each["id"] for each in status["servers"]]}
+    return Shown("traffic.html", {"nav": TRAFFIC, "kinds": get_args(Kind)[1:], **values})
 
 
 async def approvals(request: PageRequest) -> Outcome:
@@ -168,13 +191,46 @@ async def tools(request: PageRequest) -> Outcome:
 
 async def _ranked(request: PageRequest, words: str) -> list[str]:
     """Names as clients know them, the best first."""
-    body = {"tool": "mcp_provision", "arguments": {"intent": words, "source": "local"}}
-    called = await request.ask("POST", "/call", body)
+    found = await _found(request, words, source="local")
+    return [f"{each['server']}__{each['tool']}" for each in found.get("tools", ())]
+
+
+async def _found(request: PageRequest, words: str, **more: Any) -> Mapping[str, Any]:
+    """What the control tool says that finds tools and servers."""
+    called = await request.ask("POST", "/call", {"tool": "mcp_provision", "arguments": {"intent": words, **more}})
+    text = ""
     try:
-        hits = msgspec.json.decode(called["result"]["content"][0]["text"]).get("tools", [])
-        return [f"{each['server']}__{each['tool']}" for each in hits]
-    except (KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError):
-        return []
+        text = called["result"]["content"][0]["text"]
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (KeyError, IndexError, TypeError):
+        return {}
+    except (msgspec.DecodeError, ValueError):
+        return {"notes": [text]}
+
+
+async def registry(request: PageRequest) -> Outcome:
+    """With words, what could do it: a tool that is here, or servers with their gates and what they would run."""
+    wanted, anyway = request.query.get("q", "").strip(), "anyway" in request.query
+    further = {"source": "registry"} if anyway else {}
+    found: Mapping[str, Any] = await _found(request, wanted, dryRun=True, **further) if wanted else {}
+    return Shown("registry.html", {"nav": "/servers", "wanted": wanted, "found": found, "anyway": anyway})
+
+
+async def provision(request: PageRequest) -> Outcome:
+    """Add what was shown, whose form has it, with the variables that were given."""
+    form = request.form
+    given = {name.removeprefix("env."): value for name, value in form.items() if name.startswith("env.") and value}
+    try:
+        table = server_of(msgspec.json.decode(form.get("match", ""), type=dict[str, Any]), given)
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError):
+        raise Failed(400, "The form does not say which server") from None
+    except Lacking as lacking:
+        raise Failed(400, str(lacking), "Store it with `toolgate secrets set`, and name it as ${secret:NAME}") from None
+    added = await request.ask("POST", "/servers", table)
+    checked = await request.ask("POST", f"/servers/{quote(added['id'], safe='')}/check")
+    if fault := checked.get("fault"):
+        raise Failed(502, f"Added, and it did not start: {fault['error']}", fault.get("hint", ""))
+    return Done(_of_server(added["id"]), f"Added {added['name']}. It lists {len(checked.get('tools', ()))} tools.")
 
 
 async def tool(request: PageRequest) -> Outcome:
@@ -204,6 +260,33 @@ async def try_tool(request: PageRequest) -> Outcome:
     return Shown("tool.html", {**about, "form": request.form, "sent": sent, "told": told})
 
 
+async def pins(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", "/pins")
+    servers = sorted(found["servers"], key=lambda each: (-each["held"], -len(each["pending"])))
+    return Shown("pins.html", {"nav": "/pins", "servers": servers})
+
+
+async def pins_of(request: PageRequest) -> Outcome:
+    return Shown("pins_of.html", {"nav": "/pins", "tool": request.query.get("tool", ""), **await _differences(request)})
+
+
+async def _differences(request: PageRequest) -> dict[str, Any]:
+    """Of several tools each may be cut: it is approved where it stands alone."""
+    body = {"tool": request.query.get("tool", "")}
+    return {"server": await request.ask("POST", f"/pins/{quote(request.name, safe='')}/diff", body)}
+
+
+async def approve_pins(request: PageRequest) -> Outcome:
+    """Tools are chosen by their numbers: a browser may not give back a name as it was."""
+    tools = (await _differences(request))["server"]["tools"]
+    chosen = [each["name"] for at, each in enumerate(tools) if f"tool{at}" in request.form and each["is_whole"]]
+    if not chosen:
+        raise Failed(400, "No tool was chosen")
+    body = {"tools": chosen, "seen": request.form.get("seen", "")}
+    done = await request.ask("POST", f"/pins/{quote(request.name, safe='')}", body)
+    return Done("/pins", f"Trusted as shown: {', '.join(done['approved'])}.")
+
+
 async def access(request: PageRequest) -> Outcome:
     found = await request.ask("GET", "/access")
     servers = list(dict.fromkeys(id for client in found["clients"] for id in client["servers"]))
@@ -212,8 +295,45 @@ async def access(request: PageRequest) -> Outcome:
 
 async def access_of(request: PageRequest) -> Outcome:
     found = await request.ask("GET", f"/access/{quote(request.name, safe='')}")
-    verdicts = [(server, tool, said) for server, tools in found["tools"].items() for tool, said in tools.items()]
+    verdicts = [
+        (server, tool, said, found["why"][server][tool])
+        for server, tools in found["tools"].items()
+        for tool, said in tools.items()
+    ]
     return Shown("access_of.html", {"nav": "/access", "client": found, "verdicts": verdicts})
+
+
+async def rule(request: PageRequest) -> Outcome:
+    """One button of many: its value says for which tool it is."""
+    try:
+        server, tool, verdict = msgspec.json.decode(request.form.get("set", ""), type=tuple[str, str, str])
+    except (msgspec.DecodeError, ValueError):
+        raise Failed(400, "The form does not say for which tool") from None
+    await request.ask("POST", f"/access/{request.name}", {"server": server, "tool": tool, "verdict": verdict})
+    said = {"allow": "is allowed", "ask": "is asked for", "off": "is off"}.get(verdict, "is as its server")
+    return Done(f"/access/{request.name}", f"{tool} of {server} {said} for {request.name}.")
+
+
+async def board(request: PageRequest) -> Outcome:
+    found = await request.ask("POST", "/tasks", {"project": request.query.get("project")})
+    return Shown("board.html", {"nav": "/tasks", "board": found})
+
+
+async def task(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/tasks/{quote(request.name, safe='')}")
+    texts = {name: value for name, value in found.items() if isinstance(value, str) and "\n" in value}
+    tied = found.pop("dependencies")
+    shown = {name: value for name, value in found.items() if value not in (None, "", [], False) and name not in texts}
+    return Shown("task.html", {"nav": "/tasks", "task": shown, "texts": texts, "tied": tied})
+
+
+async def sessions(request: PageRequest) -> Outcome:
+    return Shown("sessions.html", {"nav": "/sessions", **await request.ask("GET", "/sessions")})
+
+
+async def session(request: PageRequest) -> Outcome:
+    found = await request.ask("GET", f"/sessions/{quote(request.name, safe='')}")
+    return Shown("session.html", {"nav": "/sessions", "session": found})
 
 
 async def audit(request: PageRequest) -> Outcome:
@@ -244,6 +364,57 @@ async def check_configuration(request: PageRequest) -> Outcome:
     )
 
 
+async def edit_configuration(request: PageRequest) -> Outcome:
+    """Where it cannot be edited here, it is said why."""
+    values: dict[str, Any] = {"nav": "/configuration", "problem": ""}
+    try:
+        found = await request.ask("GET", "/configuration/file")
+    except Failed as failed:
+        return Shown("edit.html", {**values, "file": {}, "problem": failed.error})
+    return Shown("edit.html", {**values, "file": found, "is_plain": _is_plain(found["text"])})
+
+
+def _is_plain(text: str) -> bool:
+    """What could not be seen, or turns the order of reading, could be saved without being meant."""
+    return all(each in "\n\r\t" or visible(each) == each for each in text)
+
+
+async def save_configuration(request: PageRequest) -> Outcome:
+    form = request.form
+    confirmed = [value for name, value in form.items() if name.startswith("confirmed")]
+    edited = {"text": form.get("text", "").replace("\r\n", "\n"), "sha256": form.get("sha256", "")}
+    try:
+        await request.ask("PUT", "/configuration/file", {**edited, "confirmed": confirmed})
+    except Failed as failed:
+        told = {"problem": failed.error, "losses": failed.answer.get("unconfirmed", ())}
+        file = {**edited, "path": form.get("path", "")}
+        return Shown("edit.html", {"nav": "/configuration", "file": file, "is_plain": True, **told}, failed.status)
+    return Done("/configuration", "Saved, and served.")
+
+
+async def importing(request: PageRequest) -> Outcome:
+    return Shown("import.html", await _of_import(request))
+
+
+async def _of_import(request: PageRequest) -> dict[str, Any]:
+    found = await request.ask("GET", "/configuration")
+    known = sorted({each.name for each in dialects.DIALECTS})
+    return {"nav": "/servers", "file": found["source"], "dialects": known, "sent": {}}
+
+
+async def import_servers(request: PageRequest) -> Outcome:
+    """What would be added, and what that would run, is shown first."""
+    sent = {name: request.form.get(name, "") for name in ("text", "name", "dialect", "sha256")}
+    sent["text"] = sent["text"].replace("\r\n", "\n")
+    try:
+        found = await request.ask("POST", "/import", sent)
+    except Failed as failed:
+        return Shown("import.html", {**await _of_import(request), "sent": sent, "problem": failed.error}, failed.status)
+    if found["is_done"]:
+        return Done("/servers", f"Added: {', '.join(each['name'] for each in found['plan']['servers'])}.")
+    return Shown("import.html", {**await _of_import(request), "sent": sent, "plan": found["plan"]})
+
+
 async def reload_configuration(request: PageRequest) -> Outcome:
     """What takes guards away is shown and confirmed first, sentence by sentence."""
     confirmed = [value for name, value in request.form.items() if name.startswith("confirmed")]
@@ -272,11 +443,21 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/tools": {"GET": tools},
     "/tools/tool": {"GET": tool},
     "/tools/try": {"POST": try_tool},
+    TRAFFIC: {"GET": traffic},
+    "/pins": {"GET": pins},
+    "/pins/{name}": {"GET": pins_of, "POST": approve_pins},
     "/access": {"GET": access},
-    "/access/{name}": {"GET": access_of},
+    "/access/{name}": {"GET": access_of, "POST": rule},
+    "/tasks": {"GET": board},
+    "/tasks/{name}": {"GET": task},
+    "/sessions": {"GET": sessions},
+    "/sessions/{name}": {"GET": session},
     "/audit": {"GET": audit},
     "/audit/verify": {"POST": verify_audit},
     "/configuration": {"GET": configuration},
+    "/configuration/edit": {"GET": edit_configuration, "POST": save_configuration},
+    "/registry": {"GET": registry, "POST": provision},
+    "/import": {"GET": importing, "POST": import_servers},
     "/configuration/check": {"POST": check_configuration},
     "/configuration/reload": {"POST": reload_configuration},
     "/approvals": {"GET": approvals},

@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Words
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
+from toolgate.upstreams.component import owner
 from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
 from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.refusals import fault
@@ -50,6 +52,15 @@ class Program:
             talks=False,
             may_gain_privileges=server.new_privileges and server.by_operator,
         )
+
+    def dialling(self, dial: Dial) -> Dial:
+        """Connections to it, once it is started, and to no other program that has its port."""
+
+        async def connect(host: str, port: int) -> socket.socket:
+            assert self._child
+            return await owner.dialling_own(dial, self._server.name, self._child.pid)(host, port)
+
+        return connect
 
     async def first_answer(self, line: ComponentClient, clock: Clock) -> ComponentResponse:
         """What it says of itself as soon as it says anything. Raises `Fault`."""

@@ -29,6 +29,15 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// The text of a file that is chosen, put where it could be pasted. The file itself is not sent.
+document.addEventListener("change", async (event) => {
+  const { into, named } = event.target.dataset;
+  const [file] = (into && event.target.files) || [];
+  if (!file) return;
+  document.getElementById(into).value = await file.text();
+  document.getElementById(named).value = file.name;
+});
+
 // Keys: g and a letter goes to a page, / filters, j and k move in a table, Enter opens.
 let isGoing = false;
 
@@ -84,3 +93,66 @@ async function refresh(seconds) {
 
 const seconds = Number(find("main").dataset.refresh);
 if (seconds) setTimeout(refresh, seconds * 1000, seconds);
+
+// Live traffic: what comes becomes rows of texts. While it is paused nothing is asked for.
+const feed = find("#calls");
+const MOST_ROWS = 500;
+
+// What cannot be seen is written out, as on the pages.
+const visible = (text) => String(text).replace(/(?! )[\p{C}\p{Z}]/gu, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
+
+function row(call) {
+  const line = document.createElement("tr");
+  const cell = (text, kind = "") => {
+    const made = line.insertCell();
+    made.textContent = visible(text);
+    made.className = kind;
+    return made;
+  };
+  cell(new Date(call.time * 1000).toLocaleTimeString());
+  cell(call.who);
+  const what = cell(call.method === "tools/call" ? call.target : `${call.method} ${call.target}`);
+  if (call.via) what.append(` by ${call.via}`);
+  if (call.arguments) what.append(document.createElement("br"), visible(call.arguments));
+  cell(call.server);
+  const isBad = call.decision === "deny" || call.outcome === "error";
+  cell([call.decision, call.outcome, call.code].filter(Boolean).join(" "), isBad ? "bad" : "");
+  cell(call.ms);
+  cell(`${call.bytes_in}, ${call.bytes_out}`);
+  return line;
+}
+
+function watch() {
+  const says = find("#feed");
+  const pause = find("#pause");
+  let source = null;
+  let lost = 0;
+
+  const open = () => {
+    source = new EventSource(feed.dataset.events);
+    source.onopen = () => (says.textContent = "Waiting for calls.");
+    source.onmessage = (event) => {
+      const portion = JSON.parse(event.data);
+      lost += portion.lost;
+      feed.prepend(...portion.calls.map(row).reverse());
+      while (feed.rows.length > MOST_ROWS) feed.deleteRow(-1);
+      says.textContent = lost ? `${lost} more are not shown: they came too fast.` : "";
+    };
+    source.onerror = () => {
+      const isOver = source.readyState === EventSource.CLOSED;
+      says.textContent = isOver ? "The gateway tells nothing more: load the page again." : "The gateway does not answer.";
+    };
+  };
+
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    if (source) source.close();
+    pause.textContent = source ? "Go on" : "Pause";
+    says.textContent = source ? "Paused: what ends now is not shown." : "";
+    if (source) source = null;
+    else open();
+  });
+  open();
+}
+
+if (feed) watch();

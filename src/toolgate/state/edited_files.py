@@ -1,4 +1,4 @@
-"""Files that commands have edited for the user, each as it was before, so that it can be undone.
+"""Files of users that were edited for them, by commands and by pages, each as it was before, so that it can be undone.
 
 The rules this file keeps: nothing is edited before what was there is kept; what is undone is ours alone: where somebody
 has written the file since, only the entries that we put in are taken out, and those that we took out are put back.
@@ -17,9 +17,9 @@ from typing import Any, cast
 
 import msgspec
 
-from toolgate.cli import printing
 from toolgate.config import edits, ownership, replacing, secrets, spans
 from toolgate.config.formats import SUFFIXES, Format, Malformed
+from toolgate.core.not_edited import NotEdited
 
 INDEX = "edited.json"  # number → `Edit`, in the folder of what was there before
 FOLDER = "undo"
@@ -53,14 +53,14 @@ def format_of(path: Path) -> Format:
 
 
 def read(path: Path) -> str | None:
-    """The text of a file, None where there is none; or the end of the command."""
+    """The text of a file, None where there is none. Raises `NotEdited`."""
     try:
         data = replacing.read(path)
         return None if data is None else data.decode()
     except UnicodeDecodeError:
-        printing.fail(f"{path} is not UTF-8, and was left as it is")
+        raise NotEdited(f"{path} is not UTF-8, and was left as it is") from None
     except OSError as error:
-        printing.fail(f"{path} cannot be read: {_why(error)}")
+        raise NotEdited(f"{path} cannot be read: {_why(error)}") from None
 
 
 def write(
@@ -74,8 +74,8 @@ def write(
     names: Sequence[str] = (),
     secrets: tuple[tuple[str, ...], str] = ((), ""),
 ) -> Path | None:
-    """Replace the text of a file; where what was there before is kept, if there was a file. Or the end of the command,
-    and then all is as it was."""
+    """Replace the text of a file; where what was there before is kept, if there was a file. Raises `NotEdited`, and
+    then all is as it was."""
     data = None if before is None else before.encode()
     try:
         kept = _keep(path, data)
@@ -87,7 +87,7 @@ def write(
         )  # fmt: skip
         _change(lambda known: {**known, str(edit.number): msgspec.to_builtins(edit)})
     except OSError as error:
-        printing.fail(f"{path} cannot be written: {_why(error)}")
+        raise NotEdited(f"{path} cannot be written: {_why(error)}") from None
     return kept
 
 
@@ -99,12 +99,12 @@ def last(command: str, subject: str = "") -> list[Edit]:
 
 
 def undo(edit: Edit) -> str:
-    """What was done about it, in a line; or the end of the command."""
+    """What was done about it, in a line. Raises `NotEdited`."""
     path = Path(edit.path)
     now = read(path)
     before = read(folder() / edit.kept) if edit.kept else None
     if edit.kept and before is None:
-        printing.fail(f"{folder() / edit.kept} is gone: edit {path} by hand")
+        raise NotEdited(f"{folder() / edit.kept} is gone: edit {path} by hand")
     try:
         if now is not None and _digest(now.encode()) == edit.after:
             replacing.replace(path, now.encode(), None if before is None else before.encode())
@@ -116,9 +116,9 @@ def undo(edit: Edit) -> str:
             done = f"{path} has changed since, so only these entries were undone: {', '.join(edit.names)}"
         _change(lambda known: {key: each for key, each in known.items() if key != str(edit.number)})
     except OSError as error:
-        printing.fail(f"{path} cannot be written: {_why(error)}")
+        raise NotEdited(f"{path} cannot be written: {_why(error)}") from None
     except Malformed as error:
-        printing.fail(f"{path} {error.message}. Its entries: {', '.join(edit.names)}")
+        raise NotEdited(f"{path} {error.message}. Its entries: {', '.join(edit.names)}") from None
     if edit.kept:
         (folder() / edit.kept).unlink(missing_ok=True)
     return done

@@ -1,0 +1,319 @@
+"""`toolgate serve --workers N`: the owner starts the workers, and one again that has ended; what each hears of
+the other.
+
+The rules this file keeps: a worker ends with its owner, whatever becomes of either; the sockets that clients come to
+are the owner's, so that none is refused while a worker starts again; and a worker that ends takes with it nothing but
+its own calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from toolgate.cli import common
+from toolgate.core.events import Events
+from toolgate.core.model import Event
+from toolgate.frontends.server import bind
+from toolgate.frontends.workers.channel import Channel, Kind, pair
+from toolgate.frontends.workers.local import LocalGateway
+from toolgate.frontends.workers.owning import Accept
+from toolgate.policy.shared_meters import Table, made
+from toolgate.telemetry.recorder import Recorder
+from toolgate.telemetry.usage import Called, Durations, Line, Usage
+
+log = logging.getLogger(__name__)
+
+MOST = 64  # workers
+VARIABLE = "TOOLGATE_WORKER"  # a `Place`, as JSON
+TOLD = 1.0  # seconds between two reports of what was counted
+AGAIN = 1.0  # seconds after which one is started again that did not last so long
+STARTED = 60.0  # seconds for all to be there
+ENDED = 5.0  # seconds beyond those for calls under way
+SILENT, LISTEN = 30.0, 5.0  # seconds without a word from a worker; between two looks
+LOOK = 0.05  # seconds between two looks whether all was answered
+_IN_ONE = 20  # lines of a report that go into one message
+
+
+def are_possible() -> bool:
+    """Whether the kernel shares connections among listeners of one port, and keeps messages apart."""
+    return sys.platform.startswith("linux")
+
+
+def listeners(host: str, port: int, count: int) -> list[socket.socket]:
+    """One for each worker, all of one port. Raises `OSError`, also where another program listens there, which would
+    share it otherwise."""
+    with bind(host, port) as alone:
+        port = alone.getsockname()[1]
+    return [bind(host, port, is_shared=True) for _ in range(count)]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a worker inherits: the files of its listener, its end of the channel and the meters, which so many processes
+    share; and which of these it is. The owner is the first."""
+
+    listener: int
+    channel: int
+    meters: int
+    columns: int
+    own: int
+
+    def table(self) -> Table:
+        os.set_inheritable(self.meters, False)
+        return Table(self.meters, self.columns, self.own)
+
+
+class Shared:
+    """What so many processes have together, the owner among them: their meters, and how many there are now."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.file = made(columns)
+        self.table = Table(self.file, columns, 0)
+        self.running = 0  # workers
+
+    def problem(self) -> str:
+        count = self.columns - 1
+        return "" if self.running == count else f"{self.running} of {count} workers are running"
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a worker has counted."""
+
+    lines: tuple[tuple[Called, Line], ...] = ()
+    timed: tuple[tuple[tuple[str, str, str], tuple[dict[str, Durations], dict[str, Durations]]], ...] = ()
+
+    def count(self, usage: Usage) -> None:
+        for called, line in self.lines:
+            usage.add(called, line)
+        for called, durations in self.timed:
+            usage.add_timed(called, durations)
+
+
+def reports(usage: Usage) -> Iterable[bytes]:
+    """What was counted since the last time, in messages."""
+    lines, timed = usage.taken()
+    bare = [(called, msgspec.structs.replace(line, served={}, sent={})) for called, line in lines.items()]
+    for start in range(0, len(bare), _IN_ONE):
+        yield msgspec.json.encode(Report(lines=tuple(bare[start : start + _IN_ONE])))
+    rest = list(timed.items())
+    for start in range(0, len(rest), _IN_ONE):
+        yield msgspec.json.encode(Report(timed=tuple(rest[start : start + _IN_ONE])))
+
+
+class _Worker:
+    """One process after another, on one listener."""
+
+    process: asyncio.subprocess.Process | None = None
+    channel: Channel | None = None
+
+    def __init__(self, owner: Workers, listener: socket.socket, number: int) -> None:
+        self._owner = owner
+        self._listener = listener
+        self._number = number
+        self.is_ready = asyncio.Event()
+        self._is_heard = False
+
+    async def keep(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            code = await self._run()
+            if self._owner.is_ending:
+                return
+            log.error("worker %d has ended (%s) and is started again", self._number, code)
+            if loop.time() - began < AGAIN:
+                await asyncio.sleep(AGAIN)
+
+    async def _run(self) -> str:
+        ours, theirs = pair()
+        self.channel = Channel(ours, self._heard, lambda: None)
+        try:
+            with theirs:
+                files = (self._listener.fileno(), theirs.fileno(), self._owner.shared.file)
+                place = Place(*files, self._owner.shared.columns, self._number)
+                self.process = await asyncio.create_subprocess_exec(
+                    *(*common.own_command(), *sys.argv[1:]),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=files,
+                    env={**os.environ, VARIABLE: msgspec.json.encode(place).decode()},
+                    start_new_session=True,  # the terminal's signals are for the owner, which ends its workers
+                )
+            code = await self._ended(self.process)
+            return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        finally:
+            if self.is_ready.is_set():
+                self._owner.shared.running -= 1
+            self.is_ready.clear()
+            self.channel.close()
+            self._owner.shared.table.forget(self._number)
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> int:
+        """Its exit code. One of which nothing is heard for long is killed: its event loop stands still."""
+        silent = 0
+        ended = asyncio.ensure_future(process.wait())
+        while not ended.done():
+            await asyncio.wait([ended], timeout=LISTEN)
+            silent = silent + 1 if self.is_ready.is_set() and not self._is_heard else 0
+            self._is_heard = False
+            if silent * LISTEN >= SILENT:
+                log.error("worker %d has not answered for %g s and is killed", self._number, SILENT)
+                self.signal(signal.SIGKILL)
+        return ended.result()
+
+    def _heard(self, kind: Kind, data: bytes, passed: Iterable[socket.socket]) -> None:
+        self._is_heard = True
+        if kind == "connection":
+            self._owner.accept(data, passed)
+        elif kind == "ready" and not self.is_ready.is_set():
+            self._owner.shared.running += 1
+            self.is_ready.set()
+            self.tell_watched()
+        elif kind == "usage":
+            msgspec.json.decode(data, type=Report).count(self._owner.recorder.usage)
+
+    def tell(self, kind: Kind, data: bytes) -> None:
+        if self.channel and self.is_ready.is_set():
+            self.channel.send(kind, data)
+
+    def tell_watched(self) -> None:
+        self.tell("watched", b"1" if self._owner.recorder.traffic.is_watched else b"")
+
+    def signal(self, number: int) -> None:
+        if self.process and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+
+class Workers:
+    """Those of one owner. `accept` takes a connection that one of them passes on; they tell `recorder` what they have
+    counted. `shared` are the meters of all."""
+
+    is_ending = False
+
+    def __init__(self, listeners: Sequence[socket.socket], accept: Accept, recorder: Recorder, shared: Shared) -> None:
+        self.shared = shared
+        self.accept = accept
+        self.recorder = recorder
+        self._workers = [_Worker(self, listener, number) for number, listener in enumerate(listeners, 1)]
+
+    async def started(self) -> None:
+        """When all are ready. Raises `TimeoutError`."""
+        async with asyncio.timeout(STARTED):
+            for worker in self._workers:
+                await worker.is_ready.wait()
+
+    def reload(self) -> None:
+        for worker in self._workers:
+            worker.signal(signal.SIGHUP)
+
+    def tell(self, event: Event) -> None:
+        if event.kind == "list_changed" and not event.scope:
+            for worker in self._workers:
+                worker.tell("lists", msgspec.json.encode((event.server, event.lists)))
+
+    def tell_watched(self) -> None:
+        """Whether somebody looks at calls as they end has changed."""
+        for worker in self._workers:
+            worker.tell_watched()
+
+    def end(self) -> None:
+        """Each ends when its own calls have, and those that it has passed on."""
+        self.is_ending = True
+        for worker in self._workers:
+            worker.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        for worker in self._workers:
+            worker.signal(signal.SIGKILL)
+
+    async def keep(self) -> None:
+        await asyncio.gather(*(worker.keep() for worker in self._workers))
+
+
+@asynccontextmanager
+async def kept(
+    listeners: Sequence[socket.socket], accept: Accept, events: Events, recorder: Recorder, shared: Shared
+) -> AsyncGenerator[Workers]:
+    """Inside the block they run."""
+    workers = Workers(listeners, accept, recorder, shared)
+    stop, traffic = events.listen(workers.tell), recorder.traffic
+    here = traffic.on_change
+
+    def watched() -> None:
+        here()
+        workers.tell_watched()
+
+    traffic.on_change = watched
+    work = asyncio.get_running_loop().create_task(workers.keep(), name="workers")
+    try:
+        yield workers
+    finally:
+        stop()
+        traffic.on_change = here
+        workers.end()
+        await asyncio.wait([work], timeout=ENDED)
+        workers.kill()
+        await asyncio.wait([work], timeout=ENDED)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        for listener in listeners:
+            listener.close()
+
+
+def place_of(environ: Mapping[str, str]) -> Place | None:
+    """What this process has inherited, where it is a worker."""
+    told = environ.get(VARIABLE)
+    return msgspec.json.decode(told, type=Place) if told else None
+
+
+class Owner:
+    """As a worker knows it."""
+
+    gateway: LocalGateway | None = None
+    ending: common.Ending | None = None
+    is_gone = False
+
+    def __init__(self, end: socket.socket) -> None:
+        self.channel = Channel(end, self._heard, self._has_ended)
+
+    def _heard(self, kind: Kind, data: bytes, _passed: Iterable[socket.socket]) -> None:
+        if kind == "lists" and self.gateway:
+            server, lists = msgspec.json.decode(data, type=tuple[str, tuple[str, ...]])
+            self.gateway.lists_changed(Event(server, "list_changed", lists=lists))
+        elif kind == "watched" and self.gateway:
+            self.gateway.is_watched = bool(data)
+
+    def _has_ended(self) -> None:
+        """What is noted of our calls is written still, if that can be soon."""
+        log.error("the process that owns this worker has ended")
+        self.is_gone = True
+        asyncio.get_running_loop().call_later(ENDED, os._exit, 1)
+        if self.ending:
+            self.ending.at_once()
+        else:
+            os._exit(1)
+
+    async def report(self, usage: Usage) -> None:
+        """What was counted, until cancelled, and then once more."""
+        try:
+            while True:
+                await asyncio.sleep(TOLD)
+                self._report(usage)
+                self.channel.send("ready")
+        finally:
+            self._report(usage)
+
+    def _report(self, usage: Usage) -> None:
+        for report in reports(usage):
+            self.channel.send("usage", report)

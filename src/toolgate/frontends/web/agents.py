@@ -1,0 +1,143 @@
+"""What coding agents do, as the admin API shows it: the board of tasks, and the records of sessions.
+
+The rules this file keeps: of tasks is shown what the same person could read with the tools; and of sessions, which are
+their principals' alone, those of who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from toolgate.core import names
+from toolgate.core.fault import Fault
+from toolgate.core.model import Principal
+from toolgate.gateway.gateway import Gateway
+from toolgate.state.base import Connection, Result, Work
+from toolgate.workspace import board, dependencies, sessions
+from toolgate.workspace.sessions import Record
+
+MOST_TASKS = 100  # of a column
+MOST_SESSIONS = 200
+
+
+class WantedBoard(msgspec.Struct):
+    """Of which project, by its id; null: the first that has tasks. Empty is that of tasks that belong to none."""
+
+    project: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class ProjectShown(msgspec.Struct):
+    """A project that has tasks; `folder` is where the gateway knows it, as far as it does."""
+
+    id: str
+    folder: str
+
+
+class Column(msgspec.Struct):
+    """Tasks in brief, and whether there are more."""
+
+    title: str
+    tasks: tuple[Mapping[str, Any], ...]
+    has_more: bool
+
+
+class Board(msgspec.Struct):
+    project: str
+    projects: tuple[ProjectShown, ...]
+    columns: Mapping[str, Column]
+
+
+class SessionInBrief(msgspec.Struct):
+    """A session of an agent's program; `status` may be `stale`, too."""
+
+    id: str
+    title: str
+    source: str
+    cwd: str
+    status: str
+    updated_at: str
+
+
+class Sessions(msgspec.Struct):
+    sessions: tuple[SessionInBrief, ...]
+    has_more: bool
+
+
+class SessionShown(SessionInBrief, kw_only=True):
+    """`summary` is what it hands over, or has."""
+
+    model: str
+    prompts: int
+    created_at: str
+    ended_at: str | None
+    parent_id: str
+    summary: str
+
+
+class Agents(NamedTuple):
+    gateway: Gateway
+
+    async def board(self, project: str | None, by: Principal) -> Board:
+        """Raises `Fault`."""
+        self._check_may(by, "list_tasks")
+
+        def work(connection: Connection) -> tuple[str, list[str], dict[str, dict[str, Any]]]:
+            known = board.projects(connection)
+            chosen = (known[0] if known else "") if project is None else project
+            return chosen, known, board.columns(connection, chosen, MOST_TASKS)
+
+        chosen, known, columns = await self._query(work, by)
+        folders = {each.id: str(folder) for folder, each in self.gateway.workspace.workspace.projects.items()}
+        projects = tuple(ProjectShown(id, folders.get(id, "")) for id in known)
+        shown = {
+            name: Column(board.TITLES[name], tuple(found["tasks"]), found["has_more"])
+            for name, found in columns.items()
+        }
+        return Board(chosen, projects, shown)
+
+    async def task(self, id: str, by: Principal) -> Mapping[str, Any]:
+        """Raises `Fault`."""
+        self._check_may(by, "get_task")
+        return await self._query(partial(dependencies.whole_task, id=id), by)
+
+    async def sessions(self, by: Principal) -> Sessions:
+        """The one with the latest sign first. Raises `Fault`."""
+        now = self.gateway.workspace.workspace.now()
+        newest = partial(sessions.newest, principal=sessions.whose(by), limit=MOST_SESSIONS + 1)
+        found = await self._query(newest, by)
+        return Sessions(tuple(_brief(each, now) for each in found[:MOST_SESSIONS]), len(found) > MOST_SESSIONS)
+
+    async def session(self, id: str, by: Principal) -> SessionShown:
+        """Raises `Fault`."""
+
+        def work(tables: Connection) -> tuple[Record, str]:
+            record = sessions.found(tables, sessions.whose(by), id)
+            return record, record.summary or sessions.summary_of(tables, record)
+
+        record, summary = await self._query(work, by)
+        brief = msgspec.structs.asdict(_brief(record, self.gateway.workspace.workspace.now()))
+        more = {name: getattr(record, name) for name in ("model", "prompts", "created_at", "ended_at")}
+        more["parent_id"] = sessions.shown_id(record.principal, record.parent_id or "")
+        return SessionShown(
+            **brief, **more, summary=summary if self._may(by, "list_tasks") else sessions.without_tasks(summary)
+        )
+
+    async def _query(self, work: Work[Result], by: Principal) -> Result:
+        return await self.gateway.workspace.workspace.query(work, by.counted_as)
+
+    def _may(self, by: Principal, tool: str) -> bool:
+        return self.gateway.access.verdict(by, names.TASKS, "tools", tool) != "off"
+
+    def _check_may(self, by: Principal, tool: str) -> None:
+        if not self._may(by, tool):
+            raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
+
+
+def _brief(record: Record, now: str) -> SessionInBrief:
+    about = (record.shown_id, record.title, record.source, record.cwd, sessions.shown_status(record, now))
+    return SessionInBrief(*about, record.updated_at)

@@ -1,0 +1,78 @@
+"""Calls as they end, as a stream of events: for the operator's pages, and for programs at `/admin/traffic`.
+
+The rules this file keeps: who may not administer the gateway any more is told nothing more; who reads nothing is let
+go; and neither holds up the end of the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from toolgate.core import jsonrpc
+from toolgate.core.clock import Clock
+from toolgate.core.model import Principal
+from toolgate.frontends.streams import QUIET, Receive, Response, gone, until_any
+from toolgate.gateway.gateway import Gateway
+from toolgate.telemetry.traffic import Traffic, Wanted, Watcher
+
+LOOK = 0.25  # seconds between two portions
+PATIENCE = 30.0  # seconds for one to be read
+
+IsLetIn = Callable[[], bool]
+
+
+class _Stream(msgspec.Struct, eq=False):
+    principal: Principal
+    is_let_in: IsLetIn
+    is_over: bool = False
+
+
+class LiveTraffic:
+    def __init__(self, gateway: Gateway, traffic: Traffic, clock: Clock) -> None:
+        self._gateway, self._traffic, self._clock = gateway, traffic, clock
+        self._all: set[_Stream] = set()
+
+    async def stream(
+        self, wanted: Wanted, principal: Principal, is_let_in: IsLetIn, receive: Receive, response: Response
+    ) -> None:
+        """Until the client leaves, or is not `is_let_in`. Raises `Fault` where too many watch."""
+        watcher, stream = self._traffic.watch(wanted), _Stream(principal, is_let_in)
+        self._all.add(stream)
+        try:
+            await until_any(gone(receive), self._tell(watcher, stream, response))
+        finally:
+            self._all.discard(stream)
+            self._traffic.leave(watcher)
+
+    def end_unknown(self, is_known: Callable[[Principal], bool]) -> None:
+        for stream in self._all:
+            stream.is_over = stream.is_over or not is_known(stream.principal)
+
+    async def _tell(self, watcher: Watcher, stream: _Stream, response: Response) -> None:
+        await response.comment()
+        said = self._clock.now()
+        while self._goes_on(stream):
+            portion = watcher.portion()
+            if portion or self._clock.now() - said >= QUIET:
+                said = self._clock.now()
+                if not await self._is_read(
+                    response, self._gateway.redactor.body(jsonrpc.encode(portion)) if portion else b""
+                ):
+                    return
+            await self._clock.sleep(LOOK)
+        await response.end()
+
+    async def _is_read(self, response: Response, event: bytes) -> bool:
+        try:
+            async with self._clock.timeout(PATIENCE):
+                await (response.event(event) if event else response.comment())
+        except TimeoutError:
+            return False
+        return True
+
+    def _goes_on(self, stream: _Stream) -> bool:
+        expires = stream.principal.expires
+        is_in_time = expires is None or self._clock.wall() < expires
+        return is_in_time and not stream.is_over and stream.is_let_in() and self._gateway.phase == "serving"

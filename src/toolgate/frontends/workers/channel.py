@@ -1,0 +1,125 @@
+"""What a worker and the owner tell each other: messages of one kind each, over a pair of sockets that only these two
+have.
+
+The rule this file keeps: nobody waits for the other side. What it does not take now is sent when it does; and that it
+is gone is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Kind: TypeAlias = Literal["connection", "ready", "usage", "lists", "watched"]
+KINDS: tuple[Kind, ...] = ("connection", "ready", "usage", "lists", "watched")
+
+LONGEST = 64 * 1024  # bytes of a message
+_AT_ONCE = 64  # messages that are taken in one go
+
+Take: TypeAlias = Callable[[Kind, bytes, Iterable[socket.socket]], object]
+
+
+class Peer(msgspec.Struct, frozen=True, array_like=True):
+    """Whose connection a worker passes on, and where it came in."""
+
+    client: tuple[str, int]
+    server: tuple[str, int]
+    is_secure: bool = False
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.is_secure else "http"
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """The two ends of one. It keeps messages apart, which Linux alone does."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+class Channel:
+    """One end. `take` gets what comes, with the sockets that came with it; `ended` is told that the other end is
+    gone."""
+
+    def __init__(self, end: socket.socket, take: Take, ended: Callable[[], object]) -> None:
+        end.setblocking(False)
+        self._end = end
+        self._take = take
+        self._ended = ended
+        self._unsent: deque[tuple[bytes, socket.socket | None]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(end.fileno(), self._read)
+        self._is_open = True
+
+    def send(self, kind: Kind, data: bytes = b"", passed: socket.socket | None = None) -> None:
+        """At most `LONGEST` bytes. The socket that is `passed` is the other side's from then on."""
+        assert len(data) < LONGEST
+        if not self._is_open:
+            if passed:
+                passed.close()
+            return
+        self._unsent.append((bytes((KINDS.index(kind),)) + data, passed))
+        if len(self._unsent) == 1 and not self._is_sent():
+            self._loop.add_writer(self._end.fileno(), self._go_on)
+
+    def _go_on(self) -> None:
+        if self._is_open and self._is_sent():
+            self._loop.remove_writer(self._end.fileno())
+
+    def _is_sent(self) -> bool:
+        """Whether all is."""
+        try:
+            while self._unsent:
+                message, passed = self._unsent[0]
+                socket.send_fds(self._end, [message], [passed.fileno()] if passed else [])
+                self._unsent.popleft()
+                if passed:
+                    passed.close()
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.close()
+        return True
+
+    def _read(self) -> None:
+        for _ in range(_AT_ONCE):
+            if not self._is_open:
+                return
+            try:
+                message, files, _, _ = socket.recv_fds(self._end, LONGEST, 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                message, files = b"", []
+            passed = [socket.socket(fileno=file) for file in files]
+            if not message:
+                self.close()
+                self._ended()
+                return
+            self._take(KINDS[message[0]], message[1:], passed)
+
+    def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._loop.remove_reader(self._end.fileno())
+        self._loop.remove_writer(self._end.fileno())
+        for _, passed in self._unsent:
+            if passed:
+                passed.close()
+        self._unsent.clear()
+        self._end.close()
+
+
+def of_file(number: int) -> socket.socket:
+    """An inherited socket, which no program is to inherit further."""
+    os.set_inheritable(number, False)
+    with contextlib.suppress(ValueError):
+        return socket.socket(fileno=number)
+    raise OSError(f"file descriptor {number} is no socket")

@@ -1,0 +1,211 @@
+"""The meters of several processes, in memory that they share: what one charges or takes, all see.
+
+The rules this file keeps: whoever looks at meters and then charges them holds a lock meanwhile, which the kernel takes
+from a process that ends; each process counts what runs there by itself, so that this can be forgotten when it has
+ended; and nothing outside can choose which meters stand beside each other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import mmap
+import os
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+from toolgate.config import Config
+from toolgate.core.clock import Clock
+from toolgate.core.model import Call, Outcome
+from toolgate.policy.base import Passed
+from toolgate.policy.limits import Limits, Meter, Meters, Taken
+
+BUCKETS, WAYS = 4096, 16  # a meter has one bucket; there are so many places in it
+PLACES = BUCKETS * WAYS
+SALT = DIGEST = 16  # bytes
+MOST_KNOWN = 4096  # places that are remembered
+_FREE = bytes(DIGEST)
+
+
+class Table:
+    """The memory: `columns` processes share `file`, and this one has the column `own`."""
+
+    def __init__(self, file: int, columns: int, own: int) -> None:
+        self._file = file
+        self._own = own
+        self._depth = 0
+        self._memory = mmap.mmap(file, size_of(columns))
+        view = memoryview(self._memory)
+        self._salt = bytes(view[:SALT])
+        self._digests = view[SALT : SALT + PLACES * DIGEST]
+        rest = view[SALT + PLACES * DIGEST :]
+        self.filled = rest[: PLACES * 8].cast("d")
+        counts = rest[PLACES * 8 :].cast("I")
+        self._columns = [counts[column * PLACES : (column + 1) * PLACES] for column in range(columns)]
+        self._known: dict[object, tuple[int, bytes]] = {}
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            fcntl.lockf(self._file, fcntl.LOCK_EX)
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def find(self, key: object) -> int | None:
+        """The place of a meter, if it has one."""
+        known = self._known.get(key)
+        if known and self._at(known[0]) == known[1]:
+            return known[0]
+        digest = self._digest(key)
+        for place in _bucket(digest):
+            if self._at(place) == digest:
+                if len(self._known) >= MOST_KNOWN:
+                    self._known.clear()
+                self._known[key] = place, digest
+                return place
+        return None
+
+    def place(self, key: object) -> int:
+        """The same; where it has none it gets one, if need be that of the meter which is soonest as good as new."""
+        if (found := self.find(key)) is not None:
+            return found
+        digest = self._digest(key)
+        taken = min(_bucket(digest), key=self._worth)
+        self._digests[taken * DIGEST : (taken + 1) * DIGEST] = digest
+        self.filled[taken] = 0.0
+        for column in self._columns:
+            column[taken] = 0
+        return taken
+
+    def _worth(self, place: int) -> tuple[bool, int, float]:
+        return self._at(place) != _FREE, self.running(place), self.filled[place]
+
+    def running(self, place: int) -> int:
+        return sum(column[place] for column in self._columns)
+
+    def here(self, place: int) -> int:
+        """What of that runs in this process."""
+        return self._columns[self._own][place]
+
+    def set_here(self, place: int, count: int) -> None:
+        self._columns[self._own][place] = max(0, count)
+
+    def all_here(self) -> Iterator[int]:
+        return (count for count in self._columns[self._own] if count)
+
+    def forget(self, column: int) -> None:
+        """What ran in a process that has ended."""
+        with self:
+            self._columns[column][:] = memoryview(bytes(PLACES * 4)).cast("I")
+
+    def _at(self, place: int) -> bytes:
+        return bytes(self._digests[place * DIGEST : (place + 1) * DIGEST])
+
+    def _digest(self, key: object) -> bytes:
+        told = repr(key).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(told, digest_size=DIGEST, key=self._salt).digest()
+
+
+def size_of(columns: int) -> int:
+    return SALT + PLACES * (DIGEST + 8 + 4 * columns)
+
+
+def made(columns: int) -> int:
+    """A file for so many processes, which only those have that inherit it."""
+    file = os.memfd_create("toolgate meters", os.MFD_CLOEXEC)
+    os.ftruncate(file, size_of(columns))
+    os.pwrite(file, secrets.token_bytes(SALT), 0)
+    return file
+
+
+def _bucket(digest: bytes) -> range:
+    start = int.from_bytes(digest[:4]) % BUCKETS * WAYS
+    return range(start, start + WAYS)
+
+
+class _Filled(dict[object, float]):
+    """When meters of one kind are as good as new, as `Meter` has it."""
+
+    def __init__(self, table: Table, kind: str) -> None:
+        super().__init__()
+        self._table = table
+        self._kind = kind
+
+    def get(self, key: object, default: Any = None) -> Any:
+        place = self._table.find((self._kind, key))
+        return default if place is None else self._table.filled[place]
+
+    def __getitem__(self, key: object) -> float:
+        return self.get(key, 0.0)
+
+    def __setitem__(self, key: object, filled: float) -> None:
+        self._table.filled[self._table.place((self._kind, key))] = filled
+
+
+class _Running(dict[object, int]):
+    """How many calls run by key, in all processes."""
+
+    def __init__(self, table: Table, kind: str) -> None:
+        super().__init__()
+        self._table = table
+        self._kind = kind
+
+    def get(self, key: object, default: Any = None) -> Any:
+        place = self._table.find((self._kind, key))
+        return default if place is None else self._table.running(place)
+
+    def __getitem__(self, key: object) -> int:
+        return self.get(key, 0)
+
+    def __setitem__(self, key: object, count: int) -> None:
+        place = self._table.place((self._kind, key))
+        self._table.set_here(place, self._table.here(place) + count - self._table.running(place))
+
+    def __delitem__(self, key: object) -> None:
+        self[key] = 0
+
+    def __bool__(self) -> bool:
+        return any(self._table.all_here())
+
+
+class _SharedMeter(Meter):
+    def __init__(self, table: Table, kind: str) -> None:
+        super().__init__()
+        self.filled = _Filled(table, kind)
+        self.running = _Running(table, kind)
+
+
+class SharedMeters(Meters):
+    def __init__(self, table: Table, clock: Clock) -> None:
+        super().__init__(clock)
+        self.table = table
+        self.principal, self.server, self.tool = (
+            _SharedMeter(table, "principal"),
+            _SharedMeter(table, "server"),
+            _SharedMeter(table, "tool"),
+        )
+
+    def limits(self, config: Config) -> Limits:
+        return _SharedLimits(config, self)
+
+
+class _SharedLimits(Limits):
+    def __init__(self, config: Config, meters: SharedMeters) -> None:
+        super().__init__(config, meters)
+        self._together = meters.table
+
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
+        with self._together:
+            return super().before(call, was_passed, waited)
+
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: Taken | None) -> None:
+        with self._together:
+            super().ended(call, ending, ticket)
+
+    def rests(self, limits: Taken, taken: Taken, rests: bool) -> None:
+        with self._together:
+            super().rests(limits, taken, rests)

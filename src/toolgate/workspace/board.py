@@ -1,0 +1,46 @@
+"""The board: the tasks of a project by what can be done with them, and which projects have tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolgate.state.base import Connection
+from toolgate.workspace import ready, tasks
+
+TITLES: Mapping[str, str] = {
+    "ready": "Ready",
+    "blocked": "Blocked",
+    "in_progress": "In progress",
+    "escalated": "Escalated",
+    "failed": "Failed",
+    "closed": "Recently closed",
+}
+MOST_PROJECTS = 200
+MOST_CLOSED = 10
+
+
+def columns(connection: Connection, project_id: str, most: int) -> dict[str, dict[str, Any]]:
+    """Up to so many tasks of each column, as lists show them, and whether there are more; of what is closed a few."""
+    found = {
+        "ready": ready.workable(connection, project_id, most),
+        "blocked": ready.waiting(connection, project_id, most),
+    }
+    for status in ("in_progress", "escalated", "failed", "closed"):
+        where = tasks.among(project_id, None, status=status)
+        limit = min(most, MOST_CLOSED) if status == "closed" else most
+        found[status] = tasks.listing(connection, where, tasks.NEWEST_FIRST, limit)
+    return found
+
+
+def projects(connection: Connection) -> list[str]:
+    """The ids of projects that have tasks, in order; empty is that of tasks that belong to none."""
+    found: list[str] = []
+    sql, values = "SELECT min(project_id) FROM task", list[str]()
+    while len(found) < MOST_PROJECTS:  # each is one look into an index
+        [id] = connection.execute(sql, values).fetchone()
+        if id is None:
+            break
+        found.append(id)
+        sql, values = "SELECT min(project_id) FROM task WHERE project_id > ?", [id]
+    return found

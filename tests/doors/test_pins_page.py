@@ -1,0 +1,108 @@
+"""The page of pins: what has changed since it was trusted is seen, and approved as it was seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from inmemory import THE_SOCKET, Scripted, Visitor, gateway, tools
+from reader import Reader, signed_in
+from virtualtime import FakeClock
+
+from toolgate.app import App
+from toolgate.config import Config, Guard
+from toolgate.frontends.web import reviews
+from toolgate.state.changes import LOOK
+
+QUARANTINE = Config(guard=Guard(pinning="quarantine"))
+STRANGE = "echo\u202e\x07 </pre><script>"
+
+
+@asynccontextmanager
+async def changed(*names: str, **now: str) -> AsyncGenerator[tuple[App, Reader, Scripted]]:
+    """A server whose tools were trusted, and say something else by now."""
+    there = Scripted(tools_list=tools(*names, description="It reads."))
+    async with gateway(config=QUARANTINE, scripts={"there": there}) as app:
+        await listed(app)
+        await change(app, there, *names, **{"description": "It reads, and writes.", **now})
+        yield app, await signed_in(app), there
+
+
+async def change(app: App, there: Scripted, *names: str, **now: str) -> None:
+    there.change(tools(*names, **now))
+    await pass_time(app, 5.0)
+    await listed(app)
+
+
+async def listed(app: App) -> list[str]:
+    told = await Visitor(app).begin("POST", b'{"anew":true}', path="/admin/list", client=THE_SOCKET).response()
+    return [each["name"] for each in json.loads(told.body)["listing"]["tools"]]
+
+
+async def pass_time(app: App, seconds: float) -> None:
+    assert isinstance(app.clock, FakeClock)
+    await app.clock.advance(seconds)
+
+
+@pytest.mark.promise("b.operator.pins")
+async def test_a_changed_tool_is_seen_and_trusted_as_it_was_seen() -> None:
+    async with changed("echo", "other") as (app, reader, _):
+        assert "there__echo" not in await listed(app)
+        assert "there: tools in quarantine: 2" in (await reader.open("/ui")).text
+        page = await reader.open("/ui/pins")
+        assert "2, 2 in quarantine" in page.text and "echo: it has changed" in page.text
+        page = await reader.open("/ui/pins/there")
+        assert "-description: It reads. +description: It reads, and writes." in page.text
+        page = await reader.press("/ui/pins/there", tool0="on")
+        assert "Trusted as shown: echo." in page.text and "1, 1 in quarantine" in page.text
+        await pass_time(app, 2 * LOOK)
+        assert "there__echo" in (found := await listed(app)) and "there__other" not in found
+
+
+async def test_what_has_changed_again_since_it_was_seen_is_not_trusted() -> None:
+    async with changed("echo") as (app, reader, there):
+        await reader.open("/ui/pins/there")
+        await change(app, there, "echo", description="It does anything.")
+        assert "has changed since you looked" in (await reader.press("/ui/pins/there", 409, tool0="on")).text
+        assert "there__echo" not in await listed(app)
+
+
+async def test_nothing_is_trusted_that_nobody_chose() -> None:
+    async with changed("echo") as (_, reader, _there):
+        await reader.open("/ui/pins/there")
+        assert "No tool was chosen" in (await reader.press("/ui/pins/there", 400)).text
+
+
+async def test_what_is_too_long_among_others_is_trusted_where_it_stands_alone() -> None:
+    lines = "\n".join(f"line {number}" for number in range(reviews.MOST_LINES + 1))
+    async with changed("echo", description=lines) as (_, reader, _there):
+        page = await reader.open("/ui/pins/there")
+        assert not [each for each in page.all("input") if each.get("type") == "checkbox"]
+        assert "No tool was chosen" in (await reader.press("/ui/pins/there", 400, tool0="on")).text
+        page = await reader.open("/ui/pins/there?tool=echo")
+        assert "line 200" in page.text
+        assert "Trusted as shown: echo." in (await reader.press("/ui/pins/there?tool=echo", tool0="on")).text
+
+
+async def test_a_tool_with_a_strange_name_is_shown_harmless_and_trusted_like_any_other() -> None:
+    async with changed(STRANGE) as (_, reader, _there):
+        page = await reader.open("/ui/pins/there")
+        assert "echo\\u{202e}\\u{7} </pre><script>" in page.text
+        assert "Trusted as shown: echo" in (await reader.press("/ui/pins/there", tool0="on")).text
+
+
+async def test_very_many_pending_tools_make_no_page_without_end() -> None:
+    names = [f"tool{number}" for number in range(500)]
+    async with changed(*names) as (_, reader, _there):
+        assert "490 more" in (await reader.open("/ui/pins")).text
+        page = await reader.open("/ui/pins/there")
+        assert len([each for each in page.all("input") if each.get("type") == "checkbox"]) == reviews.MOST_SHOWN
+        assert "Not shown here" in page.text
+
+
+async def test_what_is_not_pending_has_no_page() -> None:
+    async with changed("echo") as (_, reader, _there):
+        assert "other is not pending" in (await reader.open("/ui/pins/there?tool=other", 404)).text
+        await reader.open("/ui/pins/nobody", 404)

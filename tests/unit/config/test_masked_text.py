@@ -1,0 +1,116 @@
+"""A configuration file's text without its secrets, and the same again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import tomlkit
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolgate.config import masked_text, spans
+from toolgate.config.formats import Format, Malformed
+
+SECRET = "ghp_abcdefghijklmnopqrstuvwx0123"
+TOML = f"""# a key was {SECRET} once
+surface = "meta"
+[mcpServers."a b"]
+command = "uvx"  # what starts it
+args = ["x", "--token", "hunter22", "-p", 'it\\s']
+env = {{ TOKEN = 'a\\b', REF = "${{secret:x}}", "quoted" = \"\"\"
+several "lines\"\"\" }}
+headers = {{ Authorization = "Bearer ${{secret:y}}", Other = "Bearer abc" }}
+auth = "oauth"
+url = "https://user:word@host/x?k=v"
+"""
+YAML = f"""# a key was {SECRET} once
+mcpServers:
+  a:
+    command: x
+    env:
+      PLAIN: some words # behind
+      BLOCK: |
+        of several
+        lines
+      QUOTED: 'it''s'
+    args: [--token, abc]
+clients:
+- id: ann
+  key: averyverysecretkeyofann1234
+"""
+JSON = """{ // a key was THEIRS once
+  "mcpServers": {"a": {"command": "x", "env": {"TOKEN": "s\\u0065cret"}, "args": ["--api-key=zzz", "x"]}},
+}""".replace("THEIRS", SECRET)
+
+
+@pytest.mark.parametrize(("text", "format"), [(TOML, "toml"), (YAML, "yaml"), (JSON, "json")])
+def test_no_secret_stands_in_what_is_shown_and_each_comes_back_as_it_was(text: str, format: Format) -> None:
+    found = masked_text.masked(text, format)
+    for secret in (SECRET, "hunter22", "a\\b", "several", "Bearer abc", "user:word", "some words", "of several"):
+        assert secret not in found.text
+    for secret in ("averyverysecret", "zzz", "s\\u0065cret", "it''s"):
+        assert secret not in found.text
+    assert "a key was ***1*** once" in found.text
+    assert masked_text.unmasked(found.text, found) == text
+
+
+def test_what_only_refers_to_a_secret_is_shown() -> None:
+    shown = masked_text.masked(TOML, "toml").text
+    assert 'REF = "${secret:x}"' in shown and "Bearer ${secret:y}" in shown and 'auth = "oauth"' in shown
+    assert 'command = "uvx"  # what starts it' in shown
+
+
+def test_a_mask_may_stand_in_the_file_already() -> None:
+    text = '{"mcpServers": {"a": {"command": "***1***", "env": {"A": "secret words"}}}}'
+    found = masked_text.masked(text, "json")
+    assert "****1****" in found.text and masked_text.unmasked(found.text, found) == text
+
+
+@pytest.mark.parametrize(
+    "change", [("***1***", "***7***"), ('"***2***"', "'***2***'"), ('"***2***"', "***2***"), ("***1***", "***0***")]
+)
+def test_a_mask_that_was_changed_stands_for_nothing(change: tuple[str, str]) -> None:
+    found = masked_text.masked(TOML, "toml")
+    with pytest.raises(Malformed, match="stands for nothing"):
+        masked_text.unmasked(found.text.replace(*change), found)
+
+
+def test_what_cannot_be_masked_is_not_shown() -> None:
+    text = '[mcpServers.averyverysecretword]\ncommand = "x"\nenv = { A = "averyverysecretword" }'
+    with pytest.raises(Malformed, match="edit it by hand"):
+        masked_text.masked(text, "toml")
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12) | st.sampled_from(
+    [SECRET, "***1***", '"', "'", "\\", "#", "${secret:x}", "a\nb", '"""', "x: y", "- z", "env"]
+)
+TREES = st.fixed_dictionaries(
+    {"mcpServers": st.dictionaries(WORDS.filter(bool), st.fixed_dictionaries(
+        {"command": WORDS, "args": st.lists(WORDS, max_size=3), "env": st.dictionaries(WORDS, WORDS, max_size=3)}
+    ), max_size=3)}
+)  # fmt: skip
+
+
+def written(tree: Any, format: Format) -> str:
+    if format == "json":
+        return json.dumps(tree, indent=1)
+    return tomlkit.dumps(tree) if format == "toml" else yaml.safe_dump(tree, allow_unicode=True)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(TREES, st.sampled_from(["json", "toml", "yaml"]))
+def test_any_file_comes_back_or_is_not_shown(tree: Any, format: Format) -> None:
+    text = written(tree, format)
+    try:
+        if spans.tree(text, format) != tree:
+            return
+        found = masked_text.masked(text, format)
+    except Malformed:
+        return
+    assert masked_text.unmasked(found.text, found) == text
+    shown = spans.tree(found.text, format)
+    for server in shown["mcpServers"].values():
+        assert all(not each or "***" in each or "${" in each for each in server["env"].values())
