@@ -83,7 +83,7 @@ class Boxes:
             return Launch(command, args, server.env, server.cwd)
         own = self._own_folder(server, holder)
         command = os.path.abspath(command) if os.path.dirname(command) else command
-        env = folders.back_to(os.getcwd(), own) if folders.is_of_npm(command, args) else {}
+        env = dict(folders.back_to(os.getcwd(), own)) if folders.is_of_npm(command, args) else dict[str, str]()
         return Launch(command, folders.from_here(args), {**env, **server.env}, str(own))
 
     def _is_meant(self, server: Server) -> bool:
