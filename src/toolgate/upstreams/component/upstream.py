@@ -338,7 +338,7 @@ class ComponentUpstream:
         line = self._line_to(program.url, program)
         self._program, self._line = program, line
         try:
-            await program.start(self._link_deps.supervisor)
+            await program.start(self._link_deps)
             return line, await program.first_answer(line, self._clock)
         except Fault as fault:
             await self._let_go(fault.message)
