@@ -21,6 +21,7 @@ from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.limits import Meters
 from toolgate.upstreams.base import Upstream
+from toolgate.upstreams.process.supervisor import Launch
 
 AGAIN = 30.0  # seconds after which a server is asked again that could not be spoken to
 _SHARED = frozenset({"approval", "truncate"})  # policies that keep something for a later request
@@ -42,7 +43,7 @@ def _is_local(server: Server) -> bool:
     return server.enabled and server.type == "http" and server.era == "modern" and is_alone and not server.problem
 
 
-async def _refuse_to_launch(server: Server, _holder: str) -> None:
+async def _refuse_to_launch(server: Server, _holder: str) -> Launch:
     raise Fault("SERVER_FAILED", "A worker starts no programs", server=server.id, reach="not_sent")
 
 
