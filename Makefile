@@ -5,8 +5,10 @@ RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 MUTMUT = .venv/bin/mutmut
 PACKAGING = .venv/.packaging
+AXE = .browser/node_modules/axe-core/axe.min.js
+AXE_PACKAGE = axe-core@4.14.1
 
-.PHONY: demo test attack check format install interop faults browser conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
+.PHONY: demo test attack check format install interop faults browser screenshots conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
 	retrieval tokens mutants package package-check service-check constraints clean
 
 demo: $(INSTALLED)
@@ -49,10 +51,18 @@ faults: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) processes.faults
 	KILLS=100 $(RUN) pytest tests/processes/test_tasks_survive_kills.py
 
-# The operator's pages in the Chromium of the system. SCREENSHOTS names a folder for pictures.
-browser: $(INSTALLED)
+# The operator's pages in the Chromium of the system, judged by axe-core.
+browser: $(INSTALLED) $(AXE)
 	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
 	$(RUN) pytest -m browser tests/chromium
+
+# The pictures of the documentation, made anew.
+screenshots: $(INSTALLED)
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	SCREENSHOTS=docs/pictures $(RUN) pytest -m browser -k pictured tests/chromium/test_screenshots.py
+
+$(AXE):
+	npm install --prefix .browser --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error $(AXE_PACKAGE)
 
 conformance: $(INSTALLED)
 	.venv/bin/python tests/conformance/install.py

@@ -322,7 +322,7 @@ class App:
         return self._reloading.problem
 
     def _what_is_wrong(self) -> str:
-        return self.problem or self.audit.problem
+        return self.problem or self.audit.problem or self._given.role.problem()
 
     def telling(self) -> AbstractAsyncContextManager[None]:
         """While it lasts, collectors are sent what the configuration wants them to have."""
@@ -387,7 +387,7 @@ class App:
             if server.is_eager and before.get(id) is not upstream:
                 self._background.start(upstream.open(), f"start {id}")
 
-    def _changed(self, event: Event) -> None:
+    def _changed(self, event: Event) -> asyncio.Future[None] | None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
             self._catalog.changed(event.server, event.scope, event.lists)
@@ -396,7 +396,8 @@ class App:
         elif event.kind == "scope_ended":
             self._catalog.forget(event.server, event.scope)
         else:
-            self.events.tell(self.gateway.snapshot.scrubber(event.server).event(event))
+            return self.events.tell(self.gateway.snapshot.scrubber(event.server).event(event))
+        return None
 
 
 @asynccontextmanager

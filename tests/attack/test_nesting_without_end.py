@@ -21,7 +21,7 @@ from toolgate.config import Audit
 from toolgate.core import counting, jsonrpc
 from toolgate.core.counting import is_deeper
 from toolgate.core.jsonrpc import DEEPEST, DEEPEST_ITEM, Malformed
-from toolgate.policy import audit
+from toolgate.policy import arguments as noted
 from toolgate.upstreams.component import metadata
 
 DEPTHS = [DEEPEST - 20, DEEPEST + 1, 500, 700, 900, *range(940, 980, 3), 5000]
@@ -196,7 +196,7 @@ async def test_a_call_has_its_line_also_where_its_arguments_cannot_be_written(
     def fails(_: bytes) -> bytes:
         raise RecursionError
 
-    monkeypatch.setattr(audit, "_in_one_line", fails)
+    monkeypatch.setattr(noted, "_in_one_line", fails)
     async with audited(tmp_path, Audit(arguments="full"), there=LegacyServer({"plain": plain})) as there:
         client = await there.rig.client(LATEST)
         assert (await client.call("there__plain", arguments={"a": 1})).result

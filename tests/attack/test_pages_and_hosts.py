@@ -184,6 +184,60 @@ async def test_a_head_of_very_many_lines_is_refused_before_it_ends(line: bytes, 
         assert wire.is_over and wire.unread.startswith(b"HTTP/1.1 431 ")
 
 
+def _large_head(size: int) -> list[bytes]:
+    lines = [b"X-%d: " % each + b"a" * 7000 + b"\r\n" for each in range(size // 7000)]
+    return [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", *lines]
+
+
+@pytest.mark.promise("b.attacks.connections")
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_heads_that_do_not_end_fill_no_memory(monkeypatch: pytest.MonkeyPatch, in_pieces: bool) -> None:
+    """Each may have 128 KiB, and nobody has shown a key before it ends."""
+    monkeypatch.setattr(connections, "HEADS_OF_ONE", 1024 * 1024)
+    async with gateway() as app:
+        head = _large_head(100_000)
+        wires: list[Wire] = []
+        for _ in range(40):
+            wires.append(Wire(app, "192.0.2.1"))
+            wires[-1].send(*(head if in_pieces else [b"".join(head)]))
+            await settle()
+        assert [wire.is_over for wire in wires] == [True] * 30 + [False] * 10
+        other = Wire(app, "192.0.2.2")
+        other.send(*head)
+        assert (await other.ask(b"\r\n")).status == 200
+        assert (await wires[-1].ask(b"\r\n")).status == 200
+
+
+@pytest.mark.promise("b.attacks.connections")
+async def test_heads_of_many_addresses_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADS", 1024 * 1024)
+    async with gateway() as app:
+        wires = [Wire(app, f"192.0.2.{each % 4}") for each in range(40)]
+        for wire in wires:
+            wire.send(*_large_head(100_000))
+        await settle()
+        assert sum(not wire.is_over for wire in wires) == 10
+        honest = Wire(app, "198.51.100.1")
+        honest.send(*_large_head(20_000))
+        assert (await honest.ask(b"\r\n")).status == 200
+
+
+@pytest.mark.promise("b.attacks.connections")
+async def test_a_head_counts_until_it_ends_or_its_client_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADS_OF_ONE", 1024 * 1024)
+    async with gateway() as app:
+        wire = Wire(app)
+        for _ in range(30):
+            wire.send(*_large_head(100_000))
+            assert (await wire.ask(b"\r\n")).status == 200
+        for _ in range(30):
+            leaving = Wire(app)
+            leaving.send(*_large_head(100_000))
+            await leaving.leave()
+        assert not wire.is_over
+        assert not app.http.connections.heads._by  # pyright: ignore[reportPrivateUsage]
+
+
 @pytest.mark.promise("b.attacks.connections")
 async def test_a_head_of_many_lines_is_one() -> None:
     async with gateway() as app:

@@ -13,7 +13,7 @@ from inmemory import ENVELOPE, MODERN, Exchange, Scripted, Visitor, gateway, too
 from virtualtime import settle
 
 from toolgate.core import events as core_events
-from toolgate.core.events import MOST_WAITING, PORTION, Events, every_list
+from toolgate.core.events import PORTION, Events, every_list
 from toolgate.core.model import Event, Principal
 from toolgate.frontends.guards import Headers
 
@@ -111,14 +111,3 @@ async def test_few_are_told_at_once_and_who_has_stopped_or_came_later_hears_noth
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert last == later == [] and all(len(each) == 2 for each in heard)
-
-
-async def test_events_that_come_faster_than_they_are_told_do_not_heap_up() -> None:
-    events = Events()
-    heard = crowd(events, 3 * PORTION)
-    for number in range(10 * MOST_WAITING):
-        events.tell(every_list(str(number)))
-        assert len(events._waiting) <= MOST_WAITING
-    for _ in range(4 * MOST_WAITING):
-        await asyncio.sleep(0)
-    assert [event.server for event in heard[-1]] == [str(number) for number in range(10 * MOST_WAITING)]

@@ -8,7 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,8 +21,12 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api", reason="`make browser` installs it")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-QUIET += ["--disable-sync", "--no-first-run", "--disable-quic", "--no-proxy-server"]
+QUIET += ["--disable-sync", "--no-first-run", "--disable-quic", "--no-proxy-server", "--disable-lcd-text"]
 HOSTILE = Path(__file__).with_name("hostile_server.py")
+MODERN = "2026-07-28"
+ENVELOPE: dict[str, Any] = {"protocolVersion": MODERN, "clientCapabilities": {}}
+ANN, ROOT = "ann-has-a-key-of-24-chars", "root-has-a-key-of-24-chars"
+AXE = Path(__file__).parents[2] / ".browser" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def toolgate(*words: str) -> list[str]:
@@ -27,32 +34,43 @@ def toolgate(*words: str) -> list[str]:
 
 
 class Gateway:
-    """`url` is where its pages are."""
+    """`url` is where its pages are, `folder` where it was started."""
 
-    def __init__(self, config: Path, environ: dict[str, str], url: str) -> None:
+    def __init__(self, folder: Path, environ: dict[str, str], url: str) -> None:
         self.url = url
-        self._config = config
+        self.folder = folder
         self._environ = environ
 
-    def run(self, *words: str) -> str:
-        command = toolgate(*words, "--config", str(self._config))
-        return subprocess.run(
-            command, env=self._environ, capture_output=True, text=True, timeout=60, check=True
-        ).stdout.strip()
+    def run(self, *words: str, said: str = "") -> str:
+        """A command of the operator's, which reads what is `said` to it."""
+        about: dict[str, Any] = {"env": self._environ, "cwd": self.folder, "input": said, "timeout": 60, "check": True}
+        return subprocess.run(toolgate(*words), capture_output=True, text=True, **about).stdout.strip()
+
+    def call(self, key: str, tool: str, **arguments: Any) -> str:
+        """What a client of that key is told."""
+        meta = {f"io.modelcontextprotocol/{name}": value for name, value in ENVELOPE.items()}
+        params = {"name": tool, "arguments": arguments, "_meta": meta}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        headers |= {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": tool}
+        asked = urllib.request.Request(self.url + "/mcp", body, {**headers, "authorization": f"Bearer {key}"})
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=30) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.read().decode()
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    home = tmp_path_factory.mktemp("home")
+@contextmanager
+def serving(home: Path, table: dict[str, Any]) -> Iterator[Gateway]:
+    """A gateway with this configuration."""
     config = home / "toolgate.json"
-    hostile = {"command": sys.executable, "args": [str(HOSTILE)]}
-    servers = {"hostile": hostile, "<i>odd</i>": hostile, "broken": {"command": "no_such_program"}}
-    config.write_text(json.dumps({"mcpServers": servers}))
+    config.write_text(json.dumps(table))
     environ = {**os.environ, "HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home)}
-    command = toolgate("serve", "--config", str(config), "--port", "0")
-    with subprocess.Popen(
-        command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
+    environ["TOOLGATE_CONFIG"] = str(config)
+    about: dict[str, Any] = {"env": environ, "cwd": home, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(toolgate("serve", "--port", "0"), text=True, **about) as process:
         assert process.stderr
         said = ""
         while not (found := re.search(r"listening on (http://127\.0\.0\.1:\d+)/mcp", said)):
@@ -60,10 +78,43 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
             assert line, said
             said += line
         try:
-            yield Gateway(config, environ, found[1])
+            yield Gateway(home, environ, found[1])
         finally:
             process.terminate()
             process.communicate(timeout=30)
+
+
+def people(**asks: str) -> dict[str, Any]:
+    """Two clients, of whom one is an administrator, and the other asks before these tools. The operator decides."""
+    ann = {"id": "ann", "key": ANN, "mcp_server_access": "all", "mcp_permissions": {"tools": asks}}
+    root = {"id": "root", "key": ROOT, "mcp_server_access": "all", "admin": True}
+    return {"clients": [ann, root], "approvals": {"by": ["operator"], "wait": 0}, "telemetry": {"usage": True}}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    home = tmp_path_factory.mktemp("home")
+    hostile = {"command": sys.executable, "args": [str(HOSTILE)]}
+    changing = {"command": sys.executable, "args": [str(HOSTILE), str(home / "changed")], "pinning": "quarantine"}
+    servers = {"hostile": hostile, "<i>odd</i>": hostile, "broken": {"command": "no_such_program"}}
+    with serving(home, {"mcpServers": {**servers, "changing": changing}, **people(hostile__delete="ask")}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def furnished(gateway: Gateway) -> dict[str, str]:
+    """Something for each page that is about one thing: what stands for the name in its path."""
+    assert "APPROVAL_REQUIRED" in gateway.call(ANN, "hostile__delete", text="anything")
+    assert "anything" in gateway.call(ANN, "changing__echo", text="anything")
+    (gateway.folder / "changed").touch()
+    (waiting,) = json.loads(gateway.run("approvals", "list", "--json"))
+    first = gateway.run("tasks", "create", "Read the manual", "--priority", "0", "-d", "all of it,\nfrom the start")
+    gateway.run("tasks", "create", "Write a summary", "--label", "docs")
+    gateway.run("tasks", "close", gateway.run("tasks", "create", "Find the manual"))
+    hook = {"session_id": "s1", "cwd": str(gateway.folder), "prompt": "Summarize the manual"}
+    for event in ("SessionStart", "UserPromptSubmit"):
+        gateway.run("hook", "claude", "--wait", "5", said=json.dumps({**hook, "hook_event_name": event}))
+    return {"/tasks/{name}": first, "/sessions/{name}": "s1", "/approvals/{name}": waiting["id"]}
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +130,8 @@ def chromium() -> Iterator[Any]:
 class Tab:
     """A signed-in page. `requests` are all that it has asked for, `errors` what its console had to say."""
 
-    def __init__(self, chromium: Any, gateway: Gateway, width: int, scheme: str) -> None:
-        context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    def __init__(self, chromium: Any, gateway: Gateway, width: int, scheme: str, height: int = 800) -> None:
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         self.page = context.new_page()
         self.page.set_default_timeout(20_000)
         self.gateway = gateway
@@ -103,6 +154,19 @@ class Tab:
         assert {urlsplit(url).netloc for url in self.requests} == {urlsplit(self.gateway.url).netloc}
         assert not self.errors
         assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+    def check_accessible(self) -> None:
+        """axe-core finds nothing serious."""
+        if not AXE.exists():
+            pytest.skip("axe-core is not there: `make browser` fetches it")
+        self.page.evaluate(AXE.read_text())
+        found = self.page.evaluate("axe.run()")
+        faults = [
+            (each["id"], each["impact"], [node["html"] for node in each["nodes"]])
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert not faults and found["passes"], (self.page.url, faults)
 
 
 @pytest.fixture

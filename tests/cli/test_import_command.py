@@ -177,3 +177,13 @@ def test_what_a_server_may_do_beside_is_shown(home: Path) -> None:
     assert done.exit_code == 0, done.output
     for key in ("new_privileges = true", 'pinning = "off"', "roots = ", "Say all."):
         assert key in done.output
+
+
+def test_it_is_shown_which_secrets_and_variables_a_server_elsewhere_is_sent(home: Path) -> None:
+    """Their names are the choice of whoever wrote the file."""
+    headers = {"X-Client": "${TOOLGATE_SECRET_GITHUB}", "X-Trace": "Bearer ${OPENAI_API_KEY}", "X-Plain": "1"}
+    entry = {"url": "http://192.0.2.1/mcp", "headers": headers}
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": entry}}))
+    shown = run(".mcp.json", "--dry-run").output
+    told = "X-Client=${secret:github}, X-Trace=Bearer ${OPENAI_API_KEY}, X-Plain"
+    assert f"contact http://192.0.2.1/mcp with {told}" in shown.replace("\n", " ")

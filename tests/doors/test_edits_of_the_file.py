@@ -67,6 +67,7 @@ async def edited(reader: Reader, old: str, new: str, status: int = 200) -> str:
 # Its text.
 
 
+@pytest.mark.promise("b.operator.edits")
 async def test_the_file_is_edited_and_served_and_its_secrets_are_seen_by_nobody_and_stay(path: Path) -> None:
     async with of_file(path, there()) as app:
         reader = await signed_in(app)
@@ -80,6 +81,7 @@ async def test_the_file_is_edited_and_served_and_its_secrets_are_seen_by_nobody_
         assert app.gateway.snapshot.config.servers[0].env["API_KEY"] == TOKEN
 
 
+@pytest.mark.promise("b.operator.edits")
 async def test_of_two_editors_the_later_one_is_told_and_overwrites_nothing(path: Path) -> None:
     async with of_file(path, there()) as app:
         one, other = await signed_in(app), await signed_in(app)
@@ -270,6 +272,7 @@ def button(reader: Reader, says: str) -> str:
     return next(each["value"] for each in reader.page.all("button") if each.get("aria-label", "") == says)
 
 
+@pytest.mark.promise("b.operator.edits")
 async def test_a_tool_is_denied_for_a_client_and_allowed_again_and_each_cell_says_why(path: Path) -> None:
     async with of_file(path, there()) as app:
         reader = await listed(app)

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from doors.issuers import KEYS, client
 from doors.test_pages_of_agents import record, task
@@ -18,11 +19,13 @@ from virtualtime import FakeClock
 
 from toolgate.app import App
 from toolgate.auth.access import THE_OPERATOR
+from toolgate.auth.credential_states import CredentialState
 from toolgate.config import Config, Server
 from toolgate.config.access import Approvals, Permissions
+from toolgate.config.settings import Telemetry
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
-from toolgate.frontends.web import tool_fields
+from toolgate.frontends.web import inspections, tool_fields
 from toolgate.frontends.web.views import VIEWS
 from toolgate.state.audit import Trail
 
@@ -34,7 +37,7 @@ NAMES = {  # what stands for the name in a path
     "/tasks/{name}": "TASK",
     "/sessions/{name}": "SESSION",
 }
-QUERIES = {"/tools/tool": "?name=there__echo"}
+QUERIES = {"/registry": "?q=milk+the+goats", "/tools/tool": "?name=there__echo"}
 PAGES = [path.replace("{name}", NAMES.get(path, "there")) + QUERIES.get(path, "") for path in PATHS]
 HOSTILE = "</pre></textarea><script>alert(1)</script><img src=x onerror=alert(1)>'\" {{ 7 * 7 }} \u202eevil\x1b[31m"
 
@@ -99,6 +102,47 @@ async def test_the_overview_says_what_needs_the_operator() -> None:
         assert "no such program" in reader.page.text and "install it" in reader.page.text
         page = await reader.open("/ui")
         assert "broken failed: no such program" in page.text and "Nothing." not in page.text
+
+
+async def test_the_overview_has_the_slowest_tools_and_how_many_calls_failed() -> None:
+    clock = FakeClock()
+
+    async def slow(seconds: float) -> None:
+        asking = asyncio.ensure_future(Visitor(app).ask_modern("tools/call", name="there__slow", arguments={}))
+        await clock.advance(seconds)
+        there.answer_last(said("done"))
+        await asking
+
+    there = Scripted(tools_list=tools("slow"), tools_call=...)
+    async with gateway(
+        GREETER, scripts={"there": there}, clock=clock, config=Config(telemetry=Telemetry(usage=True))
+    ) as app:
+        for seconds in (0.3, 0.7):
+            await slow(seconds)
+        await Visitor(app).ask_modern("tools/call", name="greeter__greet", arguments={"name": []})
+        page = await (await signed_in(app)).open("/ui")
+        assert "calls3 failed0 refused1" in page.text
+        assert "slowthere20500.01000.0 greetgreeter11" in page.text.replace("0greet", "0 greet")
+    async with gateway(GREETER) as app:
+        assert "They are not counted." in (await signed_in(app)).page.text
+
+
+async def test_the_overview_names_credentials_that_fail_or_end_soon() -> None:
+    async with gateway(GREETER) as app:
+        now = app.clock.wall()
+        states = [
+            CredentialState("sign-in", "there", "client:ann", failing_since=now - 120, problem=f"refused {HOSTILE}"),
+            CredentialState("key:1", principal="client:bob", expires=now + 2 * 86400),
+            CredentialState("key:2", principal="client:eve", expires=now + 30 * 86400),
+            CredentialState("header:TOKEN", "other", expires=now - 1),
+            CredentialState("client_credentials", "renewed", expires=now + 60, renews=True),
+        ]
+        app.gateway.gateway_info = msgspec.structs.replace(app.gateway.gateway_info, credentials=lambda: states)
+        text = (await signed_in(app)).page.text
+        assert "sign-in of client:ann for there has been failing for 2 min: refused </pre>" in text
+        assert "key:1 of client:bob ends in 1 d" in text or "key:1 of client:bob ends in 2 d" in text
+        assert "header:TOKEN for other has ended" in text
+        assert "client:eve" not in text and "renewed" not in text and "Nothing." not in text
 
 
 async def test_servers_are_shown_started_and_stopped() -> None:
@@ -356,6 +400,29 @@ async def test_the_matrix_says_what_each_client_may_do_by_the_function_that_deci
         assert "read there allow" in page.text and "write there ask" in page.text and "delete there off" in page.text
         assert KEYS["ada"] not in page.text and '"there__delete": "off"' in page.text
         assert "no client nobody" in (await reader.open("/ui/access/nobody", 404)).text
+
+
+async def test_others_are_heard_while_very_many_verdicts_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspections, "PORTION", 0.0)
+    clients = tuple(client(f"c{number}") for number in range(4))
+    there = Scripted(tools_list=tools(*(f"tool{number}" for number in range(5_000))))
+    async with gateway(config=Config(clients=clients), scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/servers/there")
+        await reader.press("/ui/servers/there/check")
+        heard = 0
+
+        async def others() -> None:
+            nonlocal heard
+            while True:
+                heard += 1
+                await asyncio.sleep(0)
+
+        hearing = asyncio.ensure_future(others())
+        found = await inspections.matrix(app.gateway)
+        hearing.cancel()
+        assert [each.servers["there"] for each in found.clients] == [{"allow": 5_000}] * 4
+        assert heard >= inspections.MOST_JUDGED
 
 
 async def test_an_open_gateway_says_so() -> None:

@@ -50,6 +50,7 @@ async def pass_time(app: App, seconds: float) -> None:
 async def test_a_changed_tool_is_seen_and_trusted_as_it_was_seen() -> None:
     async with changed("echo", "other") as (app, reader, _):
         assert "there__echo" not in await listed(app)
+        assert "there: tools in quarantine: 2" in (await reader.open("/ui")).text
         page = await reader.open("/ui/pins")
         assert "2, 2 in quarantine" in page.text and "echo: it has changed" in page.text
         page = await reader.open("/ui/pins/there")

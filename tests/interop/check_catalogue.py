@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
@@ -43,8 +44,8 @@ async def main(ids: list[str]) -> int:
         print(f"not in the list: {', '.join(unknown)}", file=sys.stderr)
         return 2
     clock = SystemClock()
-    supervisor = Supervisor(clock, os.environ)
-    packages = Packages(SafeNet(("0.0.0.0/0",)), PackageClients(supervisor, clock).base)
+    supervisor, folder = Supervisor(clock, os.environ), tempfile.mkdtemp()
+    packages = Packages(SafeNet(("0.0.0.0/0",)), PackageClients(supervisor, clock, Path(folder)).base)
     bad = 0
     try:
         for id in wanted:

@@ -264,6 +264,8 @@ async def toolgate(
             if process.returncode is None:
                 process.kill()
             await found.ended()
+            # stdout may be noticed to have ended only after that: where the last who held it was a worker, for example
+            process._transport.close()  # type: ignore[attr-defined]  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 
 
 # Clients.

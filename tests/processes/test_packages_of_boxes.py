@@ -118,7 +118,7 @@ async def test_npx_fetches_without_scripts_in_an_empty_folder_and_the_program_st
     asked = runners.asked
     options = ["-y", "--yes", "--ignore-scripts", "--script-shell=/bin/sh", "--package", "@scope/pack@1", "--call"]
     assert asked["args"][:-1] == options
-    assert asked["files"] == ["package.json"]  # so that npm looks in no folder above
+    assert sorted(asked["files"]) == [".python-version", "package.json", "uv.toml"]  # so that none above is read
     assert "TOKEN" not in asked["env"]
     assert asked["env"]["npm_config_registry"] == SECRETS["npm_config_registry"]
     assert asked["env"]["npm_config_git"] == "/bin/false" and asked["env"]["npm_config_allow_file"] == "root"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -189,6 +190,38 @@ def test_a_server_in_a_box_is_not_the_operator_though_it_has_sockets(box: Any, i
                 await until(place.exists)
                 said = await does(served.client(), OF_THE_OPERATOR.format(place=str(place)))
         assert ("200 OK" in said) == is_let_in, said
+
+    ask()
+
+
+OTHER_GATEWAY = """
+import socket, sys
+from toolgate.frontends import peers
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+connection, _ = listener.accept()
+print(peers.is_in_a_box(connection))
+connection.close()
+"""
+
+
+@pytest.mark.parametrize(("box", "is_seen"), [("off", False), ({"sockets": True}, True)])
+def test_a_server_in_a_box_is_not_the_operator_of_another_gateway(box: Any, is_seen: bool, tmp_path: Path) -> None:
+    """Each agent has a gateway of its own, of one user and one state folder."""
+
+    @real
+    async def ask() -> None:
+        place, connects = tmp_path / "s", "import socket; s = socket.socket(socket.AF_UNIX); s.connect(%r); s.recv(1)"
+        other = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", OTHER_GATEWAY, str(place)), stdout=asyncio.subprocess.PIPE
+        )
+        assert other.stdout
+        async with gateway(settings(one=child("doing", box=box))) as served:
+            await until(place.exists)
+            await does(served.client(), connects % str(place))
+            assert (await other.stdout.read()).decode() == f"{is_seen}\n"
+        await other.wait()
 
     ask()
 

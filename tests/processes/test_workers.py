@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -32,6 +33,8 @@ from ground import (
     until,
 )
 from scripted_http import Request, ScriptedServer, scripted
+
+from toolgate.cli import workers
 
 COUNT = 2
 
@@ -98,7 +101,7 @@ async def until_answered_by_workers(gateway: Gateway, clients: list[Kept], tool:
     """Each connection's calls are, from now on: they are while the owner stands still."""
     for client in clients:
         assert await client.call(tool) == "ok"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await all_answered_without_the_owner(gateway, clients, tool):
             await asyncio.sleep(0.2)
 
@@ -107,7 +110,7 @@ async def all_answered_without_the_owner(gateway: Gateway, clients: list[Kept], 
     gateway.process.send_signal(signal.SIGSTOP)
     calls = [asyncio.ensure_future(client.call(tool)) for client in clients]
     try:
-        done, _ = await asyncio.wait(calls, timeout=1.0)
+        done, _ = await asyncio.wait(calls, timeout=3.0)
     finally:
         gateway.process.send_signal(signal.SIGCONT)
     assert [await call for call in calls] == ["ok"] * len(clients)
@@ -173,6 +176,30 @@ async def test_a_worker_that_is_killed_takes_its_own_calls_with_it_and_is_starte
                 assert other in workers_of(gateway)
                 async with kept(gateway.port, 8) as others:
                     await until_answered_by_workers(gateway, others)
+
+
+@real
+async def test_a_worker_that_stands_still_is_killed_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Standing(workers.Workers):
+        def __init__(self) -> None:
+            self.shared = workers.Shared(2)
+
+    monkeypatch.setattr(workers, "SILENT", 0.2)
+    monkeypatch.setattr(workers, "LISTEN", 0.05)
+    with socket.socket() as listener:
+        worker = workers._Worker(Standing(), listener, 1)  # pyright: ignore[reportPrivateUsage]
+        worker.is_ready.set()
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(1000)")
+        worker.process = process
+        assert await worker._ended(process) == -signal.SIGKILL  # pyright: ignore[reportPrivateUsage]
+
+
+@real
+async def test_status_says_how_many_workers_are_missing() -> None:
+    shared = workers.Shared(3)
+    assert shared.problem() == "0 of 2 workers are running"
+    shared.running = 2
+    assert shared.problem() == ""
 
 
 @pytest.mark.promise("b.workers.ends")
@@ -381,6 +408,18 @@ async def test_bytes_pass_through_a_worker_as_they_are() -> None:
                 async with websockets.connect(f"ws://127.0.0.1:{gateway.port}/mcp") as socket:
                     await socket.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
                     assert json.loads(await socket.recv())["result"] == {}
+
+
+@real
+async def test_a_worker_that_cannot_read_its_owners_store_passes_all_on() -> None:
+    async with scripted(answers, modern=True) as script:
+        with home() as environ:
+            Path(environ["HOME"], "file").write_text("")
+            async with served(script, environ, state="file") as gateway, kept(gateway.port, 4) as clients:
+                for _ in range(4):
+                    assert await asyncio.gather(*(client.call("there__act") for client in clients)) == ["ok"] * 4
+                assert not await all_answered_without_the_owner(gateway, clients, "there__act")
+                assert gateway.errors.decode().count("data is not kept") == 1
 
 
 @real

@@ -7,6 +7,7 @@ Clients
     authenticator  who a client is, by the key or token that it shows with each request
     keys           the keys that `toolgate keys` makes
     tokens         JWTs of the configured issuer
+    page_sign_in   administrators who sign in to the pages at that issuer
     issuer         that issuer: its metadata and its public keys
     access         who may do what: the one decision for lists, searches, calls and subscriptions
     unasked        what control tools may do without a person's decision

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from toolgate.auth.access import OPERATOR
 from toolgate.auth.authenticator import Authenticator
+from toolgate.auth.page_sign_in import PageSignIn
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.core.addresses import counted
@@ -56,6 +57,10 @@ class Admission:
                 said = {"decision": "deny", "reason": str(refused), "address": address, "path": path}
                 self._audit.note_of_strangers("login", by=counted(address), kind=str(refused), **said)
             raise
+
+    @property
+    def page_sign_in(self) -> PageSignIn:
+        return self._authenticator.page_sign_in
 
     def knows(self, principal: Principal) -> bool:
         """Whether who was let in once would be let in still."""

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from toolgate.auth import keys
 from toolgate.auth.issuer import ROUND, Issuer, Unreachable
+from toolgate.auth.page_sign_in import PageSignIn
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import Resource
 from toolgate.auth.safe_net import SafeNet
@@ -44,6 +45,9 @@ class Authenticator:
         self._tokens: Tokens | None = None
         self._whose: dict[bytes, KnownClient | None] = {}  # tokens' clients, by digest
         self._let_in: dict[tuple[str, str, bool], Principal] = {}  # by a key, until any of them changes
+        self.page_sign_in = PageSignIn(
+            lambda: self.resource.auth, lambda: self._tokens.issuer if self._tokens else None, self.by_id_token, clock
+        )
         self.prepared(config)()
 
     def prepared(self, config: Config) -> Swap:
@@ -140,6 +144,29 @@ class Authenticator:
         tokens.keep(token)
         id = f"token:{tokens.issuer.name}|{token.subject}"
         return _principal(id, address, client, is_page, token.name, token.expires + SKEW, token.scopes)
+
+    async def by_id_token(self, shown: str, client_id: str, nonce: str, address: str) -> Principal:
+        """Who has signed in at the issuer with a browser: an ID token says so (OpenID Connect Core, 3.1.3.7). Raises
+        `Unauthorized`."""
+        try:
+            if not self._tokens:
+                raise BadToken("no issuer is configured")
+            token = await self._tokens.verify(shown)
+            authorized = token.claims.get("azp", client_id if len(token.audience) == 1 else None)
+            if client_id not in token.audience or authorized != client_id:
+                raise BadToken("the token is for another client")
+            if token.claims.get("nonce") != nonce:
+                raise BadToken("the token is of another sign-in")
+        except BadToken as bad:
+            raise Unauthorized(str(bad)) from None
+        except Unreachable:
+            raise Unauthorized("the keys of the issuer are not to be had; try again later", status=503) from None
+        client = self._whose_is(token)
+        if not client or not client.enabled:
+            raise Unauthorized("the token matches no enabled client", status=403)
+        self._tokens.keep(token)
+        id = f"token:{self._tokens.issuer.name}|{token.subject}"
+        return _principal(id, address, client, False, token.name, token.expires + SKEW, token.scopes)
 
     def _whose_is(self, token: Verified) -> KnownClient | None:
         """The client whose permissions a token has."""

@@ -19,6 +19,7 @@ from toolgate.state.base import Store
 
 LONGEST = 16_384  # characters of a token that is looked at
 MOST = 1_000  # that are shown
+SOON = 7 * 24 * 3600.0  # seconds before the end of one that is not renewed, at which somebody should know
 
 
 class CredentialState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -40,6 +40,8 @@ def _of_tokens(config: Config) -> Iterator[tuple[str, str]]:
     parts = urlsplit(auth.issuer)
     if parts.scheme.lower() != "https" and (parts.hostname or "") not in LOOPBACK:
         yield "auth.issuer", "must start with https:// unless it is on this machine"
+    if auth.audience and auth.pages.client_id.startswith(auth.audience):
+        yield "auth.pages.client_id", "is an endpoint of this gateway: ID tokens would be tokens for it"
     if not auth.audience:
         yield "auth.audience", "is missing: set this gateway's URL as clients see it, such as https://gate.example"
     known = [client.id for client in config.clients]

@@ -29,6 +29,8 @@ HOLDS = 3600.0  # seconds until keys are looked at again
 AT_MOST = 24 * HOLDS  # seconds that they hold while the issuer is not there
 PAUSE = 30.0  # seconds between two looks, at least
 ROUND = 60.0  # seconds between looks whether they are old, which need no request
+SAID_HOLDS = 300.0  # seconds
+PAUSE_AFTER_FAILURE = 5.0
 MOST_KEYS = 64
 LONGEST_KEY = 2048  # characters of one of its members; RSA of 12,288 bits: each token is checked by it
 _PUBLIC = frozenset({"kty", "kid", "n", "e", "crv", "x", "y"})
@@ -78,6 +80,9 @@ class Issuer:
         self._problem = ""
         self._turn = asyncio.Lock()
         self._on_withdrawn = on_withdrawn
+        self._asking = asyncio.Lock()
+        self._said: Mapping[str, Any] = {}
+        self._said_at = self._asked_at = float("-inf")
         self._held: frozenset[tuple[str | None, str, str]] = frozenset()  # the prints of its keys
 
     async def keys(self, id: str | None) -> Sequence[PublicKey]:
@@ -129,8 +134,30 @@ class Issuer:
         if before - self._held:
             self._on_withdrawn()
 
+    async def metadata(self) -> Mapping[str, Any]:
+        """What it says of itself. It is asked for every few minutes at most, whoever wants it. Raises `Unreachable`,
+        `Fault`."""
+        async with self._asking:
+            if not self._said or self._clock.now() - self._said_at >= SAID_HOLDS:
+                if self._clock.now() - self._asked_at < PAUSE_AFTER_FAILURE:
+                    raise Unreachable("it did not answer a moment ago")
+                self._asked_at = self._clock.now()
+                self._said, self._said_at = await self._metadata(), self._clock.now()
+                self._asked_at = float("-inf")
+        return self._said
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Fetched:
+        """What one of its endpoints answers. Redirects are not followed: secrets are in the request. Raises `Fault`."""
+        return await self._outside.fetch(
+            url, "POST", asker="auth.pages", headers=headers, body=body, trusted=(self.name,), follow=False
+        )
+
     async def _where(self) -> str:
         """The URL of its keys."""
+        found = (await self._metadata())["jwks_uri"]
+        return str(found)
+
+    async def _metadata(self) -> dict[str, Any]:
         told = "it has no metadata"
         for url in described_at(self.name):
             try:
@@ -140,10 +167,10 @@ class Issuer:
                 continue
             if str(metadata.get("issuer", "")).removesuffix("/") != self.name:
                 raise Unreachable(f"{url} is the metadata of another issuer: {metadata.get('issuer')!r}")
-            if not isinstance(found := metadata.get("jwks_uri"), str):
+            if not isinstance(metadata.get("jwks_uri"), str):
                 raise Unreachable(f"{url} has no jwks_uri")
             self.exact = metadata["issuer"]
-            return found
+            return metadata
         raise Unreachable(told)
 
     async def _fetch(self, url: str) -> dict[str, Any]:

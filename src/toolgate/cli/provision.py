@@ -17,6 +17,7 @@ from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways, printing
 from toolgate.cli.gateways import Reached
 from toolgate.core import names
+from toolgate.provision.choosing import Lacking, server_of
 
 app = typer.Typer(add_completion=False)
 
@@ -108,14 +109,14 @@ def _shown(match: Any) -> Iterator[str]:
 
 
 async def _add(gateway: Reached, match: Any, given: Mapping[str, str], is_sure: bool) -> int:
-    server: dict[str, Any] = dict(match["server"])
-    environment = {**server.pop("env", {}), **given}
-    if lacking := [name for name in match.get("needs", ()) if name not in environment]:
-        shown = ", ".join(f"{name} ({match['needs'][name]})" if match["needs"][name] else name for name in lacking)
-        words = shlex.quote("${secret:" + lacking[0] + "}")
+    try:
+        table = server_of(match, given)
+    except Lacking as lacking:
+        first = next(iter(lacking.needs))
+        words = shlex.quote("${secret:" + first + "}")
         printing.fail(
-            f"It needs {shown}. Store it, then name it: toolgate secrets set {lacking[0]}; "
-            f"toolgate provision … --env {lacking[0]}={words}"
+            f"{lacking}. Store it, then name it: toolgate secrets set {first}; "
+            f"toolgate provision … --env {first}={words}"
         )
     failed = [gate["gate"] for gate in match["gates"] if not gate["passed"]]
     failed = [name for name in failed if name != "configured"]  # what it needs is given now
@@ -124,10 +125,9 @@ async def _add(gateway: Reached, match: Any, given: Mapping[str, str], is_sure: 
     if not is_sure:
         if not sys.stdin.isatty():
             printing.fail("Nothing was added. To add it without being asked, give --yes")
-        if environment:
-            typer.echo(f"It gets these variables: {', '.join(map(visible, environment))}")
-        typer.confirm(f"Add it as {server['name']}?", abort=True)
-    table = {**server, "pinning": "quarantine", **({"env": environment} if environment else {})}
+        if "env" in table:
+            typer.echo(f"It gets these variables: {', '.join(map(visible, table['env']))}")
+        typer.confirm(f"Add it as {table['name']}?", abort=True)
     added = await gateways.value(gateway, "POST", "/servers", table)
     typer.echo(f"added {visible(added['name'])}")
     checked = await gateways.value(gateway, "POST", f"/servers/{added['id']}/check")

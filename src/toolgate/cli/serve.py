@@ -85,7 +85,8 @@ def serve(
         printing.fail("--workers needs Linux: here, other systems do not share connections among processes", 2)
     found, settings = common.open_settings(config, children_config, surface, change, is_told=place is not None)
     common.require_servers(found, may_be_empty=True)
-    log_lines.log_to_stderr(found.log, "%(asctime)s %(levelname)s %(message)s")
+    who = f"worker {place.own}: " if place else ""
+    log_lines.log_to_stderr(found.log, f"%(asctime)s %(levelname)s {who}%(message)s")
     certificate = certificate_of(found)
     if place:
         common.run(_work(found, settings, certificate, place))
@@ -164,7 +165,7 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
         listeners = _listeners(config, lambda: workers.listeners(http.host, http.port, count))
     else:
         listeners = [listen(config)]
-    role = Role(make_meters=partial(SharedMeters, shared.table)) if shared else ALONE
+    role = Role(make_meters=partial(SharedMeters, shared.table), problem=shared.problem) if shared else ALONE
     async with (
         manager.alive(),
         stores.opened(where) as store,
@@ -207,7 +208,10 @@ async def _open(
         accepting(gateway.http) as accept,
         workers.kept(listeners, accept, gateway.events, gateway.recorder, shared) as kept,
     ):
-        await kept.started()
+        try:
+            await kept.started()
+        except TimeoutError:
+            printing.fail("The workers have not started: the log says why")
 
         def reload() -> None:
             gateway.reload_soon()
@@ -222,13 +226,14 @@ async def _work(config: Config, settings: Settings, certificate: Certificate | N
     listener, owner = of_file(place.listener), workers.Owner(of_file(place.channel))
     where, role = state_folder(config, os.environ), role_of_worker(partial(SharedMeters, place.table()))
     async with (
-        stores.opened(where) as store,
+        stores.opened(where, is_told=True) as store,
         audit.opened(config, os.environ, SystemClock(), store, of_calls=True) as trail,
         running(config, store=ReadOnly(store), settings=settings, audit=trail, role=role) as gateway,
         AsyncExitStack() as last_first,
         common.watch_descriptors(),
     ):
         assert isinstance(gateway.gateway, LocalGateway)
+        gateway.gateway.is_apart = bool(store.problem)
         learner = Learner(gateway.http.guards, gateway.modern, gateway.gateway, gateway.clock)
         last_first.push_async_callback(learner.close)
         worker = Worker(owner.channel, learner.learn_soon)

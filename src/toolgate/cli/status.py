@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from toolgate.auth.credential_states import SOON
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways, printing, screen
 from toolgate.cli.printing import aligned, duration
 from toolgate.config import Config
 
 AGAIN = 2.0  # seconds until it is shown again
-SOON = 7 * 24 * 3600.0  # seconds before the end of a credential at which it is shown
 
 app = typer.Typer(add_completion=False)
 

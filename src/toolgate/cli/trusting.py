@@ -78,6 +78,11 @@ def _lines(config: Config) -> Iterator[str]:
         yield f"run for approvals: {shlex.join(config.approvals.notify)}"
     if config.auth.issuer:
         yield f"contact {config.auth.issuer} for token keys"
+    if config.auth.pages.client_id:
+        pages = config.auth.pages
+        scopes = f", for {', '.join(pages.scopes)}" if pages.scopes else ""
+        secret = ", with a secret of its own" if pages.client_secret else ""
+        yield f"let administrators sign in to its pages at {config.auth.issuer}, as {pages.client_id}{secret}{scopes}"
     if vault := config.secrets.vault:
         yield f"contact Vault at {vault.address or '$VAULT_ADDR'} for secrets, with {vault.token or '$VAULT_TOKEN'}"
     for name, provider in config.providers.items():
@@ -102,7 +107,7 @@ def _of_server(server: Server) -> Iterator[str]:
     if server.env:
         yield f"  with {', '.join(telling.assigned(server.env))}"
     if server.url and not server.command:
-        headers = f" with {', '.join(server.headers)}" if server.headers else ""
+        headers = f" with {', '.join(telling.sent(server.headers))}" if server.headers else ""
         yield f"contact {server.name}: {server.url}{headers}"
     if server.auth and server.auth.issuer:
         yield f"contact {server.auth.issuer} to sign in to {server.name}"

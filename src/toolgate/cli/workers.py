@@ -39,6 +39,7 @@ TOLD = 1.0  # seconds between two reports of what was counted
 AGAIN = 1.0  # seconds after which one is started again that did not last so long
 STARTED = 60.0  # seconds for all to be there
 ENDED = 5.0  # seconds beyond those for calls under way
+SILENT, LISTEN = 30.0, 5.0  # seconds without a word from a worker; between two looks
 LOOK = 0.05  # seconds between two looks whether all was answered
 _IN_ONE = 20  # lines of a report that go into one message
 
@@ -72,12 +73,17 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Shared:
-    """The meters of so many processes, the owner's among them."""
+    """What so many processes have together, the owner among them: their meters, and how many there are now."""
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
         self.file = made(columns)
         self.table = Table(self.file, columns, 0)
+        self.running = 0  # workers
+
+    def problem(self) -> str:
+        count = self.columns - 1
+        return "" if self.running == count else f"{self.running} of {count} workers are running"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -115,6 +121,7 @@ class _Worker:
         self._listener = listener
         self._number = number
         self.is_ready = asyncio.Event()
+        self._is_heard = False
 
     async def keep(self) -> None:
         """Until cancelled."""
@@ -142,17 +149,34 @@ class _Worker:
                     env={**os.environ, VARIABLE: msgspec.json.encode(place).decode()},
                     start_new_session=True,  # the terminal's signals are for the owner, which ends its workers
                 )
-            code = await self.process.wait()
+            code = await self._ended(self.process)
             return signal.Signals(-code).name if code < 0 else f"exit code {code}"
         finally:
+            if self.is_ready.is_set():
+                self._owner.shared.running -= 1
             self.is_ready.clear()
             self.channel.close()
             self._owner.shared.table.forget(self._number)
 
+    async def _ended(self, process: asyncio.subprocess.Process) -> int:
+        """Its exit code. One of which nothing is heard for long is killed: its event loop stands still."""
+        silent = 0
+        ended = asyncio.ensure_future(process.wait())
+        while not ended.done():
+            await asyncio.wait([ended], timeout=LISTEN)
+            silent = silent + 1 if self.is_ready.is_set() and not self._is_heard else 0
+            self._is_heard = False
+            if silent * LISTEN >= SILENT:
+                log.error("worker %d has not answered for %g s and is killed", self._number, SILENT)
+                self.signal(signal.SIGKILL)
+        return ended.result()
+
     def _heard(self, kind: Kind, data: bytes, passed: Iterable[socket.socket]) -> None:
+        self._is_heard = True
         if kind == "connection":
             self._owner.accept(data, passed)
-        elif kind == "ready":
+        elif kind == "ready" and not self.is_ready.is_set():
+            self._owner.shared.running += 1
             self.is_ready.set()
             self.tell_watched()
         elif kind == "usage":
@@ -188,11 +212,6 @@ class Workers:
         async with asyncio.timeout(STARTED):
             for worker in self._workers:
                 await worker.is_ready.wait()
-
-    @property
-    def problem(self) -> str:
-        there = sum(worker.is_ready.is_set() for worker in self._workers)
-        return "" if there == len(self._workers) else f"{there} of {len(self._workers)} workers are running"
 
     def reload(self) -> None:
         for worker in self._workers:
@@ -291,6 +310,7 @@ class Owner:
             while True:
                 await asyncio.sleep(TOLD)
                 self._report(usage)
+                self.channel.send("ready")
         finally:
             self._report(usage)
 

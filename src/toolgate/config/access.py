@@ -195,11 +195,33 @@ def _schema_of_clients() -> Mapping[str, Any]:
 clients = Kind(_read_clients, _schema_of_clients, many(_client).write, KnownClient)
 
 
+class PagesClient(msgspec.Struct, frozen=True):
+    """The gateway as a client of the issuer, so that administrators sign in to its pages there. Without a secret it is
+    a public one; `scopes` are asked for beside `openid`."""
+
+    client_id: Annotated[
+        str, Key(filled, "the id that the issuer has for the gateway", default="nobody signs in there"), allowing.TOLD
+    ] = ""
+    client_secret: Annotated[
+        str,
+        Key(filled, "its secret, best as `${secret:NAME}`", default="a public client", secret=private.TEXT),
+        allowing.TOLD,
+    ] = ""
+    scopes: Annotated[
+        tuple[str, ...],
+        Key(access_shapes.scopes, "the scopes to request in addition to `openid`, if claims need them"),
+        allowing.TOLD,
+    ] = ()
+
+    def __repr__(self) -> str:
+        return f"<PagesClient {self.client_id}>"
+
+
 class Auth(msgspec.Struct, frozen=True):
     """Tokens that clients may come with. `audience` is the URL that they reach the gateway by, without a path: a token
     must be for it plus the path of the endpoint. `scopes` each token needs; `step_up` are those that it needs beside
     them for certain tools, by name patterns. `client` is whose permissions a token has that matches no client's
-    `claims`; empty: it is refused."""
+    `claims`; empty: it is refused. `pages`: how administrators sign in with a browser."""
 
     issuer: Annotated[str, Key(base_url, "the URL of the issuer of the tokens"), allowing.TOLD] = ""
     audience: Annotated[
@@ -218,6 +240,11 @@ class Auth(msgspec.Struct, frozen=True):
         Key(filled, "the client for tokens that match no client's `claims`", default="such tokens are refused"),
         Allows("let in anyone with a token from the issuer, as the client {}"),
     ] = ""
+    pages: Annotated[
+        PagesClient,
+        Key(fields.table(PagesClient), "sign-in to the operator's pages at the issuer ([pages.md](pages.md#sign-in))"),
+        allowing.TOLD,
+    ] = PagesClient()
 
 
 class Rates(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from toolgate.config import (
     server_reading,
     values,
 )
-from toolgate.config.access import KnownClient
+from toolgate.config.access import Auth, KnownClient
 from toolgate.config.containers import PASSED_OVER, File, ManifestEntry
 from toolgate.config.dialect import Dialect
 from toolgate.config.fields import Section
@@ -199,6 +199,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     reading.read(tree)
     reading.put_in_keys()
     reading.put_in_notify()
+    reading.put_in_pages_client()
     reading.put_in_providers()
     reading.check_places()
     reading.check()
@@ -396,6 +397,16 @@ class Reading:
         if isinstance(notify, str) and is_whole:
             self.findings.take(lambda value: sound_http_url(values.text(value)), notify, path)
         self.root["approvals"] = msgspec.structs.replace(approvals, notify=notify)
+
+    def put_in_pages_client(self) -> None:
+        """The variables in the secret of `auth.pages`. One that is not set is the whole file's fault, as for keys."""
+        auth: Auth | None = self.root.get("auth")
+        if not auth or not auth.pages.client_secret or self.references:
+            return
+        secret, _ = self._put_in_text(auth.pages.client_secret, ("auth", "pages", "client_secret"))
+        if secret is not BAD:
+            pages = msgspec.structs.replace(auth.pages, client_secret=secret)
+            self.root["auth"] = msgspec.structs.replace(auth, pages=pages)
 
     def put_in_providers(self) -> None:
         """The variables in `providers`. One that is not set is the fault of that provider alone."""

@@ -343,9 +343,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         Key(
             values.optional(filled),
-            "the folder to start it in",
+            "the folder to start it in ([configuration.md](configuration.md#where-a-program-starts))",
             "relist",
-            default="the gateway's folder",
+            default="the gateway's folder; a folder of its own for what takes code from there",
             only=STARTED,
             sound=types.sound_command,
         ),

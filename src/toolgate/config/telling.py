@@ -27,7 +27,7 @@ def of_table(table: Mapping[str, Any]) -> Iterator[str]:
     if env := table.get("env"):
         yield f"with {', '.join(assigned(env))}"
     if url := table.get("url"):
-        headers = f" with {', '.join(table['headers'])}" if table.get("headers") else ""
+        headers = f" with {', '.join(sent(table['headers']))}" if table.get("headers") else ""
         yield f"contact {url}{headers}"
     if not table.get("enabled", True):
         yield "disabled"
@@ -52,6 +52,11 @@ def assigned(env: Mapping[str, str]) -> Iterator[str]:
     for name, value in env.items():
         is_plain = _of_loaders.match(name) or _in_no_token.search(value) or not _is_token(value)
         yield f"{name}={value if is_plain else masking.MASK}"
+
+
+def sent(headers: Mapping[str, str]) -> Iterator[str]:
+    """Headers, and what each says where it says a variable or a stored secret: whose server gets it is what matters."""
+    yield from (f"{name}={value}" if "${" in value else name for name, value in headers.items())
 
 
 def _is_token(value: str) -> bool:

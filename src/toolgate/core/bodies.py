@@ -11,21 +11,24 @@ import asyncio
 from contextlib import suppress
 
 SOON = 5.0  # seconds for which one waits for others of its principal to be out of the way
-FREE = 64 * 1024  # bytes of each body, which count for nothing
+FREE = 64 * 1024  # bytes of each body, which count for nothing where there are few
+FREE_OF_MANY = 4 * 1024  # of those of clients, each of which may have thousands
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one principal's bodies
 MOST = 256 * 1024 * 1024  # of all
 
 
 class Bodies:
     """Those of a frontend, with messages over its WebSockets; or the results of all servers. Beyond `little` bytes of
-    one principal's its others wait for a moment, since few at once come as fast as many (None: nobody does)."""
+    one principal's its others wait for a moment, since few at once come as fast as many (None: nobody does).
+    `free` bytes of each count for nothing."""
 
-    def __init__(self, little: int | None = None) -> None:
+    def __init__(self, little: int | None = None, free: int = FREE) -> None:
+        self.free = free
         self._little = little
         self._by: dict[str, dict[Body, None]] = {}  # by principal, the oldest first
         self._kept_by: dict[str, int] = {}  # bytes
         self._kept = 0
-        self._waiting: dict[Body, asyncio.Future[None]] = {}
+        self._waiting: dict[str, dict[Body, asyncio.Future[None]]] = {}  # by principal, who waits longest first
 
     def begun(self, key: str) -> Body:
         """One of this principal (`Principal.counted_as`)."""
@@ -36,23 +39,29 @@ class Bodies:
         self._kept_by[body.key] = self._kept_by.get(body.key, 0) + size
         self._kept += size
         if size < 0:
-            self._wake()
+            self._wake(body.key)
 
     async def room(self, body: Body) -> None:
         """Until it may be read on."""
         loop = asyncio.get_running_loop()
         while not self.has_room(body):
-            self._waiting[body] = loop.create_future()
+            theirs = self._waiting.setdefault(body.key, {})
+            theirs[body] = loop.create_future()
             moment = loop.call_later(SOON, self._waited, body)
             try:
-                await self._waiting[body]
+                await theirs[body]
             finally:
                 moment.cancel()
-                del self._waiting[body]
+                del theirs[body]
+                if not theirs:
+                    self._waiting.pop(body.key, None)
+                else:
+                    self._wake_one(body.key)  # one after the other: there may be thousands, and room for few
 
     def _waited(self, body: Body) -> None:
         body.has_waited = True
-        self._wake()
+        if self.has_room(body):
+            _wake(self._waiting[body.key][body])
 
     def drop(self, body: Body, size: int) -> None:
         """It is where it was to go, or given up. A reader that waits is let go."""
@@ -64,12 +73,26 @@ class Bodies:
         self._kept_by[body.key] -= size
         if not theirs:
             del self._by[body.key], self._kept_by[body.key]
-        self._wake()
+        if turn := self._waiting.get(body.key, {}).get(body):
+            _wake(turn)
+        self._wake(body.key)
 
-    def _wake(self) -> None:
-        for other, turn in self._waiting.items():
-            if not turn.done() and self.has_room(other):
-                turn.set_result(None)
+    def _wake(self, key: str) -> None:
+        """Something of this principal is kept no more."""
+        self._wake_one(key)
+        if self._kept + MOST_OF_ONE >= MOST:  # what others may keep has been less because of it
+            for other in [other for other in self._waiting if other != key]:
+                self._wake_one(other)
+
+    def _wake_one(self, key: str) -> None:
+        """Of a principal's that wait: its oldest body, and the one that waits longest, as far as they may go on."""
+        waiting = self._waiting.get(key)
+        if not waiting:
+            return
+        oldest, longest = next(iter(self._by.get(key, waiting))), next(iter(waiting))
+        for body in {oldest, longest}:
+            if (turn := waiting.get(body)) and self.has_room(body):
+                _wake(turn)
 
     def has_room(self, body: Body, can_wait: bool = True) -> bool:
         """Whether it may be read on now. What is given up is none of its business."""
@@ -81,6 +104,11 @@ class Bodies:
         most = MOST_OF_ONE if little is None else little
         most = most if self._kept < MOST else min(most, MOST // len(self._by))
         return is_oldest or self._kept_by[body.key] < most
+
+
+def _wake(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
 
 
 class Body:
@@ -96,7 +124,7 @@ class Body:
     def has(self, size: int, can_wait: bool = True) -> bool:
         """So much of it is kept, and there is more. Whether that may be read now; if not, `room` says when. What cannot
         wait is refused only where it would be too much."""
-        if size <= FREE and not self._counted:
+        if size <= self._bodies.free and not self._counted:
             return True
         self._bodies.keep(self, size - self._counted)
         self._counted = size

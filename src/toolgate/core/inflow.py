@@ -18,6 +18,7 @@ from toolgate.core.fairness import RoundRobin
 
 MOMENT = 0.002  # seconds of a round
 SLICE = MOMENT / 4  # seconds of one connection, where others wait
+READ = 16 * 1024  # bytes that are read of a client's connection at a time: who must wait has so much here, each time
 
 
 class Readable(Protocol):
@@ -210,6 +211,28 @@ class SharedTransport:
 
     def resume_reading(self) -> None:
         self._intake.let_go(self)
+
+
+_read_into = memoryview(bytearray(READ))  # of all connections: what was read is taken out at once
+
+
+class LittleReads(asyncio.BufferedProtocol):
+    """A protocol whose transport is read from little at a time. Event loops read up to 256 KiB, and nothing of that is
+    given back to the system where it cannot be taken: with thousands of connections that is too much to keep."""
+
+    def __init__(self, protocol: asyncio.Protocol) -> None:
+        self._put = protocol.data_received
+        self.connection_made = protocol.connection_made
+        self.connection_lost = protocol.connection_lost
+        self.eof_received = protocol.eof_received
+        self.pause_writing = protocol.pause_writing
+        self.resume_writing = protocol.resume_writing
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _read_into
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._put(bytes(_read_into[:nbytes]))
 
 
 class PacedProtocol(asyncio.Protocol):

@@ -5,6 +5,7 @@ A call ends in one of three outcomes, `Done`, `NeedInput` or `Accepted`; a failu
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -344,4 +345,5 @@ class Event(msgspec.Struct, frozen=True):
         return self.whose in (None, client.identity) and self.era in (None, client.era)
 
 
-EventSink: TypeAlias = Callable[[Event], None]
+# What it returns is done when there is room for more: until then nothing more is to be read of who said it.
+EventSink: TypeAlias = Callable[[Event], Future[None] | None]

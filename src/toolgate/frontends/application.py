@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from toolgate.core.bodies import Bodies
+from toolgate.core.bodies import FREE_OF_MANY, Bodies
 from toolgate.core.clock import Clock
 from toolgate.frontends.connections import Connections
 from toolgate.frontends.known_heads import KnownHeads
@@ -28,7 +28,7 @@ class Application(ABC):
         self.body_limit = body_limit
         self.scheduler = Scheduler(clock)
         self.callers = Callers()
-        self.bodies = Bodies()
+        self.bodies = Bodies(free=FREE_OF_MANY)
         self.connections = Connections()
         self.known_heads: KnownHeads[Any] = KnownHeads(body_limit)
         self.begin: Callable[[Any], bool] = _begins_none

@@ -20,6 +20,8 @@ from toolgate.frontends.unread import Backlog, Unread
 
 OF_ONE, OF_ALL = 1 / 2, 3 / 4  # of the files that the process may open
 STATE = "connection"  # its key in the state of an ASGI scope
+HEAD_FREE = 4096  # bytes of a head that is still to end, which count for nothing
+HEADS_OF_ONE, HEADS = 16 * 1024 * 1024, 64 * 1024 * 1024  # bytes of such heads, of one principal and of all
 
 
 def most_files() -> float:
@@ -62,11 +64,42 @@ class Connection:
             self._all = None
 
 
+class UnfinishedHead:
+    """What has come of a request whose head has not ended. It has its time, and so may others of its principal: beyond
+    their bounds the one that has taken longest loses its connection."""
+
+    _size = 0  # bytes that count
+
+    def __init__(self, heads: Unread, connection: Connection, now: float) -> None:
+        self.key = connection.backlog.key
+        self._heads = heads
+        self._began = now
+        self._backlog = connection.backlog
+
+    def has(self, size: int) -> None:
+        if size > max(HEAD_FREE, self._size):
+            self._size = size
+            self._heads.keep(self, size)
+
+    def ended(self) -> None:
+        if self._size:
+            self._size = 0
+            self._heads.keep(self, 0)
+
+    def since(self) -> float:
+        return self._began
+
+    def cut_off(self, why: str) -> None:
+        self.ended()
+        self._backlog.cut_off(why)
+
+
 class Connections:
     """Those of a frontend."""
 
     def __init__(self) -> None:
         self.unread = Unread()
+        self.heads = Unread("its client has too many requests whose heads do not end", HEADS_OF_ONE, HEADS)
         self.turns = IntakeQueue()  # of what they send
         self._by: Counter[str] = Counter()  # how many, by key
         self._strangers: Shares[Connection] = Shares()  # that have brought no admitted request

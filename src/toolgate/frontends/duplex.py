@@ -236,7 +236,7 @@ class Conversation:
                 raise
             self.send(responses.write_failed(bytes(message.id), fault, modern.error_code))
             return
-        except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
+        except Exception as error:  # noqa: BLE001  the rescue: see responses.rescued
             self.send(responses.write_failed(bytes(message.id), error, modern.error_code))
             let_go(error)
             return

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolgate.core.bodies import FREE, Bodies, Body
+from toolgate.core.bodies import Bodies, Body
 from toolgate.core.inflow import Intake, IntakeQueue, PacedProtocol
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.peers import met
@@ -40,7 +40,7 @@ class _Unfinished:
 
     def has(self, size: int) -> None:
         """So many bytes of it have come, with what is kept of a frame."""
-        if size > FREE:
+        if size > self._bodies.free:
             self._keep(size)
         elif self._body:
             self.ended()

@@ -17,6 +17,7 @@ import msgspec
 
 from toolgate.auth.access import THE_OPERATOR, WHO_ADMINISTERS
 from toolgate.auth.admission import Admission, Headers, Identify
+from toolgate.auth.page_sign_in import PageSignIn
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
@@ -201,6 +202,11 @@ class Guards:
         if not self.is_administrator(principal):
             raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}")
         return principal
+
+    @property
+    def page_sign_in(self) -> PageSignIn | None:
+        """None where somebody else says who a client is, who embeds the gateway."""
+        return self._identify.page_sign_in if isinstance(self._identify, Admission) else None
 
     def is_administrator(self, principal: Principal) -> bool:
         return self._gateway.access.may_administer(principal)

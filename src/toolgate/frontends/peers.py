@@ -7,9 +7,13 @@ import os
 import socket
 import struct
 import sys
+from pathlib import Path
 from typing import Any
 
+from toolgate.upstreams.process import guard
+
 _ROOT = 0  # may be us anyhow
+_GUARD = b"/" + "/".join(Path(guard.__file__).parts[-4:]).encode()  # of any gateway, wherever that is installed
 _SOL_LOCAL, _LOCAL_PEERCRED = 0, 1  # macOS; Python has no names for them
 
 
@@ -24,8 +28,8 @@ def is_ours(connection: Any) -> bool:
 
 
 def is_in_a_box(connection: Any) -> bool:
-    """Whether that program is below this process and in a box: it has a filter more than we have. One that has ended
-    already could be one, too."""
+    """Whether that program is in a box, of this gateway or another one: it has a filter more than we have, and is below
+    a guard, which nothing in a box can leave. One that has ended already could be one, too."""
     if not sys.platform.startswith("linux"):
         return False
     try:
@@ -35,7 +39,7 @@ def is_in_a_box(connection: Any) -> bool:
     try:
         pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         there = _told(pid)
-        return there["Seccomp_filters"] > own["Seccomp_filters"] and _is_below_us(there["PPid"])
+        return there["Seccomp_filters"] > own["Seccomp_filters"] and _is_below_a_guard(there["PPid"])
     except (OSError, KeyError, ValueError, struct.error):
         return True
 
@@ -47,8 +51,11 @@ def _told(pid: int) -> dict[str, int]:
         return {name: int(value) for name, _, value in pairs if name in ("PPid", "Seccomp_filters")}
 
 
-def _is_below_us(pid: int) -> bool:
+def _is_below_a_guard(pid: int) -> bool:
     while pid > 1 and pid != os.getpid():
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            if any(word.endswith(_GUARD) for word in file.read().split(b"\0")):
+                return True
         pid = _told(pid)["PPid"]
     return pid == os.getpid()
 

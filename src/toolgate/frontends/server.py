@@ -30,10 +30,10 @@ from uvicorn.protocols.http.httptools_impl import (
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
-from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
+from toolgate.core.inflow import Intake, IntakeQueue, LittleReads, PacedProtocol, SharedTransport
 from toolgate.frontends import tls, unread
 from toolgate.frontends.application import Application
-from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.connections import HEAD_FREE, STATE, Connection, UnfinishedHead
 from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.known_heads import CAME, Parted
 from toolgate.frontends.peers import Operator, met
@@ -48,6 +48,7 @@ MOST_LINES = 200  # of a head, about: each costs twenty times its bytes where th
 FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
 BODY_PATIENCE = 120.0  # seconds for a request's body
+UNTAKEN = 16 * 1024  # bytes of a body that wait to be taken; no more are read meanwhile
 UNREAD_PATIENCE = 2.0  # seconds for the rest of one that was answered already
 PIECE = 1024  # bytes that are taken in one go: 57 requests at most, in 3 ms
 MOST_PIPELINED = 8  # requests that wait for the one before on their connection; no more are read meanwhile
@@ -198,6 +199,7 @@ class HttpProtocol(HttpToolsProtocol):
     _overhead = 0  # bytes of this request that are not its body
     _lines = 0  # of what comes, since its head began
     _is_in_head = True
+    _unfinished: UnfinishedHead | None = None
     _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
     _timer: asyncio.TimerHandle | None = None
     _idle_since = 0.0
@@ -242,6 +244,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.drop()
+        self._head_ended()
         self._stop_timer()
         self._stop_keeping()
         self._connection.closed()
@@ -274,15 +277,33 @@ class HttpProtocol(HttpToolsProtocol):
         self._patience = 0.0
         self._is_in_head = False
         self._intake.drop()
-        self.transport = self._intake.transport  # type: ignore[assignment]
+        transport: Any = self._intake.transport
+        self.transport = transport
         super().handle_websocket_upgrade()
+        if isinstance(opened := transport.get_protocol(), PacedProtocol):
+            transport.set_protocol(LittleReads(opened))
 
     def _whose(self) -> str:
         return self._connection.backlog.key
 
     def _is_one(self, data: bytes) -> bool:
-        """Whether this is one request and no more."""
-        return self._is_between and self._parted(self._head + data) is not None
+        """Whether this is one request and no more. What is not waits to be read, and is kept meanwhile."""
+        if self._is_between and self._parted(self._head + data) is not None:
+            return True
+        if self._is_between or self._is_in_head:
+            self._keeps_of_head((0 if self._is_between else self._overhead) + len(data))
+        return False
+
+    def _keeps_of_head(self, size: int) -> None:
+        """So much has come of a head that has not ended, as far as it was read."""
+        if not self._unfinished:
+            self._unfinished = UnfinishedHead(self._connections.heads, self._connection, self.loop.time())
+        self._unfinished.has(size)
+
+    def _head_ended(self) -> None:
+        if self._unfinished:
+            self._unfinished.ended()
+            self._unfinished = None
 
     def _parted(self, data: bytes) -> Parted | None:
         address = self._connection.address  # an operator has none, and is not to be known again
@@ -315,6 +336,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.pipeline and len(self.pipeline) > MOST_PIPELINED:
             self._is_full = True
             self._intake.hold(self)
+        if self._is_in_head and self._overhead > HEAD_FREE:
+            self._keeps_of_head(self._overhead)
         has_lines = self._is_in_head and self._lines > MOST_LINES
         if (has_lines or self._overhead > HEAD_LIMIT) and not self.transport.is_closing():
             if self._is_in_head:
@@ -368,6 +391,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self._timer:
             self._stop_timer()
+        self._head_ended()
         self._is_in_head = False
         self._patience = BODY_PATIENCE
         if self.url[:1] != b"/" and (found := _absolute.match(self.url)):  # its host is the one that counts
@@ -406,6 +430,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._overhead = max(0, self._overhead - len(body) * (1 + FRAMING))
         super().on_body(body)
+        if len(self.cycle.body) > UNTAKEN:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         if self._is_passed_over:
@@ -559,9 +585,12 @@ async def serving(
 @asynccontextmanager
 async def making(
     application: Application, protocol: Callable[..., HttpProtocol], listeners: list[socket.socket]
-) -> AsyncGenerator[Callable[..., asyncio.Protocol]]:
+) -> AsyncGenerator[Callable[..., asyncio.BaseProtocol]]:
     """The same for connections to these listeners, and for those whose protocols are made by what this yields."""
-    http = partial(protocol, application)
+
+    def http(**given: Any) -> LittleReads:
+        return LittleReads(protocol(application, **given))
+
     config = uvicorn.Config(
         application,
         http=cast("type[asyncio.Protocol]", http),

@@ -381,7 +381,7 @@ class Session:
             if not (fault := self._gateway.given_up()):
                 raise
             return responses.write_failed(id, fault, lambda fault: legacy.error_code(fault, message.method))
-        except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
+        except Exception as error:  # noqa: BLE001  the rescue: see responses.rescued
             stream.failed(error)
             answer = responses.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
             let_go(error)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.events import is_part
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, Made
 from toolgate.gateway.gateway import Gateway
@@ -30,7 +31,7 @@ class Subscriber:
     another. Raises `Fault` where its principal has too many."""
 
     def __init__(self, gateway: Gateway, path: str, client: Client, say: Say, wants: Collection[str]) -> None:
-        self.client = client
+        self._client = client
         self._gateway = gateway
         self._path = path
         self._say = say
@@ -38,7 +39,16 @@ class Subscriber:
         self._watched: dict[tuple[str, str], Call] = {}  # by kind and the client's own name
         self._coming = 0  # that are being asked for
         whose = client.principal.counted_as if client.era == "modern" else ""  # sessions are counted as such
-        self._stop = gateway.events.listen(self._hear, whose)
+        self._listening = gateway.events.listen_for(self._hear, client, whose)
+
+    @property
+    def client(self) -> Client:
+        return self._client
+
+    @client.setter
+    def client(self, client: Client) -> None:
+        self._client = client
+        self._listening.identify(client.identity)
 
     async def watch(self, name: str, method: str) -> None:
         """Hear when what the client knows by this name changes, by a method of `mcp.WATCH_FILTERS`. Raises `Fault`."""
@@ -54,7 +64,9 @@ class Subscriber:
             self._coming -= 1
         if what in self._watched:  # the same was asked twice at once
             self._gateway.subscriptions.unwatch(call)
-        self._watched.setdefault(what, call)
+        else:
+            self._watched[what] = call
+            self._listening.watch(call.server, call.kind, call.target)
 
     async def watch_all(self, names: Iterable[str], method: str) -> list[str]:
         """Watch each of these, and return what can be: what a server does not tell of is left out, and so is what is
@@ -81,13 +93,14 @@ class Subscriber:
         self._end((mcp.METHODS[method].kind, name))
 
     def close(self) -> None:
-        self._stop()
+        self._listening.stop()
         for what in list(self._watched):
             self._end(what)
 
     def _end(self, what: tuple[str, str]) -> None:
         call = self._watched.pop(what, None)
         if call:
+            self._listening.unwatch(call.server, call.kind, call.target)
             self._gateway.subscriptions.unwatch(call)
 
     def _hear(self, event: Event) -> None:
@@ -128,15 +141,9 @@ class Subscriber:
         server/resources, "Subscriptions"), which then has the surface's name."""
         watched = [(name, call.target) for name, call in self._watched_at(event.server, "resources")]
         whole = [name for name, target in watched if target == event.uri]
-        if whole or not any(_is_part(event.uri, target) for _, target in watched):
+        if whole or not any(is_part(event.uri, target) for _, target in watched):
             return whole
         return [route.surface.expose(event.server, event.uri)]
 
 
-def _is_part(uri: str, whole: str) -> bool:
-    """`file:///a/b` is of `file:///a`, `file:///ab` is not."""
-    return uri.startswith(whole) and any(sign in _APART for sign in uri[len(whole) - 1 : len(whole) + 1])
-
-
-_APART = ":/?#"  # what sets the parts of a URI apart
 _PASSED_ON = {"elicited": mcp.ELICITED, "log": mcp.LOGGED}

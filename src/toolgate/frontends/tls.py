@@ -150,7 +150,7 @@ class _Listener:
     """Accepts connections, and has the protocol of each made."""
 
     def __init__(
-        self, made: Callable[[], asyncio.Protocol], certificate: Certificate, connections: Connections
+        self, made: Callable[[], asyncio.BaseProtocol], certificate: Certificate, connections: Connections
     ) -> None:
         self._made = made
         self._certificate = certificate
@@ -210,7 +210,7 @@ class _Listener:
 @asynccontextmanager
 async def accepting(
     listener: socket.socket,
-    made: Callable[[], asyncio.Protocol],
+    made: Callable[[], asyncio.BaseProtocol],
     certificate: Certificate,
     connections: Connections,
     clock: Clock,

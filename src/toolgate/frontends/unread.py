@@ -14,7 +14,7 @@ import socket
 import struct
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 FREE = 64 * 1024  # bytes of each connection, which count for nothing
 NOTES_KEPT = 1024 * 1024  # bytes that may wait for a client before notes are lost
@@ -28,32 +28,54 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 log = logging.getLogger(__name__)
 
 
-class Unread:
-    """That of all connections."""
+class Waiting(Protocol):
+    """What waits on one connection. `key` is its principal (`Principal.counted_as`)."""
 
-    def __init__(self) -> None:
-        self._by: dict[str, dict[Backlog, int]] = {}  # bytes by principal (`Principal.counted_as`) and connection
+    key: str
+
+    def since(self) -> float:
+        """How long: what has the least waits longest."""
+        ...
+
+    def cut_off(self, why: str) -> None:
+        """Close the connection; nothing waits any more."""
+        ...
+
+
+class Unread:
+    """That of all connections; or of another kind that waits for its client. `why` one is cut off that has too much."""
+
+    def __init__(
+        self,
+        why: str = "its client has too many unread answers",
+        most_of_one: int | None = None,
+        most: int | None = None,
+    ) -> None:
+        self._why = why
+        self._most_of_one = most_of_one or MOST_OF_ONE  # bytes that wait for one principal
+        self._most = most or MOST  # for all
+        self._by: dict[str, dict[Waiting, int]] = {}  # bytes by principal and connection
         self._kept_by: dict[str, int] = {}
         self._kept = 0
 
-    def keep(self, backlog: Backlog, size: int) -> None:
+    def keep(self, waiting: Waiting, size: int) -> None:
         """So much waits on a connection now."""
-        theirs = self._by.setdefault(backlog.key, {})
-        more = size - theirs.pop(backlog, 0)
+        theirs = self._by.setdefault(waiting.key, {})
+        more = size - theirs.pop(waiting, 0)
         if size:
-            theirs[backlog] = size
+            theirs[waiting] = size
         self._kept += more
-        self._kept_by[backlog.key] = self._kept_by.get(backlog.key, 0) + more
+        self._kept_by[waiting.key] = self._kept_by.get(waiting.key, 0) + more
         if not theirs:
-            del self._by[backlog.key], self._kept_by[backlog.key]
+            del self._by[waiting.key], self._kept_by[waiting.key]
         if more > 0:
-            self._make_room(backlog.key)
+            self._make_room(waiting.key)
 
     def _make_room(self, key: str) -> None:
-        while self._is_beyond(key, MOST_OF_ONE):
+        while self._is_beyond(key, self._most_of_one):
             self._cut_off_one(key)
-        while self._kept > MOST:
-            share = MOST // len(self._by)
+        while self._kept > self._most:
+            share = self._most // len(self._by)
             greatest = max((key for key in self._by if self._is_beyond(key, share)), key=self._of, default=None)
             if greatest is None:
                 return
@@ -66,8 +88,7 @@ class Unread:
         return self._of(key) > most and len(self._by[key]) > 1
 
     def _cut_off_one(self, key: str) -> None:
-        longest = min(self._by[key], key=Backlog.read_at)
-        longest.cut_off("its client has too many unread answers")
+        min(self._by[key], key=lambda waiting: waiting.since()).cut_off(self._why)
 
 
 class Backlog:
@@ -153,7 +174,7 @@ class Backlog:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self._transport.abort()
 
-    def read_at(self) -> float:
+    def since(self) -> float:
         """When its client was seen to read last."""
         left = self._transport.get_write_buffer_size()
         if left < self._left:
@@ -180,7 +201,7 @@ class Backlog:
         self._unread.keep(self, size)
 
     def _look(self) -> None:
-        if self._loop.time() - self.read_at() >= PATIENCE:
+        if self._loop.time() - self.since() >= PATIENCE:
             self.cut_off(f"its client has not read anything for {PATIENCE:g} s")
         else:
             self._timer = self._loop.call_later(LOOK, self._look)

@@ -52,7 +52,8 @@ class Audience:
         servers, everybodys = _unheard(before, now), every_list()
         is_shown_otherwise = not now.config.lists_as(before.config)
         if is_open != was_open or is_shown_otherwise or (is_open and servers):
-            return self._events.tell(everybodys)
+            self._events.tell(everybodys)
+            return
         told = {id for id in {**known, **clients} if _sees_others(known.get(id), clients.get(id), servers)}
         if told or servers:
             self._events.tell(msgspec.structs.replace(everybodys, clients=frozenset((*told, OPERATOR))))

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from toolgate.config import Config, Server
+from toolgate.config import Config, Server, state_folder
 from toolgate.core import names
 from toolgate.core.inflow import IntakeQueue
 from toolgate.core.redaction import Redactor
@@ -20,6 +20,7 @@ from toolgate.sandbox.stored import StoredScripts
 from toolgate.state.base import Store
 from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.links import LinkDeps
+from toolgate.upstreams.process.boxes import PACKAGES
 from toolgate.upstreams.providers.services import Providers
 from toolgate.workspace.services import WorkspaceServices
 
@@ -62,7 +63,8 @@ def own_work(
     clock, results = link_deps.clock, link_deps.results
     sandbox = Sandbox(config, link_deps.supervisor, clock, IntakeQueue(OF_CODE), engines, results)
     scripts = ScriptTools(StoredScripts(store, config.source), sandbox.missing)
-    clients = PackageClients(link_deps.supervisor, link_deps.clock)
+    folder = state_folder(config, link_deps.supervisor.environ).absolute() / PACKAGES
+    clients = PackageClients(link_deps.supervisor, clock, folder)
     reach = (link_deps.outside, link_deps.clock, clients, link_deps.supervisor.environ)
     provisioning = Provisioning(config, store, *reach, gives_orders=gives_orders)
     return OwnWork(make_workspace(link_deps, providers), sandbox, providers, scripts, provisioning)

@@ -43,7 +43,7 @@ class Table:
         self.filled = rest[: PLACES * 8].cast("d")
         counts = rest[PLACES * 8 :].cast("I")
         self._columns = [counts[column * PLACES : (column + 1) * PLACES] for column in range(columns)]
-        self._known: dict[object, int] = {}
+        self._known: dict[object, tuple[int, bytes]] = {}
 
     def __enter__(self) -> None:
         if not self._depth:
@@ -57,15 +57,15 @@ class Table:
 
     def find(self, key: object) -> int | None:
         """The place of a meter, if it has one."""
+        known = self._known.get(key)
+        if known and self._at(known[0]) == known[1]:
+            return known[0]
         digest = self._digest(key)
-        place = self._known.get(key)
-        if place is not None and self._at(place) == digest:
-            return place
         for place in _bucket(digest):
             if self._at(place) == digest:
                 if len(self._known) >= MOST_KNOWN:
                     self._known.clear()
-                self._known[key] = place
+                self._known[key] = place, digest
                 return place
         return None
 

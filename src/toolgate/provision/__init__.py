@@ -11,6 +11,7 @@ May import `catalog`, `search`, `workspace`, `sandbox` and the rooms below them.
     lookups       the same for several callers at once: whose turn it is, and what is kept for a minute
     clients       npm and uv as they are installed here: where they fetch packages from
     repositories  repositories of GitHub in which servers are described
+    choosing      what a person has chosen, as the server that is added
     gates         what must hold before anything is installed, as a table that is told
 
 Another gate is a function in `gates` and its word in `gates.Name`. Another kind of package is a word in

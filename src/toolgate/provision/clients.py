@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
 from toolgate.provision.entries import Kind
+from toolgate.upstreams.process import folders
 from toolgate.upstreams.process.supervisor import Supervisor
 
 PATIENCE = 30.0  # seconds for a client to say where its registry is
@@ -29,7 +30,9 @@ _url = re.compile(r"https?://[!-~]{1,2000}")
 class PackageClients:
     """Asks them, and remembers where their registries are for a while."""
 
-    def __init__(self, supervisor: Supervisor, clock: Clock) -> None:
+    def __init__(self, supervisor: Supervisor, clock: Clock, folder: Path) -> None:
+        """`folder` is one of the gateway's own, in which they are started."""
+        self._folder = folder
         self._supervisor = supervisor
         self._clock = clock
         self._known: dict[tuple[Kind, str], tuple[float, str]] = {}
@@ -80,7 +83,7 @@ class PackageClients:
             if not ended.done():
                 ended.set_result(reason)
 
-        with tempfile.TemporaryDirectory(prefix="toolgate-") as folder:
+        with folders.empty(self._folder) as folder:
             child = await self._supervisor.start(
                 *(command, command, args, _QUIET, folder, wrote, end, lambda: None), talks=False
             )

@@ -58,18 +58,20 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def opened(where: Path, clock: Clock | None = None) -> AsyncGenerator[Store]:
-    """The store in this folder, closed when the block is left."""
-    store = _open(where, clock or SystemClock())
+async def opened(where: Path, clock: Clock | None = None, is_told: bool = False) -> AsyncGenerator[Store]:
+    """The store in this folder, closed when the block is left. `is_told`: another process has said what is wrong with
+    it."""
+    store = _open(where, clock or SystemClock(), is_told)
     try:
         yield store
     finally:
         await store.close()
 
 
-def _open(where: Path, clock: Clock) -> Store:
+def _open(where: Path, clock: Clock, is_told: bool) -> Store:
     try:
         return SqliteStore(where, clock)
     except Unusable as why:
-        log.warning("data is not kept for the next start: %s", why)
+        if not is_told:
+            log.warning("data is not kept for the next start: %s", why)
         return MemoryStore(clock, f"the store cannot be used: {why}")

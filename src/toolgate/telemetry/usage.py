@@ -7,7 +7,9 @@ a server has, no more than so many things are told apart. What comes later is co
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -36,6 +38,13 @@ class Durations(msgspec.Struct):
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(names.BOUNDS, seconds)] += 1
         self.seconds += seconds
+
+
+def within(durations: Iterable[Durations], share: float) -> float:
+    """The bound, in seconds, within which this share of them has ended; infinite beyond the last."""
+    counts = [sum(column) for column in zip(*(each.counts for each in durations), strict=True)]
+    wanted = share * sum(counts)
+    return next((bound for bound, ended in zip(names.BOUNDS, accumulate(counts), strict=False) if ended >= wanted), inf)
 
 
 class Line(msgspec.Struct):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tomlkit
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolgate.config import masked_text, spans
@@ -100,6 +100,7 @@ def written(tree: Any, format: Format) -> str:
     return tomlkit.dumps(tree) if format == "toml" else yaml.safe_dump(tree, allow_unicode=True)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TREES, st.sampled_from(["json", "toml", "yaml"]))
 def test_any_file_comes_back_or_is_not_shown(tree: Any, format: Format) -> None:
     text = written(tree, format)

@@ -28,7 +28,7 @@ from toolgate.core.redaction import Redactor
 from toolgate.state import audit
 from toolgate.state.audit import Chain, Head, Trail, verify
 from toolgate.state.memory import MemoryStore
-from toolgate.state.pacing import MOST
+from toolgate.state.pacing import MOST, MOST_OF_SERVER
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -734,3 +734,99 @@ def test_who_works_at_the_command_line_has_a_name_or_a_number(monkeypatch: pytes
 
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     assert audit.operator() == f"cli:{os.getuid()}"
+
+
+# What is read back.
+
+
+def test_of_a_long_file_only_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a"
+    monkeypatch.setattr(audit, "BLOCK", 8)
+    written = [b"line-%d" % number for number in range(20)]
+    file.write_bytes(b"".join(line + b"\n" for line in written))
+    for number in range(23):
+        assert audit.last_lines(file, number) == (written[-number:] if number else [])
+    with file.open("rb") as opened:
+        assert audit.end_of(opened, 2) == written[-2:]
+        assert opened.tell() == file.stat().st_size
+
+
+def test_no_more_than_so_many_bytes_are_read_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a"
+    monkeypatch.setattr(audit, "BLOCK", 4)
+    file.write_bytes(b"one\ntwo\nthree\n")
+    with file.open("rb") as opened:
+        assert audit.end_of(opened, 10, 6) == [b"three"]
+        assert audit.end_of(opened, 10, 10) == [b"two", b"three"]
+        assert audit.end_of(opened, 10, 1000) == [b"one", b"two", b"three"]
+        assert audit.end_of(opened, 10) == [b"one", b"two", b"three"]
+    file.write_bytes(b"")
+    assert audit.last_lines(file, 3) == []
+
+
+async def test_the_last_lines_are_json_whatever_became_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "audit"
+    there = trail(file)
+    assert there.last_lines(3) == []
+    assert trail(file).verified().remark == "nothing has been noted yet"
+    for event in ("one", "two", "three"):
+        there.note(event)
+    await there.close()
+    assert [json.loads(line)["event"] for line in there.last_lines(2)] == ["two", "three"]
+    assert [json.loads(line)["event"] for line in there.last_lines(5, b'"event":"t')] == ["two", "three"]
+    assert [json.loads(line)["event"] for line in there.last_lines(1, b'"event":"o')] == ["one"]
+    assert there.last_lines(2) == file.read_bytes().splitlines()[-2:]
+    with file.open("ab") as appended:
+        appended.write(b'half of a line \xff"\n')
+    assert json.loads(there.last_lines(1)[0]) == 'half of a line \ufffd"'
+
+
+async def test_a_search_is_for_the_end_of_a_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "audit"
+    monkeypatch.setattr(audit, "LONGEST_SEARCH", 600)
+    there = trail(file)
+    for number in range(40):
+        there.note("one" if number % 2 else "two")
+    await there.close()
+    found = there.last_lines(40, b'"event":"one"')
+    whole = [json.loads(line) for line in found if line.startswith(b"{")]
+    assert 0 < len(whole) < 5 and all(line["event"] == "one" for line in whole)
+
+
+async def test_a_trail_verifies_its_own_file_by_what_the_store_knows(tmp_path: Path) -> None:
+    file, store = tmp_path / "audit", MemoryStore(FakeClock())
+    await noted(file, "one", "two", store=store)
+    verdict = trail(file, store).verified()
+    assert (verdict.wrong, verdict.lines, verdict.head.seq) == ((), 2, 2)
+    file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
+    assert trail(file, store).verified().wrong
+    assert not trail(file).verified().wrong
+    file.unlink()
+    with pytest.raises(OSError):
+        trail(file, store).verified()
+
+
+async def test_what_a_server_or_a_stranger_brings_about_has_the_time_when_it_was(tmp_path: Path) -> None:
+    file, clock = tmp_path / "audit", FakeClock()
+    there = Trail(file, clock, MemoryStore(clock), Redactor())
+    for _ in range(2 * MOST_OF_SERVER):
+        there.note_of_server("asked", server="there", what="a thing")
+        there.note_of_strangers("login", by="192.0.2.1", kind="unknown", decision="deny")
+    came = there.time()
+    await clock.advance(100_000)
+    there.note_of_server("asked", server="other")
+    await there.close()
+    written = lines(file)
+    assert {line["time"] for line in written[:-1] if "not_noted" not in line} == {came}
+    first = next(line for line in written if line["event"] == "asked")
+    assert "who" not in first and first["server"] == "there" and "not_noted" not in first
+    more = [line for line in written if "not_noted" in line]
+    assert sum(line["not_noted"] for line in more) + len(written) - 1 == 4 * MOST_OF_SERVER
+    assert all(line["not_noted_since"] == came for line in more)
+
+
+async def test_nothing_is_noted_yet_where_there_is_no_file(tmp_path: Path) -> None:
+    for there in (audit.nowhere(FakeClock()), trail(tmp_path / "none")):
+        verdict = there.verified()
+        assert (verdict.remark, verdict.lines, verdict.head) == ("nothing has been noted yet", 0, audit.NOTHING)
+        assert there.last_lines(5) == []

@@ -15,6 +15,7 @@
     endpoints  how both write an endpoint down
     health     whether the gateway works, and takes calls
     metrics    how it and its servers are, for Prometheus
+    oidc       signing in to those at the issuer of tokens
     ui         the operator's pages: who is signed in, and how they are sent
     views      what stands on each of them
     tool_fields  a form for the arguments of a tool
@@ -46,6 +47,7 @@ from toolgate.frontends.web.health import Health
 from toolgate.frontends.web.live import LiveTraffic
 from toolgate.frontends.web.metadata import Metadata
 from toolgate.frontends.web.metrics import Metrics
+from toolgate.frontends.web.oidc import SignInWithBrowser
 from toolgate.frontends.web.registry import Registry
 from toolgate.frontends.web.ui import OperatorPages
 
@@ -69,9 +71,7 @@ class Web:
         self._discovery, lives = Discovery(deps.gateway, guards), Health(deps.gateway, guards)
         self._pages: Mapping[str, Page] = {
             admin.PREFIX: self.admin,
-            ui.PREFIX: OperatorPages(
-                self.admin.ask, self._live, self._sessions, guards, lambda: deps.sign_ins.is_secure
-            ),
+            ui.PREFIX: self._operator_pages(guards),
             WELL_KNOWN: Metadata(resource, guards, (admin.PREFIX,)),
             connect.PREFIX: Connect(deps.sign_ins, guards),
             discovery.CATALOG: self._discovery,
@@ -82,9 +82,19 @@ class Web:
         }
         self.prefixes, self.suffixes = tuple(self._pages), (discovery.CARD,)
 
+    def _operator_pages(self, guards: Guards) -> OperatorPages:
+        deps, sign_in = self._deps, guards.page_sign_in
+        issuer = SignInWithBrowser(sign_in, self._reached_at, ui.PREFIX) if sign_in else None
+        shared = (self.admin.ask, self._live, self._sessions, guards)
+        return OperatorPages(*shared, lambda: deps.sign_ins.is_secure, issuer, deps.audit)
+
+    def _reached_at(self) -> str:
+        """The URL that browsers reach the gateway by; empty where they cannot."""
+        return reached_at(self._deps.gateway.snapshot.config, self._deps.gateway.gateway_info.port())
+
     def _linked(self, principal: Principal) -> Linked:
         """Raises `Fault` where browsers cannot come."""
-        base = reached_at(self._deps.gateway.snapshot.config, self._deps.gateway.gateway_info.port())
+        base = self._reached_at()
         if not base:
             raise Fault("INVALID_STATE", "This gateway has no pages: it does not listen over HTTP", reach="not_sent")
         return Linked(f"{base}{ui.LINK}{self._sessions.link(principal)}", LINK_LASTS)

@@ -35,6 +35,7 @@ from toolgate.frontends.web.inspections import (
     AccessOfClient,
     AuditFound,
     AuditLines,
+    CallsCounted,
     Configuration,
     ConfigurationFound,
     WantedCheck,
@@ -259,7 +260,7 @@ class Admin:
         self._gateway = deps.gateway
         self._editor = deps.editor
         self._deciding = deps.deciding
-        self._audit = deps.audit
+        self._audit, self._usage = deps.audit, deps.usage
         self._agents = Agents(deps.gateway)
         self._reviews = Reviews(deps.pins, deps.audit, asyncio.Lock())
         self._verifying = asyncio.Lock()  # it reads the whole file
@@ -465,11 +466,11 @@ class Admin:
 
     async def access(self, _: Asked) -> Answer:
         """What each client may use of each server."""
-        return 200, inspections.matrix(self._gateway)
+        return 200, await inspections.matrix(self._gateway)
 
     async def access_of(self, asked: Asked) -> Answer:
         """What one client may do with each tool that is known."""
-        return 200, inspections.of_client(self._gateway, asked.name)
+        return 200, await inspections.of_client(self._gateway, asked.name)
 
     async def rule(self, asked: Asked) -> Answer:
         """Allow a tool for a client, ask for it or turn it off, in the configuration file."""
@@ -493,6 +494,10 @@ class Admin:
     async def check_configuration(self, asked: Asked) -> Answer:
         """Say what is wrong with a configuration before it is saved. Nothing is started, served or kept."""
         return 200, await inspections.checked(_read(asked.body, WantedCheck))
+
+    async def usage(self, _: Asked) -> Answer:
+        """How many calls there were since the gateway counts, and the slowest tools."""
+        return 200, inspections.calls_counted(self._gateway, self._usage)
 
     async def file(self, _: Asked) -> Answer:
         """The configuration file as it stands, with masks for what is secret in it."""
@@ -604,6 +609,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     },
     "/audit": {"POST": Operation(Admin.audit, {200: AuditLines}, WantedLines, needs_body=False)},
     "/audit/verify": {"POST": Operation(Admin.verify, {200: AuditFound})},
+    "/usage": {"GET": Operation(Admin.usage, {200: CallsCounted})},
     "/tasks": {"POST": Operation(Admin.board, {200: Board}, WantedBoard, needs_body=False)},
     "/tasks/{name}": {"GET": Operation(Admin.task, {200: dict[str, Any]})},
     "/sessions": {"GET": Operation(Admin.sessions, {200: Sessions})},

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import isinf
+from time import monotonic
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
 
-from toolgate.auth.access import Rules, Why
+from toolgate.auth.access import Rules
 from toolgate.auth.cross_checks import problems
 from toolgate.catalog import tool_info
 from toolgate.config import Config, ConfigError, reading, render
@@ -23,12 +26,19 @@ from toolgate.config.access import KnownClient, Verdict
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Hints
 from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.snapshot import Snapshot
 from toolgate.state.audit import Trail
+from toolgate.telemetry.usage import Called, Durations, Usage, within
 
 MOST_JUDGED = 20_000  # verdicts for one answer
+PORTION = 0.005  # seconds after which others have their turn
 MOST_LINES = 1000
+MOST_SLOW = 10  # tools
+USUAL = 0.95  # the share of calls that are said to be usual
 
 _SILENT = Hints()
+
+Judged = TypeVar("Judged")
 
 
 class ClientAccess(msgspec.Struct, omit_defaults=True):
@@ -63,55 +73,62 @@ class AccessOfClient(msgspec.Struct):
 
 
 class _ToolVerdicts:
-    """The tools of servers, as far as they are known, judged up to a bound."""
+    """The tools of servers, as far as they are known, judged up to a bound, a portion at a time."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._snapshot = gateway.snapshot
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
         self.left = MOST_JUDGED
 
-    def of(self, server: str, rules: Rules) -> Mapping[str, Why] | None:
-        """None where that is beyond the bound, or its tools are not known."""
+    async def of(self, server: str, rules: Rules, judge: Callable[[str, Hints], Judged]) -> Mapping[str, Judged] | None:
+        """By the server's own names. None where that is beyond the bound, or its tools are not known."""
         known = self._snapshot.catalog.known(server, "tools", Client())
         if not known or len(known.own) > self.left:
             return None
         self.left -= len(known.own)
-        found = {name: tool_info.of(known, name) for name in known.own} if rules.read_only else {}
-        hints = {name: info.hints for name, info in found.items() if info}
-        return {name: rules.why(server, name, hints.get(name, _SILENT)) for name in known.own}
+        judged: dict[str, Judged] = {}
+        began = monotonic()
+        for name in known.own:
+            info = tool_info.of(known, name) if rules.read_only else None
+            judged[name] = judge(name, info.hints if info else _SILENT)
+            if monotonic() - began > PORTION:
+                await asyncio.sleep(0)
+                began = monotonic()
+        return judged
 
 
-def matrix(gateway: Gateway) -> AccessMatrix:
-    tool_verdicts, config = _ToolVerdicts(gateway), gateway.snapshot.config
-    clients: list[ClientAccess] = []
-    for client in config.clients:
-        rules = gateway.access.clients.get(client.id)
+async def matrix(gateway: Gateway) -> AccessMatrix:
+    snapshot, known, clients = gateway.snapshot, gateway.access.clients, list[ClientAccess]()
+    tool_verdicts = _ToolVerdicts(snapshot)
+    for client in snapshot.config.clients:
+        rules = known.get(client.id)
         servers: dict[str, Mapping[str, int] | bool] = {}
-        for server in gateway.snapshot.servers if rules else ():
+        for server in snapshot.servers if rules else ():
             assert rules
-            verdicts = tool_verdicts.of(server, rules) if rules.sees(server) else None
-            servers[server] = (
-                rules.sees(server) if verdicts is None else Counter(each.verdict for each in verdicts.values())
-            )
+            judge = partial(rules.verdict, server, "tools")
+            verdicts = await tool_verdicts.of(server, rules, judge) if rules.sees(server) else None
+            servers[server] = rules.sees(server) if verdicts is None else Counter(verdicts.values())
         clients.append(
             ClientAccess(client.id, client.name, client.admin, client.enabled, client.surface or "", servers)
         )
-    return AccessMatrix(config.is_open, tuple(clients))
+        await asyncio.sleep(0)
+    return AccessMatrix(snapshot.config.is_open, tuple(clients))
 
 
-def of_client(gateway: Gateway, id: str) -> AccessOfClient:
+async def of_client(gateway: Gateway, id: str) -> AccessOfClient:
     """Raises `Fault`."""
-    client = _client(gateway.snapshot.config, id)
-    rules, tool_verdicts = gateway.access.clients.get(client.id), _ToolVerdicts(gateway)
+    snapshot = gateway.snapshot
+    client = _client(snapshot.config, id)
+    rules, tool_verdicts = gateway.access.clients.get(client.id), _ToolVerdicts(snapshot)
     tools: dict[str, Mapping[str, Verdict]] = {}
     why: dict[str, Mapping[str, str]] = {}
     is_whole = True
-    for server in gateway.snapshot.servers if rules else ():
+    for server in snapshot.servers if rules else ():
         assert rules
-        verdicts = tool_verdicts.of(server, rules)
+        verdicts = await tool_verdicts.of(server, rules, partial(rules.why, server))
         tools[server] = {name: each.verdict for name, each in (verdicts or {}).items()}
         why[server] = {name: each.rule for name, each in (verdicts or {}).items()}
         is_whole = is_whole and verdicts is not None
-    return AccessOfClient(client.id, client.name, tools, why, _configured(gateway.snapshot.config, client), is_whole)
+    return AccessOfClient(client.id, client.name, tools, why, _configured(snapshot.config, client), is_whole)
 
 
 def hints_of(gateway: Gateway, server: str, tool: str) -> Hints:
@@ -132,6 +149,53 @@ def _client(config: Config, id: str) -> KnownClient:
 
 def _configured(config: Config, client: KnownClient) -> Mapping[str, Any]:
     return render.config(msgspec.structs.replace(config, clients=(client,), servers=())).get("clients", {})
+
+
+# What is called.
+
+
+class ToolUsage(msgspec.Struct):
+    """A tool that was called, by its server's own name. Of 20 calls 19 were answered within `usual_ms`; null: it took
+    longer than is told apart."""
+
+    server: str
+    tool: str
+    calls: int
+    failed: int
+    mean_ms: float
+    usual_ms: float | None
+
+
+class CallsCounted(msgspec.Struct):
+    """Since when the gateway counts. `is_on`: it does (`telemetry.usage`). `failed` went on, `refused` did not."""
+
+    is_on: bool
+    calls: int
+    failed: int
+    refused: int
+    slowest: tuple[ToolUsage, ...]
+
+
+def calls_counted(gateway: Gateway, usage: Usage) -> CallsCounted:
+    lines = usage.lines().values()
+    tools = [_tool_usage(called, served) for called, served, _ in usage.timed() if called.tool and served]
+    slowest = sorted(tools, key=lambda each: -each.mean_ms)[:MOST_SLOW]
+    return CallsCounted(
+        is_on=gateway.snapshot.config.telemetry.counts,
+        calls=sum(line.calls for line in lines),
+        failed=sum(sum(line.errors.values()) for line in lines),
+        refused=sum(sum(line.refusals.values()) for line in lines),
+        slowest=tuple(slowest),
+    )
+
+
+def _tool_usage(called: Called, served: Mapping[str, Durations]) -> ToolUsage:
+    calls = sum(sum(each.counts) for each in served.values())
+    failed = sum(sum(each.counts) for error, each in served.items() if error)
+    mean, usual = sum(each.seconds for each in served.values()) / calls, within(served.values(), USUAL)
+    return ToolUsage(
+        called.server, called.tool, calls, failed, round(1000 * mean, 3), None if isinf(usual) else 1000 * usual
+    )
 
 
 # The audit.

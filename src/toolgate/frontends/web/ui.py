@@ -3,6 +3,7 @@
     GET /ui              the overview; behind it one path for each page
     GET, POST /ui/login  by an administrator's key
     GET, POST /ui/link/CODE  by a link that is good once (`toolgate open`)
+    GET /ui/oidc, /ui/oidc/callback  at the issuer of tokens (`oidc`)
     POST /ui/logout
     GET /ui/traffic/events  calls as they end
     GET /ui/static/NAME  the style and the script
@@ -25,15 +26,19 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from toolgate import __version__
+from toolgate.auth.page_sign_in import NotSignedIn
 from toolgate.auth.refusals import Unauthorized
+from toolgate.core.addresses import counted
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_form
 from toolgate.frontends.streams import HeaderList, Receive, Response
-from toolgate.frontends.web import views
+from toolgate.frontends.web import oidc, views
 from toolgate.frontends.web.browser_sessions import BrowserSession, BrowserSessions
 from toolgate.frontends.web.live import LiveTraffic
+from toolgate.frontends.web.oidc import SignInWithBrowser
 from toolgate.frontends.web.views import Done, Failed, PageRequest, Shown
+from toolgate.state.audit import Trail
 from toolgate.telemetry.traffic import Wanted
 
 PREFIX = "/ui"
@@ -75,7 +80,7 @@ class _Request(NamedTuple):
 
 class OperatorPages:
     """`ask` is the admin API, `live` what is streamed of it. Browsers come by https where `is_secure`, beside those
-    that do so by themselves."""
+    that do so by themselves. `issuer` lets administrators sign in at another place."""
 
     def __init__(
         self,
@@ -84,12 +89,16 @@ class OperatorPages:
         sessions: BrowserSessions,
         guards: Guards,
         is_secure: Callable[[], bool],
+        issuer: SignInWithBrowser | None,
+        audit: Trail,
     ) -> None:
         self._ask = ask
         self._live = live
         self._sessions = sessions
         self._guards = guards
         self._is_secure = is_secure
+        self._issuer = issuer
+        self._audit = audit
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused`."""
@@ -108,6 +117,8 @@ class OperatorPages:
             await self._login(request, response)
         elif path.startswith("/link/"):
             await self._link(request, response)
+        elif request.path in (oidc.PATH, oidc.CALLBACK):
+            await self._at_the_issuer(request, response)
         else:
             await self._page(request, response)
 
@@ -115,16 +126,17 @@ class OperatorPages:
 
     async def _login(self, request: _Request, response: Response) -> None:
         if request.method == "GET":
-            await self._say(response, Shown("login.html", {}))
+            await self._ask_to_sign_in(response)
             return
         key = (await read_form(request.receive, LONGEST_KEY_FORM)).get("key", "").strip()
         try:
             principal = await self._guards.administrator(key, request.scope, "/admin")
-        except (Refused, Unauthorized):
-            says = "This is not the key of an administrator."
-            await self._say(response, Shown("login.html", {"says": says, "has_failed": True}, 403))
+        except (Refused, Unauthorized) as refused:
+            if isinstance(refused, Refused):  # of a key that nobody has there is a line already
+                self._note_refused("key", str(refused), request)
+            await self._ask_to_sign_in(response, "This is not the key of an administrator.", 403)
             return
-        await self._begin(principal, request, response)
+        await _see(response, "/", (self._begin(principal, "key", request),))
 
     async def _link(self, request: _Request, response: Response) -> None:
         """A link does nothing until somebody presses the button: programs that look at links would use it up."""
@@ -135,16 +147,51 @@ class OperatorPages:
         await read_form(request.receive, LONGEST_KEY_FORM)
         principal = self._sessions.redeemed(code) if request.method == "POST" else None
         if principal and self._guards.is_administrator(principal):
-            await self._begin(principal, request, response)
+            await _see(response, "/", (self._begin(principal, "link", request),))
             return
         says = "This link is unknown, already used or expired. Get a new one: toolgate open"
-        await self._say(response, Shown("login.html", {"says": says, "has_failed": True}, 404))
+        self._note_refused("link", "unknown, already used or expired", request)
+        await self._ask_to_sign_in(response, says, 404)
 
-    async def _begin(self, principal: Principal, request: _Request, response: Response) -> None:
-        is_secure = request.scope.get("scheme") == "https" or self._is_secure()
-        attributes = f"; Path={PREFIX}; HttpOnly; SameSite=Strict{'; Secure' if is_secure else ''}"
-        cookie = f"{_COOKIE}={self._sessions.begin(principal)}{attributes}"
-        await _see(response, "/", ((b"set-cookie", cookie.encode()),))
+    async def _at_the_issuer(self, request: _Request, response: Response) -> None:
+        """Off to it, or back from there."""
+        if request.method != "GET":
+            raise not_allowed("GET")
+        try:
+            if not self._issuer:
+                raise NotSignedIn("Nobody signs in that way here")
+            if request.path == oidc.PATH:
+                await response.whole(303, b"", (*await self._issuer.begin(self._comes_by_https(request)), *_HEADERS))
+                return
+            query, held = bytes(request.scope.get("query_string", b"")), _cookie(request.headers, oidc.COOKIE)
+            principal = await self._issuer.finish(query, held, _address(request))
+            if not self._guards.is_administrator(principal):
+                raise NotSignedIn("You are signed in there, and no administrator here")
+        except NotSignedIn as why:
+            self._note_refused("issuer", str(why), request)
+            await self._ask_to_sign_in(response, f"{why}.", 403)
+            return
+        more = (self._issuer.forgotten(), self._begin(principal, "issuer", request))
+        await self._say(response, Shown("signed_in.html", {}), more=more)
+
+    async def _ask_to_sign_in(self, response: Response, says: str = "", status: int = 200) -> None:
+        values = {"says": says, "has_failed": bool(says), "issuer": self._issuer.host if self._issuer else ""}
+        await self._say(response, Shown("login.html", values, status))
+
+    def _begin(self, principal: Principal, way: str, request: _Request) -> tuple[bytes, bytes]:
+        """The header with the cookie of a new session."""
+        self._audit.note_change("pages.sign_in", principal, decision="allow", way=way, address=_address(request))
+        secure = "; Secure" if self._comes_by_https(request) else ""
+        attributes = f"; Path={PREFIX}; HttpOnly; SameSite=Strict{secure}"
+        return b"set-cookie", f"{_COOKIE}={self._sessions.begin(principal)}{attributes}".encode()
+
+    def _note_refused(self, way: str, why: str, request: _Request) -> None:
+        address = _address(request)
+        said = {"decision": "deny", "way": way, "reason": why, "address": address}
+        self._audit.note_of_strangers("pages.sign_in", by=counted(address), kind=way, **said)
+
+    def _comes_by_https(self, request: _Request) -> bool:
+        return request.scope.get("scheme") == "https" or self._is_secure()
 
     # Pages.
 
@@ -156,6 +203,7 @@ class OperatorPages:
         form = await self._form(request, session)
         if request.path == "/logout" and form:
             self._sessions.end(session)
+            self._audit.note_change("pages.sign_out", session.principal, address=_address(request))
             await _see(response, "/login", ((b"set-cookie", f"{_COOKIE}=; Path={PREFIX}; Max-Age=0".encode()),))
             return
         query = dict(parse_qsl(bytes(request.scope.get("query_string", b"")).decode("latin-1"), keep_blank_values=True))
@@ -213,7 +261,9 @@ class OperatorPages:
 
         return ask
 
-    async def _say(self, response: Response, shown: Shown, session: BrowserSession | None = None) -> None:
+    async def _say(
+        self, response: Response, shown: Shown, session: BrowserSession | None = None, more: HeaderList = ()
+    ) -> None:
         """Templates are slow to import, and nobody pays for them who asks for no page."""
         rendering = await asyncio.to_thread(importlib.import_module, "toolgate.frontends.web.rendering")
         about: dict[str, Any] = {"version": __version__, "base": PREFIX, "csrf": "", "says": "", "has_failed": False}
@@ -221,7 +271,7 @@ class OperatorPages:
             about |= {"csrf": session.csrf, "says": session.says, "who": session.principal.id}
             session.says = ""
         body = await asyncio.to_thread(rendering.page, shown.template, {**about, **shown.values})
-        await response.whole(shown.status, body, _HEADERS, _HTML)
+        await response.whole(shown.status, body, (*more, *_HEADERS), _HTML)
 
 
 def _of_failure(failed: Failed) -> Shown:
@@ -255,9 +305,13 @@ def _check_is_our_form(headers: Mapping[str, str]) -> None:
         raise Refused(403, "Forms come from pages of this origin only")
 
 
-def _cookie(headers: Mapping[str, str]) -> str:
+def _address(request: _Request) -> str:
+    return str((request.scope.get("client") or ("",))[0])
+
+
+def _cookie(headers: Mapping[str, str], name: str = _COOKIE) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(_COOKIE)
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
     return found.value if found else ""

@@ -16,9 +16,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from toolgate.auth.credential_states import SOON
 from toolgate.catalog.poisoning import visible
 from toolgate.config import dialects
 from toolgate.frontends.web import tool_fields
+from toolgate.provision.choosing import Lacking, server_of
 from toolgate.telemetry.traffic import Kind, Wanted
 
 TRAFFIC = "/traffic"
@@ -73,8 +75,17 @@ async def overview(request: PageRequest) -> Outcome:
     }
     broken = [each for each in servers if each["state"] == "failed"]
     waiting = _undecided(await request.ask("GET", "/approvals"))
-    needs = {"broken": broken, "waiting": waiting}
-    return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, **needs})
+    held = [each for each in (await request.ask("GET", "/pins"))["servers"] if each["held"]]
+    now = status["started"] + status["uptime"]
+    credentials = [each for each in status.get("credentials", ()) if _is_pressing(each, now)]
+    needs = {"broken": broken, "waiting": waiting, "held": held, "credentials": credentials, "now": now}
+    usage = await request.ask("GET", "/usage")
+    return Shown("overview.html", {"nav": "/", "status": status, "figures": figures, "usage": usage, **needs})
+
+
+def _is_pressing(credential: Mapping[str, Any], now: float) -> bool:
+    ends = credential.get("expires") if not credential.get("renews") else None
+    return bool(credential.get("failing_since")) or (ends is not None and ends - now < SOON)
 
 
 def _undecided(approvals: Any) -> list[Any]:
@@ -180,13 +191,46 @@ async def tools(request: PageRequest) -> Outcome:
 
 async def _ranked(request: PageRequest, words: str) -> list[str]:
     """Names as clients know them, the best first."""
-    body = {"tool": "mcp_provision", "arguments": {"intent": words, "source": "local"}}
-    called = await request.ask("POST", "/call", body)
+    found = await _found(request, words, source="local")
+    return [f"{each['server']}__{each['tool']}" for each in found.get("tools", ())]
+
+
+async def _found(request: PageRequest, words: str, **more: Any) -> Mapping[str, Any]:
+    """What the control tool says that finds tools and servers."""
+    called = await request.ask("POST", "/call", {"tool": "mcp_provision", "arguments": {"intent": words, **more}})
+    text = ""
     try:
-        hits = msgspec.json.decode(called["result"]["content"][0]["text"]).get("tools", [])
-        return [f"{each['server']}__{each['tool']}" for each in hits]
-    except (KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError):
-        return []
+        text = called["result"]["content"][0]["text"]
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (KeyError, IndexError, TypeError):
+        return {}
+    except (msgspec.DecodeError, ValueError):
+        return {"notes": [text]}
+
+
+async def registry(request: PageRequest) -> Outcome:
+    """With words, what could do it: a tool that is here, or servers with their gates and what they would run."""
+    wanted, anyway = request.query.get("q", "").strip(), "anyway" in request.query
+    further = {"source": "registry"} if anyway else {}
+    found: Mapping[str, Any] = await _found(request, wanted, dryRun=True, **further) if wanted else {}
+    return Shown("registry.html", {"nav": "/servers", "wanted": wanted, "found": found, "anyway": anyway})
+
+
+async def provision(request: PageRequest) -> Outcome:
+    """Add what was shown, whose form has it, with the variables that were given."""
+    form = request.form
+    given = {name.removeprefix("env."): value for name, value in form.items() if name.startswith("env.") and value}
+    try:
+        table = server_of(msgspec.json.decode(form.get("match", ""), type=dict[str, Any]), given)
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError):
+        raise Failed(400, "The form does not say which server") from None
+    except Lacking as lacking:
+        raise Failed(400, str(lacking), "Store it with `toolgate secrets set`, and name it as ${secret:NAME}") from None
+    added = await request.ask("POST", "/servers", table)
+    checked = await request.ask("POST", f"/servers/{quote(added['id'], safe='')}/check")
+    if fault := checked.get("fault"):
+        raise Failed(502, f"Added, and it did not start: {fault['error']}", fault.get("hint", ""))
+    return Done(_of_server(added["id"]), f"Added {added['name']}. It lists {len(checked.get('tools', ()))} tools.")
 
 
 async def tool(request: PageRequest) -> Outcome:
@@ -412,6 +456,7 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/audit/verify": {"POST": verify_audit},
     "/configuration": {"GET": configuration},
     "/configuration/edit": {"GET": edit_configuration, "POST": save_configuration},
+    "/registry": {"GET": registry, "POST": provision},
     "/import": {"GET": importing, "POST": import_servers},
     "/configuration/check": {"POST": check_configuration},
     "/configuration/reload": {"POST": reload_configuration},

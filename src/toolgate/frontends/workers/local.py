@@ -21,6 +21,7 @@ from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.limits import Meters
 from toolgate.upstreams.base import Upstream
+from toolgate.upstreams.process.supervisor import Launch
 
 AGAIN = 30.0  # seconds after which a server is asked again that could not be spoken to
 _SHARED = frozenset({"approval", "truncate"})  # policies that keep something for a later request
@@ -42,20 +43,21 @@ def _is_local(server: Server) -> bool:
     return server.enabled and server.type == "http" and server.era == "modern" and is_alone and not server.problem
 
 
-async def _refuse_to_launch(server: Server, _holder: str) -> None:
+async def _refuse_to_launch(server: Server, _holder: str) -> Launch:
     raise Fault("SERVER_FAILED", "A worker starts no programs", server=server.id, reach="not_sent")
 
 
 class LocalGateway(Gateway):
-    """`is_watched`: somebody looks at calls as they end, so that all are the owner's."""
+    """`is_watched`: somebody looks at calls as they end, so that all are the owner's. `is_apart`: so they are where it
+    does not read the owner's store."""
 
-    is_watched = False
+    is_watched = is_apart = False
     _seen: Snapshot | None = None
     _servers: Mapping[str, Upstream] = {}  # those that it may call, of the snapshot it has seen
     _resting: Mapping[str, float] = {}  # servers that could not be spoken to, and until when none is asked again
 
     def begin(self, call: Call, route: Route) -> Round | None:
-        if self.is_watched or tasks.declares(call.client.capabilities):
+        if self.is_watched or self.is_apart or tasks.declares(call.client.capabilities):
             return None
         plan = route.plans.find(call, self.access.rules(call.client.principal), self.snapshot.catalog.version)
         if (
@@ -82,7 +84,7 @@ class LocalGateway(Gateway):
     async def learn(self, call: Call, route: Route) -> bool:
         """Find out what a call is for, so that the next one of that name may be handled here; whether it may. Raises
         `Fault`."""
-        if self.phase != "serving":
+        if self.phase != "serving" or self.is_apart:
             return False
         snapshot, ours, now = self.snapshot, self.callable_here(), self._clock.now()
         rules = self.access.rules(call.client.principal)

@@ -51,5 +51,5 @@ async def accepting(application: Application) -> AsyncGenerator[Accept]:
             await tasks.close()
 
 
-async def _accept(made: Callable[[], asyncio.Protocol], passed: socket.socket) -> None:
+async def _accept(made: Callable[[], asyncio.BaseProtocol], passed: socket.socket) -> None:
     await asyncio.get_running_loop().connect_accepted_socket(made, passed)

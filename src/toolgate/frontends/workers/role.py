@@ -14,11 +14,12 @@ from toolgate.upstreams.links import MakeLaunch
 
 class Role(msgspec.Struct, frozen=True):
     """`launch` refuses to start a program, where another process has all that there is once; `make_meters` makes meters
-    that all share."""
+    that all share; `problem` is what is wrong with the others."""
 
     make_gateway: Callable[..., Gateway] = Gateway
     launch: MakeLaunch | None = None
     make_meters: Callable[[Clock], Meters] = Meters
+    problem: Callable[[], str] = str
 
     @property
     def is_owner(self) -> bool:

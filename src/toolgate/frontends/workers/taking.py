@@ -106,7 +106,11 @@ class TakingProtocol(HttpProtocol):
         if not self._link or self._link.is_stale:
             if self._link:
                 self._link.left()
-            self._link = self._new_link()
+            try:
+                self._link = self._new_link()
+            except OSError:  # no files are left
+                self.transport.abort()
+                return
         wants = came is not None and _CALL in data
         self._link.pass_on(data, (lambda: self._learn(came, data)) if came and wants else None)
         later, self._later = self._later, b""

@@ -5,4 +5,5 @@ client    HTTP requests to one component
 metadata  what a component says of itself
 answers   what a component answers, as a value or as a `Fault`
 program   a component that is started by command
+owner     whose program listens at its port
 """

@@ -8,14 +8,19 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
+import msgspec
+
+from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Words
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
+from toolgate.upstreams.component import owner
 from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
+from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.refusals import fault
-from toolgate.upstreams.process.supervisor import Child, Supervisor, Tail
+from toolgate.upstreams.process.supervisor import Child, Tail
 
 PORT = "{port}"
 POLL = 0.05  # seconds between looks whether it answers
@@ -37,15 +42,25 @@ class Program:
         self._env = {**server.env, "PORT": port} if port else server.env
         self._args = tuple(arg.replace(PORT, port) for arg in server.args) if port else server.args
 
-    async def start(self, supervisor: Supervisor) -> None:
+    async def start(self, link_deps: LinkDeps) -> None:
         """Raises `Fault`."""
-        server = self._server
-        self._child = await supervisor.start(
-            *(server.name, server.command, self._args, self._env, server.cwd, self._log.add, self._exited),
+        server = msgspec.structs.replace(self._server, args=self._args, env=self._env)
+        start = await link_deps.launch(server, "") if link_deps.launch else server
+        self._child = await link_deps.supervisor.start(
+            *(server.name, start.command, start.args, start.env, start.cwd, self._log.add, self._exited),
             on_stderr=lambda: None,
             talks=False,
             may_gain_privileges=server.new_privileges and server.by_operator,
         )
+
+    def dialling(self, dial: Dial) -> Dial:
+        """Connections to it, once it is started, and to no other program that has its port."""
+
+        async def connect(host: str, port: int) -> socket.socket:
+            assert self._child
+            return await owner.dialling_own(dial, self._server.name, self._child.pid)(host, port)
+
+        return connect
 
     async def first_answer(self, line: ComponentClient, clock: Clock) -> ComponentResponse:
         """What it says of itself as soon as it says anything. Raises `Fault`."""

@@ -315,13 +315,14 @@ class ComponentUpstream:
         if self._complaints.takes(self.id):
             log.warning("%s: %s", self.name, fault.told().message)
 
-    def _line_to(self, url: str) -> ComponentClient:
+    def _line_to(self, url: str, program: Program | None = None) -> ComponentClient:
         """`{name}` in a URL is the server's in kebab case, as ids are."""
         try:
             server, deps = self._server, self._link_deps
+            dial = program.dialling(deps.dial(server)) if program else deps.dial(server)
             url = url.replace("{name}", self.id)
             return ComponentClient(
-                *(url, server.headers, self._clock, deps.dial(server), deps.turns, deps.places),
+                *(url, server.headers, self._clock, dial, deps.turns, deps.places),
                 *(self.id, server.timeout),
             )
         except ValueError as error:
@@ -334,10 +335,10 @@ class ComponentUpstream:
         """What it answers first, once it has been started. Raises `Fault`."""
         self._state = "starting"
         program = Program(self._server, self._server.url, self._ended)
-        line = self._line_to(program.url)
+        line = self._line_to(program.url, program)
         self._program, self._line = program, line
         try:
-            await program.start(self._link_deps.supervisor)
+            await program.start(self._link_deps)
             return line, await program.first_answer(line, self._clock)
         except Fault as fault:
             await self._let_go(fault.message)

@@ -43,8 +43,8 @@ from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Launch, Supervisor
 
-# How a server is started in its box, for the holder of its connection; None: it has none.
-MakeLaunch: TypeAlias = Callable[[Server, str], Awaitable[Launch | None]]
+# How a server is started, for the holder of its connection.
+MakeLaunch: TypeAlias = Callable[[Server, str], Awaitable[Launch]]
 
 
 AT_ONCE = 2 * 1024 * 1024  # bytes of one principal's results
@@ -65,7 +65,7 @@ class LinkDeps(msgspec.Struct, frozen=True):
     turns: IntakeQueue = msgspec.field(default_factory=IntakeQueue)  # of what servers send, each by its id
     results: Bodies = msgspec.field(default_factory=lambda: Bodies(AT_ONCE))  # until they are handed to their clients
     places: Places = msgspec.field(default_factory=lambda: Places(SystemClock()))
-    launch: MakeLaunch | None = None  # None: no server has a box
+    launch: MakeLaunch | None = None  # None: as its configuration says; no server has a box
 
     def dial(self, server: Server) -> Dial:
         """How to connect to a server. What the operator has written may be anywhere; what is started here may be on

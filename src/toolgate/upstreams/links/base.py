@@ -31,8 +31,9 @@ class Receiver(msgspec.Struct, frozen=True):
 
     whose     whose places and turns a request takes, or with None the connection itself: see `Principal.counted_as`,
               and `places.of_server`
-    received  one message, or what should be one, and the request on whose own stream it came; what it returns is done
-              when a large one is read, and before that nothing more is to be read of a connection that others share
+    received  one message, or what should be one, and the request on whose own stream it came; before what it returns is
+              done, nothing more is to be read there: a large one that others wait behind is being read, or clients are
+              being told of what the server has said before
     awaits    whether an answer to this request is still waited for
     failed    no answer to this request will come; the link itself lives on
     retired   nothing more can be sent; what is under way may still be answered

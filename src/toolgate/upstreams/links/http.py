@@ -148,6 +148,7 @@ class HttpLink:
         if not head or told is not headers or session is not self._session:
             head = self._head(b"POST" + self._prefix, headers)[: -len(_LINE)]
             self._last_head = headers, self._session, head
+        reply.wire = wire
         wire.send(b"%bContent-Length: %d\r\n\r\n" % (head, len(data)), data, reply)
 
     async def _taken_for_message(self, reply: _Reply) -> Wire:
@@ -184,8 +185,8 @@ class HttpLink:
     def _follow(
         self, origin: int | None, is_wanted: Callable[[], bool], over: Callable[[int], None], cursor: Cursor
     ) -> Following:
-        def hear(data: bytes) -> None:
-            self.received(data, origin)
+        def hear(data: bytes) -> asyncio.Future[None] | None:
+            return self.received(data, origin)
 
         def keeps(size: int) -> None:
             self.keeps(origin, size)
@@ -310,11 +311,12 @@ class HttpLink:
         else:
             self._receipts.note(reply)
 
-    def received(self, data: bytes, origin: int | None) -> None:
+    def received(self, data: bytes, origin: int | None) -> asyncio.Future[None] | None:
         self._was_understood = True
-        self._receiver.received(data, origin)
+        until = self._receiver.received(data, origin)
         if origin is None:
             self._let_go_of_answered()
+        return until
 
     def _let_go_of_answered(self) -> None:
         """What came may have been the answer to a request on whose own stream a message has begun, which would be kept
@@ -412,6 +414,7 @@ def _is_request(data: bytes) -> bool:
 class _Reply(WholeReader):
     """One response: a JSON body, a stream of events, or an error."""
 
+    wire: Wire | None = None  # that it comes over
     _status = 0
     _body = b""
     _more: io.BytesIO | None = None  # once there are several chunks, in one piece: they may be of one byte
@@ -489,7 +492,9 @@ class _Reply(WholeReader):
         if self.origin is None and _is_request(data):
             log.info("ignored a request in the answer to a notification")
             return
-        self._link.received(data, self.origin)
+        until = self._link.received(data, self.origin)
+        if until and self.wire:
+            self.wire.intake.hold_until(until)
 
     def _stream(self, cursor: Cursor, chunk: bytes) -> None:
         events = self._events

@@ -51,7 +51,7 @@ class StdioLink(PipeLink):
         self._child: Child | None = None
 
     async def connect(self, supervisor: Supervisor, launch: Launch | None = None) -> None:
-        """`launch` is how it is started in its box. Without one it has none."""
+        """`launch` is how it is started; without one, as its configuration says, which then has no box."""
         server = self._server
         assert launch or not server.confines
         start = launch or server

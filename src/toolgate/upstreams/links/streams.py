@@ -65,7 +65,7 @@ class Following:
         self,
         clock: Clock,
         open: Open,
-        hear: Callable[[bytes], None],
+        hear: Callable[[bytes], asyncio.Future[None] | None],
         is_wanted: Callable[[], bool],
         over: Callable[[int], None],
         cursor: Cursor,
@@ -129,7 +129,9 @@ class Following:
         return reply
 
     def _heard(self, data: bytes) -> None:
-        self._hear(data)
+        until = self._hear(data)
+        if until and self.wire:
+            self.wire.intake.hold_until(until)
         if not self._is_wanted():
             self._end(0)
 

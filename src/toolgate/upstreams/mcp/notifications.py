@@ -6,6 +6,8 @@ gets it. (What a connection's questions, tasks and subscriptions are told stands
 
 from __future__ import annotations
 
+from asyncio import Future
+
 import msgspec
 from msgspec import Raw
 
@@ -38,14 +40,14 @@ class Notifications:
         requests.handlers[mcp.LOGGED] = self._logged
         requests.on_other = self._said
 
-    def _list_changed(self, message: Message, origin: int | None) -> None:
-        self._on_event(Event(self._server, "list_changed", lists=mcp.LIST_CHANGED[message.method]))
+    def _list_changed(self, message: Message, origin: int | None) -> Future[None] | None:
+        return self._on_event(Event(self._server, "list_changed", lists=mcp.LIST_CHANGED[message.method]))
 
-    def _updated(self, message: Message, origin: int | None) -> None:
+    def _updated(self, message: Message, origin: int | None) -> Future[None] | None:
         uri = calls.read_text(jsonrpc.members(message.params), "uri")
         if len(uri) > LONGEST_URI:
-            return
-        self._on_event(Event(self._server, "updated", uri=uri, params=calls.read_told(message.params)))
+            return None
+        return self._on_event(Event(self._server, "updated", uri=uri, params=calls.read_told(message.params)))
 
     def _progressed(self, message: Message, origin: int | None) -> None:
         token = jsonrpc.read(message.params, type=_Progress).progressToken
@@ -58,7 +60,7 @@ class Notifications:
         pending = self._requests.pending.get(request)
         return pending.call and pending.call.notes if pending else self._requests.reporting.notes(request)
 
-    def _logged(self, message: Message, origin: int | None) -> None:
+    def _logged(self, message: Message, origin: int | None) -> Future[None] | None:
         """A log line belongs to a call as a question does. On a connection that is one client's own it is that client's
         in any case."""
         requests = self._requests
@@ -70,7 +72,8 @@ class Notifications:
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
         elif self._sole_owner and not requests.in_flight and params:
-            self._on_event(Event(self._server, "log", params=params))
+            return self._on_event(Event(self._server, "log", params=params))
+        return None
 
     def _said(self, message: Message, origin: int | None) -> None:
         """By a method that MCP does not define."""

@@ -200,11 +200,12 @@ class Questions:
         if elicitation:
             self._sent_to.add(elicitation, call.client)
 
-    def _elicited(self, message: Message, origin: int | None) -> None:
+    def _elicited(self, message: Message, origin: int | None) -> asyncio.Future[None] | None:
         """A page that a client was sent to is done with: that client is told, and nobody else."""
         page = calls.read_text(jsonrpc.members(message.params), "elicitationId")
         if whose := self._sent_to.take(page):
-            self._on_event(Event(self._server.id, "elicited", params=message.params, whose=whose))
+            return self._on_event(Event(self._server.id, "elicited", params=message.params, whose=whose))
+        return None
 
     def _close(self) -> None:
         """The connection is over: nobody waits for answers any more."""

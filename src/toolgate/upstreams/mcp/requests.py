@@ -60,7 +60,7 @@ MOST_FRAMES = 256
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
-Handler: TypeAlias = Callable[[Message, int | None], None]
+Handler: TypeAlias = Callable[[Message, int | None], asyncio.Future[None] | None]
 """Takes a message of the server; the number is the id of the request on whose own stream it came. May raise `Fault`."""
 
 
@@ -456,14 +456,14 @@ class Requests:
 
     def received(
         self, data: bytes, origin: int | None, read: tuple[Message, Raw] | None = None
-    ) -> asyncio.Task[None] | None:
-        """`read` is what came of it where it is a large answer, which is read elsewhere; when, says what is returned
-        the first time."""
+    ) -> asyncio.Future[None] | None:
+        """See `Receiver`. `read` is what came of it where it is a large answer, which is read elsewhere."""
         if not read and len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
             self._dropped(refused, len(data))
             return None
         if not read and len(data) > LARGE and (answers := answered(data)) is not None:
-            return self.spawn(self._read(data, origin, answers))
+            reading = self.spawn(self._read(data, origin, answers))
+            return reading if origin is None else None
         try:
             message, frame = read or (jsonrpc.decode(data), jsonrpc.NOTHING)
         except jsonrpc.Malformed as error:
@@ -473,7 +473,7 @@ class Requests:
             if not message.method:
                 self._answered(message, origin, frame)
             elif message.is_notification:
-                self._notified(message, origin, len(data))
+                return self._notified(message, origin, len(data))
             else:
                 self.on_question(message, origin)
         except (Fault, *jsonrpc.UNREADABLE) as error:
@@ -489,9 +489,8 @@ class Requests:
         return self._until_read(data, origin, whose)
 
     async def _until_read(self, data: bytes, origin: int | None, whose: str) -> None:
-        reading = jsonrpc.decoding(data, mcp.OF_RESULTS)
         try:
-            read = await self.bounds.looked_through(whose, len(data), reading)
+            read = await self.bounds.looked_through(whose, len(data), jsonrpc.decoding(data, mcp.OF_RESULTS))
             data = data[: LONGEST_NOTE + 1]  # in case that it is quoted; and it shows that it was too long for a note
             self.received(data, origin, read)
         except jsonrpc.Malformed as error:
@@ -501,7 +500,7 @@ class Requests:
         if origin is not None and origin in self.pending and not self.is_closing:
             self._fail(origin, self._unreadable(ValueError("it answers another request")))
 
-    def _notified(self, message: Message, origin: int | None, size: int) -> None:
+    def _notified(self, message: Message, origin: int | None, size: int) -> asyncio.Future[None] | None:
         """`size` is that of all of it, which whoever keeps a part of it keeps."""
         handler = self.handlers.get(message.method)
         if size > LONGEST_NOTE and not self.large_notes.has_passed:
@@ -511,7 +510,8 @@ class Requests:
         elif has_too_many_values(message.params):
             self._dropped(message.method, size, f"{MOST_VALUES} values")
         else:
-            handler(message, origin)
+            return handler(message, origin)
+        return None
 
     def _dropped(self, method: str, size: int, limit: str = str(LONGEST_NOTE)) -> None:
         if self.complaints.takes(self.server.id):

@@ -152,20 +152,20 @@ class Tasks:
         self.owners.over(id)
         self._requests.reporting.forget(lambda report: report.task == id)
 
-    def _changed(self, message: Message, origin: int | None) -> None:
+    def _changed(self, message: Message, origin: int | None) -> asyncio.Future[None] | None:
         """The extension tells those who asked to hear of a task; before, its maker was told, and nobody else."""
         server, task = self._requests.server.id, tasks.read_task(message.params)
         params = calls.read_told(message.params)
         if message.method == mcp.TASK_CHANGED:
             self._goes_on(None, task)
             whose = self._extended.maker(task.taskId)
-            self._on_event(Event(server, "task", uri=task.taskId, params=params, whose=whose))
-            return
+            return self._on_event(Event(server, "task", uri=task.taskId, params=params, whose=whose))
         if task.is_over:
             self._over(task.taskId)
         if maker := self.owners.maker(task.taskId):
             made = self.owners.made(task.taskId)
-            self._on_event(Event(server, "task_status", uri=task.taskId, params=params, whose=maker, made=made))
+            return self._on_event(Event(server, "task_status", uri=task.taskId, params=params, whose=maker, made=made))
+        return None
 
 
 class Waiting:

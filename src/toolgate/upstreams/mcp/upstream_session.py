@@ -384,11 +384,11 @@ class UpstreamSession:
         connection = Connection(requests, self._server, self.task_owners, wanted, self._tell)
         return connection
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: Event) -> asyncio.Future[None] | None:
         """What the server says on its own account. Where it is spoken to in both eras, it says so to both: what a list
         is now is looked up, of all else each client hears in its own."""
         era = self.era if self.has_other and event.kind != "list_changed" else None
-        self._deps.on_event(msgspec.structs.replace(event, scope=self.scope, era=era))
+        return self._deps.on_event(msgspec.structs.replace(event, scope=self.scope, era=era))
 
     def _missed(self) -> None:
         """Whatever is listed may be something else by now."""

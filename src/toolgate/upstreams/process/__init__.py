@@ -2,9 +2,10 @@
 
 supervisor   starts, watches and ends them; each has an owner task
 guard        the process that outlives the gateway for as long as it takes to end what is left of them
-boxes        the boxes of servers, from what the configuration says to what is put on
+boxes        how programs of servers start, and their boxes, from what the configuration says to what is put on
 programs     which files a program needs to be there
 grants       which places of its rules a server could have led elsewhere
+folders      where a program starts that takes code from the folder that it starts in
 packages     `npx` and `uvx` in two steps: fetched outside the box, started inside
 confinement  what a program may do, as data: a `Box`; what this machine has to put one on with
 seccomp      which system calls a box's profile allows, as filters for the kernel

@@ -1,4 +1,4 @@
-"""The boxes of stdio servers: from what a configuration says to what is put on, on this machine.
+"""How programs of servers start: where, and in which box; from what a configuration says to what is put on here.
 
 The rules this file keeps: what a server may write is its own folder, which holds nothing of others, and what its
 configuration names; and no box but one that reads all files shows the folder in which the gateway keeps its state.
@@ -19,7 +19,7 @@ from toolgate.config.boxes import Confines
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
-from toolgate.upstreams.process import confinement, grants, packages, programs
+from toolgate.upstreams.process import confinement, folders, grants, packages, programs
 from toolgate.upstreams.process.confinement import Box
 from toolgate.upstreams.process.programs import Programs
 from toolgate.upstreams.process.supervisor import Launch, Supervisor
@@ -46,18 +46,18 @@ class Boxes:
         self._supervisor = supervisor
         self._clock = clock
         self._is_lenient = not config.sandbox.require_boxes
+        self._source = config.source
         self._state = state_folder(config, supervisor.environ)
         self._packages = packages.Packages(supervisor, clock, self._state.absolute() / PACKAGES)
 
     def prepared(self, config: Config) -> Swap:
-        return sets(self, _is_lenient=not config.sandbox.require_boxes)
+        return sets(self, _is_lenient=not config.sandbox.require_boxes, _source=config.source)
 
-    async def launch(self, server: Server, holder: str = "") -> Launch | None:
-        """What starts a server in its box; None: it has none. `holder`: whose connection it is, where it is not for
-        all. Raises `Fault`."""
+    async def launch(self, server: Server, holder: str = "") -> Launch:
+        """What starts a server. `holder`: whose connection it is, where it is not for all. Raises `Fault`."""
         confines = server.confines
         if not confines:
-            return None
+            return self._without_box(server, holder)
         command, args, folders, interpreter = server.command, server.args, (), ""
         if split := packages.split_of(server.name, command, args):
             found = await self._packages.installed(server.name, command, split, server.env)
@@ -96,6 +96,20 @@ class Boxes:
         except Fault:  # it does not start, either
             return set()
         return self._packages.places(server.command, split, server.env) if split else set()
+
+    def _without_box(self, server: Server, holder: str) -> Launch:
+        command, args = server.command, server.args
+        if server.cwd or self._is_meant(server) or not folders.takes_from_its_folder(command, args):
+            return Launch(command, args, server.env, server.cwd)
+        own = self._own_folder(server, holder)
+        command = os.path.abspath(command) if os.path.dirname(command) else command
+        env = dict(folders.back_to(os.getcwd(), own)) if folders.is_of_npm(command, args) else dict[str, str]()
+        return Launch(command, folders.from_here(args), {**env, **server.env}, str(own))
+
+    def _is_meant(self, server: Server) -> bool:
+        """Whether the gateway's folder is that of the configuration which has this server."""
+        here = self._source and os.path.realpath(os.path.dirname(self._source)) == os.path.realpath(".")
+        return bool(here) and server.by_operator
 
     def _own_folder(self, server: Server, holder: str) -> Path:
         """Of a server, or of what one principal has of it."""

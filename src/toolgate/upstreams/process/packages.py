@@ -18,7 +18,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +29,7 @@ from toolgate.config.profiles import RUNNERS, Split, bare
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
+from toolgate.upstreams.process import folders
 from toolgate.upstreams.process.programs import holds
 from toolgate.upstreams.process.supervisor import Supervisor
 
@@ -65,7 +65,7 @@ _OF_NPM = {
     "npm_config_allow_file": "root",
     "npm_config_allow_directory": "root",
 }
-_ours = re.compile(r"(?:cache-)?[0-9a-f]{16}")
+_ours = re.compile(r"(?:cache-)?[0-9a-f]{16}|run-\w{8}")
 _REMOVED = "removed-"  # what it is called while it is removed
 
 _OTHERS = ("bunx", "pipx", "pnpx", "pnpm", "yarn", "docker", "podman")
@@ -218,7 +218,6 @@ class Packages:
         if any(os.path.dirname(each) for each in wanted.python):
             raise _failed(name, command, "its Python is named by a path, and would run outside the box")
         prefix = str(self._folder / _environment(split, env))
-        await asyncio.to_thread(self._folder.mkdir, 0o700, True, True)
         if not os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
             await self._run(name, uv, ["venv", "--no-project", "--allow-existing", *wanted.python, prefix], env)
         python, modules = os.path.join(prefix, "bin", "python"), glob.glob(f"{glob.escape(prefix)}/lib/*/site-packages")
@@ -241,8 +240,7 @@ class Packages:
             if not ended.done():
                 ended.set_result(reason)
 
-        with tempfile.TemporaryDirectory(prefix="toolgate-") as folder:
-            Path(folder, "package.json").write_text("{}")  # else npm goes by what stands in a folder above
+        with folders.empty(self._folder) as folder:
             child = await self._supervisor.start(
                 *(name, command, args, env, folder, wrote, end, lambda: None), talks=False
             )

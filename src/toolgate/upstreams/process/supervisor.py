@@ -75,13 +75,13 @@ def is_of_a_tool(name: str) -> bool:
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """How a server's program is started in its box."""
+    """How a server's program is started; without a `box` it may do what we may."""
 
     command: str
     args: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str | None
-    box: Mapping[str, Any]
+    box: Mapping[str, Any] | None = None
 
 
 class Tail:

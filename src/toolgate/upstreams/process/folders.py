@@ -1,0 +1,133 @@
+"""Where programs start that take code or settings from the folder that they start in: `npx` a package from its
+`node_modules`, `bun` what its `bunfig.toml` names, `python -m` a module that lies there.
+
+The gateway's folder may be anybody's: agents start a gateway in the project that they work on. So where neither `cwd`
+nor a configuration in that folder says that it is meant, such a program starts in a folder of its own. npm goes back to
+the gateway's folder before it starts the server's program, by what it has for a shell (`SHELL`).
+
+The rule this file keeps: no folder in which a runner of packages starts lies below one that other users can write,
+unless the state of the gateway does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+
+# Empty files at which runners stop to look in the folders above.
+_ENDS = {"package.json": "{}", "uv.toml": "", ".python-version": ""}
+
+_OF_NPM = frozenset(["npx", "npm"])
+_PROJECTS = """
+bun bunx deno pnpm pnpx pnx pn yarn yarnpkg tsx ts-node corepack nx
+pipx uv poetry pdm hatch rye pixi pipenv conda mamba
+docker-compose podman-compose
+make just task mise cargo go dotnet dnx nix mvn gradle jbang bundle rake mix composer Rscript R julia
+"""
+_OF_A_PROJECT = frozenset(_PROJECTS.split())
+# What starts the program that is named behind it.
+_STARTERS = """
+env nice nohup timeout stdbuf setsid ionice chronic op dotenvx direnv asdf fnm volta doppler infisical
+"""
+_BEFORE_OTHERS = frozenset(_STARTERS.split())
+_SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "fish"])
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
+_MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx]*[mc].*")
+_WITH_VALUE = frozenset(["-W", "-X", "--check-hash-based-pycs"])
+_LOADED_BY_NODE = re.compile(
+    r"(?:-[repi]+|--(?:require|import|loader|experimental-loader|eval|print|interactive))(?:=.*)?"
+)
+_FROM_HERE = re.compile(r"(--?[\w-]+=)?(\.{1,2}(?:/.*)?)", re.DOTALL)
+
+SHELL = "shell"
+FOLDER = "TOOLGATE_FOLDER"
+_SHELL = f"""#!/bin/sh
+# npm starts the program of a package by this: not in the folder in which npm itself was started.
+if [ "$npm_lifecycle_event" = npx ] && [ -n "${FOLDER}" ]; then
+    cd "${FOLDER}" || exit 1
+    INIT_CWD=${FOLDER}
+    unset npm_config_script_shell {FOLDER}
+fi
+exec /bin/sh "$@"
+"""
+
+
+def takes_from_its_folder(command: str, args: Sequence[str]) -> bool:
+    """Whether a command line may run code that lies in the folder that it starts in, without naming it by a path."""
+    name, rest = _name(command), list(args)
+    if name in _BEFORE_OTHERS or name in _SHELLS:
+        words = [word for each in rest for word in (re.split(r"[\s;&|()]+", each) if name in _SHELLS else [each])]
+        return any(takes_from_its_folder(word, words[at + 1 :]) for at, word in enumerate(words))
+    if name == "uvx" or (name == "uv" and rest[:2] == ["tool", "run"]):
+        return any(_PYTHON.fullmatch(_name(word)) and _has_module(rest[at + 1 :]) for at, word in enumerate(rest))
+    if _PYTHON.fullmatch(name):
+        return _has_module(rest)
+    if name == "node":
+        return any(_LOADED_BY_NODE.fullmatch(each) for each in _options(rest, frozenset()))
+    if name in ("docker", "podman"):
+        return "compose" in _options(rest, frozenset(), 1)
+    return name in _OF_NPM or name in _OF_A_PROJECT
+
+
+def is_of_npm(command: str, args: Sequence[str]) -> bool:
+    """Whether npm is in it, which can start a program in another folder."""
+    return any(_name(word) in _OF_NPM for each in (command, *args) for word in each.split())
+
+
+def from_here(args: Sequence[str]) -> tuple[str, ...]:
+    """Arguments that are paths from the gateway's folder, such as `.` or `--root=../x`, as whole paths."""
+
+    def whole(each: str) -> str:
+        found = _FROM_HERE.fullmatch(each)
+        return f"{found[1] or ''}{os.path.abspath(found[2])}" if found else each
+
+    return tuple(map(whole, args))
+
+
+def back_to(folder: str, own: Path) -> Mapping[str, str]:
+    """Variables by which npm, started in `own`, starts a program in `folder`."""
+    put_ends(own)
+    shell = own / SHELL
+    shell.write_text(_SHELL)
+    shell.chmod(0o700)
+    return {"npm_config_script_shell": str(shell), FOLDER: folder}
+
+
+def put_ends(folder: str | Path) -> None:
+    """Have runners that start in a folder look in none above it."""
+    for name, text in _ENDS.items():
+        with contextlib.suppress(FileExistsError), open(os.path.join(folder, name), "x") as file:
+            file.write(text)
+
+
+@contextlib.contextmanager
+def empty(parent: Path) -> Generator[str]:
+    """A folder for a runner, below one of the gateway's own."""
+    parent.mkdir(0o700, True, True)
+    with tempfile.TemporaryDirectory(prefix="run-", dir=parent) as folder:
+        put_ends(folder)
+        yield folder
+
+
+def _has_module(args: Sequence[str]) -> bool:
+    """Whether Python looks for what it runs, or for what that imports, in its folder first."""
+    return any(_MODULE.fullmatch(each) for each in _options(args, _WITH_VALUE))
+
+
+def _options(args: Sequence[str], with_value: frozenset[str], more: int = 0) -> Iterator[str]:
+    """What stands before the first argument that is no option; and so many of those behind."""
+    rest = iter(args)
+    for each in rest:
+        if not each.startswith("-") and (more := more - 1) < 0:
+            return
+        yield each
+        if each in with_value:
+            next(rest, "")
+
+
+def _name(command: str) -> str:
+    return re.sub(r"\.(?:exe|cmd)$", "", re.sub(r".*[/\\]", "", command))

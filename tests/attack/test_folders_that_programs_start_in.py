@@ -1,0 +1,300 @@
+"""A folder that anybody may have written, in which a gateway with the user's own configuration is started, or that lies
+above a folder in which it starts a program: a clone, or /tmp. Its files become no part of a server, and run nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from processes.ground import CHILDREN, Failed, gateway, real, settings
+from registry_double import SERVER_JS, Registry, listening, npm_package
+
+from toolgate.config import Config
+from toolgate.core.clock import SystemClock
+from toolgate.provision.clients import PackageClients
+from toolgate.upstreams.process import confinement, folders
+from toolgate.upstreams.process.supervisor import Supervisor
+
+needs_npm = pytest.mark.skipif(not shutil.which("npx"), reason="there is no npx here")
+needs_uv = pytest.mark.skipif(not (shutil.which("uvx") and shutil.which("uv")), reason="there is no uvx here")
+needs_boxes = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or bool(confinement.missing(confinement.Box())), reason="no boxes here"
+)
+
+PLACE_JS = SERVER_JS.replace('"noted by node"', "`${process.cwd()} ${process.argv.slice(2)}`")
+SERVER = SERVER_JS.removeprefix("#!/usr/bin/env node\n")
+EVIL_JS = '#!/usr/bin/env node\nrequire("fs").writeFileSync("{marker}", "ran");\n'
+
+
+def mine(**servers: Any) -> Config:
+    """A configuration of the user's own, which lies in another folder."""
+    return msgspec.structs.replace(settings(**servers), source="/elsewhere/toolgate.json")
+
+
+class Clone:
+    """A stranger's folder, in which the gateway is started; what it has run writes `marker`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "clone"
+        self.folder.mkdir()
+        self.marker = folder / "RAN"
+
+    def put(self, path: str, text: str) -> None:
+        place = self.folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text.replace("{marker}", str(self.marker)).replace("{here}", str(self.folder)))
+        place.chmod(0o755)
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
+    found = Clone(tmp_path)
+    monkeypatch.chdir(found.folder)
+    return found
+
+
+def package_of_the_clone(clone: Clone) -> None:
+    about = {"name": "pack", "version": "1.0.0", "bin": {"pack": "x.js"}}
+    clone.put("node_modules/pack/package.json", json.dumps(about))
+    clone.put("node_modules/pack/x.js", EVIL_JS + SERVER)
+    clone.put("node_modules/.bin/pack", EVIL_JS + SERVER)
+    clone.put("package.json", "{}")
+
+
+def node_of_the_clone(clone: Clone) -> None:
+    for name in ("node", "sh", "env"):
+        clone.put(f"node_modules/.bin/{name}", '#!/bin/sh\ntouch {marker}\nexec /usr/bin/env node "$@"\n')
+
+
+def settings_of_the_clone(clone: Clone) -> None:
+    clone.put(".npmrc", "node-options=--require={here}/evil.js\nscript-shell={here}/evil.sh\n")
+    clone.put("evil.js", EVIL_JS)
+    clone.put("evil.sh", '#!/bin/sh\ntouch {marker}\nexec /bin/sh "$@"\n')
+
+
+def the_clone_itself(clone: Clone) -> None:
+    bins = {"pack": "x.js", "pack@1.0.0": "x.js"}
+    clone.put("package.json", json.dumps({"name": "pack", "version": "1.0.0", "bin": bins}))
+    clone.put("x.js", EVIL_JS + SERVER)
+
+
+WAYS = [
+    ("npx", "-y", "pack@1.0.0", ".", "--x=../y", "plain"),
+    ("npx", "-y", "-p", "pack@1.0.0", "-c", "pack . --x=../y plain"),
+    ("npm", "exec", "-y", "--", "pack@1.0.0", ".", "--x=../y", "plain"),
+    ("sh", "-c", "npx -y pack@1.0.0 . --x=../y plain"),
+    ("env", "A=1", "npx", "-y", "pack@1.0.0", ".", "--x=../y", "plain"),
+]
+
+
+@needs_npm
+@pytest.mark.parametrize("hostile", [package_of_the_clone, node_of_the_clone, settings_of_the_clone, the_clone_itself])
+@pytest.mark.parametrize("words", WAYS, ids=lambda words: " ".join(words[:2]))
+def test_npx_takes_nothing_of_the_gateways_folder_and_its_program_starts_there(
+    clone: Clone, hostile: Any, words: tuple[str, ...]
+) -> None:
+    if words != WAYS[0] and hostile is not package_of_the_clone:
+        pytest.skip("one way is enough for the others")
+
+    @real
+    async def look() -> None:
+        hostile(clone)
+        async with listening(Registry()) as registry:
+            registry.add_npm("pack", "1.0.0", packed=npm_package("pack", "1.0.0", index=PLACE_JS))
+            env = {"npm_config_registry": f"{registry.url}/npm/"}
+            entry = {"command": words[0], "args": words[1:], "env": env, "start_timeout": "60s"}
+            async with gateway(mine(one=entry)) as served:
+                said = await served.client().call("one__note")
+        assert not clone.marker.exists()
+        folder, args = said.split(" ", 1)
+        assert folder == os.path.realpath(clone.folder)
+        whole = args.split(",")
+        assert [os.path.realpath(whole[0]), os.path.normpath(whole[1].split("=")[1]), whole[2]] in (
+            [os.path.realpath(clone.folder), str(clone.folder.parent / "y"), "plain"],
+            [os.path.realpath(clone.folder), "../y", "plain"],  # in a line of a shell, it is read there
+        )
+
+    look()
+
+
+@needs_npm
+@pytest.mark.parametrize("said", ["cwd", "the configuration's folder"])
+def test_what_the_user_means_stays_as_it_is(clone: Clone, said: str) -> None:
+    @real
+    async def look() -> None:
+        package_of_the_clone(clone)
+        entry: dict[str, Any] = {"command": "npx", "args": ["-y", "pack@1.0.0"], "start_timeout": "60s"}
+        if said == "cwd":
+            entry["cwd"] = str(clone.folder)
+        config = mine(one=entry)
+        if said != "cwd":
+            config = msgspec.structs.replace(config, source=str(clone.folder / "toolgate.json"))
+        async with gateway(config) as served:
+            assert await served.client().call("one__note") == "noted by node"
+        assert clone.marker.exists()
+
+    look()
+
+
+@real
+async def test_a_server_that_was_added_takes_nothing_of_the_configurations_folder_either(clone: Clone) -> None:
+    clone.put("counting.py", "open('{marker}', 'w')")
+    entry = {"command": sys.executable, "args": ["-m", "counting"], "by_operator": False, "start_timeout": "10s"}
+    config = msgspec.structs.replace(settings(one=entry), source=str(clone.folder / "toolgate.json"))
+    async with gateway(config) as served:
+        with pytest.raises(Failed, match=r"Server not started|ended"):
+            await served.client().call("one__note")
+    assert not clone.marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "args"),
+    [
+        ("runpy", ["-m", "counting"]),
+        ("counting", ["-m", "counting"]),
+        ("json", ["-Bc", "import runpy; runpy.run_module('counting', run_name='__main__')"]),
+    ],
+)
+def test_python_finds_no_module_in_the_gateways_folder(
+    clone: Clone, module: str, args: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `-m` and `-c`, also where the program is a component, or one behind another."""
+
+    @real
+    async def look() -> None:
+        clone.put(f"{module}.py", "open('{marker}', 'w')")
+        env = {"PYTHONPATH": str(CHILDREN)}
+        entry = {"command": sys.executable, "args": args, "env": env, "start_timeout": "20s"}
+        async with gateway(mine(one=entry)) as served:
+            assert await served.client().tools()
+        entry |= {"command": "env", "args": [sys.executable, *args]}
+        async with gateway(mine(one=entry)) as served:
+            assert await served.client().tools()
+        component = {"type": "component", "url": "http://127.0.0.1:{port}/", **entry, "start_timeout": "1s"}
+        async with gateway(mine(one=component)) as served:
+            with pytest.raises(Failed):
+                await served.client().call("one__x")
+        assert not clone.marker.exists()
+
+    look()
+
+
+TAKES = """
+npx -y pack | npm exec pack | npx.cmd pack | /opt/bin/npx pack | bunx pack | bun x pack | bun /abs/x.ts | bun run x
+pnpm dlx pack | yarn dlx pack | pipx run pack | deno run -A npm:pack | uv run pack | python -m pack
+python3.12 -Im pack
+python -X dev -m pack | python -W error -c pass | uvx --from pack python -m pack | uv tool run --from x python3 -m y
+docker compose run x | podman compose up | docker-compose up | sh -c npx_pack | bash -lc cd_/x&&npx_pack
+env A=1 npx x
+op run -- npx pack | timeout 9 python -m x | node --import tsx /abs/x.js | node -r dotenv/config /x.js | tsx /abs/x.ts
+poetry run x | make -s x | Rscript /abs/x.R | node -e 1
+"""
+TAKES_NOT = """
+node /abs/x.js | node x.js -r y | python /abs/x.py -m y | python -X dev x.py -c y | uvx pack -m y | uv tool run pack
+docker run -i --rm image compose | /abs/server npx | bash /abs/x.sh | server --make npm | uvx mcp-server-time
+env A=1 /abs/server | python3 -I /abs/x.py
+"""
+
+
+def lines(text: str) -> list[str]:
+    return [each.strip() for each in re.split(r"[|\n]", text) if each.strip()]
+
+
+def words_of(line: str) -> list[str]:
+    return [each.replace("_", " ") for each in line.split()]
+
+
+@pytest.mark.parametrize("line", lines(TAKES))
+def test_what_takes_code_from_its_folder_is_known(line: str) -> None:
+    command, *args = words_of(line)
+    assert folders.takes_from_its_folder(command, args)
+
+
+@pytest.mark.parametrize("line", lines(TAKES_NOT))
+def test_what_takes_none_starts_in_the_gateways_folder_as_ever(line: str) -> None:
+    command, *args = words_of(line)
+    assert not folders.takes_from_its_folder(command, args)
+
+
+# What lies above the folders in which packages are fetched.
+
+PYTHON_OF_ANOTHER = '#!/bin/sh\ntouch {marker}\nexec python3 "$@"\n'
+
+
+def above(folder: Path, registry: str) -> Path:
+    """What another user can put into /tmp."""
+    shared, marker = folder / "tmp", folder / "RAN"
+    shared.mkdir()
+    (shared / "python3").write_text(PYTHON_OF_ANOTHER.replace("{marker}", str(marker)))
+    (shared / "python3").chmod(0o755)
+    (shared / ".python-version").write_text(f"{shared}/python3\n")
+    (shared / "uv.toml").write_text(f'index-url = "{registry}/simple/"\n')
+    (shared / ".npmrc").write_text(f"registry={registry}/npm/\n")
+    (shared / "package.json").write_text("{}")
+    return marker
+
+
+@needs_boxes
+@needs_uv
+def test_a_package_is_fetched_for_its_box_by_no_file_of_the_folder_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @real
+    async def look() -> None:
+        async with listening(Registry()) as registry, listening(Registry()) as other:
+            marker = above(tmp_path, other.url)
+            monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+            registry.add_pypi("pack", "1.0.0")
+            env = {"UV_DEFAULT_INDEX": f"{registry.url}/simple/", "UV_PYTHON_DOWNLOADS": "never"}
+            entry = {"command": "uvx", "args": ["pack"], "box": "strict", "start_timeout": "60s", "env": env}
+            async with gateway(mine(one=entry)) as served:
+                assert await served.client().call("one__note") == "noted by python"
+            assert not marker.exists() and not other.asked
+
+    look()
+
+
+@pytest.mark.parametrize("is_below", [False, True], ids=["beside", "below"])
+@pytest.mark.parametrize("kind", [pytest.param("npm", marks=needs_npm), pytest.param("pypi", marks=needs_uv)])
+def test_clients_of_packages_are_asked_in_a_folder_of_the_gateways_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, is_below: bool
+) -> None:
+    """Also where the state of the gateway lies below such a folder."""
+
+    @real
+    async def look() -> None:
+        marker = above(tmp_path, "http://127.0.0.1:9")
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+        own = {"UV_DEFAULT_INDEX": "http://127.0.0.2/simple/", "npm_config_registry": "http://127.0.0.2/npm/"}
+        supervisor = Supervisor(SystemClock(), {**os.environ, "HOME": str(tmp_path / "home"), **own})
+        folder = tmp_path / ("tmp/state" if is_below else "state") / "packages"
+        try:
+            found = await PackageClients(supervisor, SystemClock(), folder).base(kind, "pack")
+        finally:
+            await supervisor.close()
+        assert found.startswith("http://127.0.0.2/") and not marker.exists()
+
+    look()
+
+
+@needs_uv
+def test_an_empty_folder_ends_the_search_of_uv(tmp_path: Path) -> None:
+    marker = above(tmp_path, "http://127.0.0.1:9")
+    with folders.empty(tmp_path / "tmp" / "state") as folder:
+        done = subprocess.run(
+            ["uv", "venv", "--no-project", "--offline", str(tmp_path / "made")],
+            cwd=folder,
+            capture_output=True,
+            timeout=60,
+            env={**os.environ, "HOME": str(tmp_path), "UV_PYTHON_DOWNLOADS": "never"},
+        )
+    assert done.returncode == 0, done.stderr
+    assert not marker.exists() and not Path(folder).exists()
