@@ -219,7 +219,6 @@ class App:
             self._open_owned()
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
-            self._background.start(self._boxes.tidy(self._servers), "remove packages that nobody uses")
         self._background.start(self._store_changes.follow(), "follow changes of the store")
         if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")
@@ -232,6 +231,8 @@ class App:
         self._start(self.gateway.snapshot, {})
         self._policy_deps.recorder.traffic.on_change = self.gateway.forget_plans
         self._served.note(self.gateway.snapshot.config)
+        if self._given.settings.has_files:
+            self._background.start(self._boxes.tidy(self._servers), "remove packages that no server uses")
         self.workspace.start(self._background, self._store_changes)
         self._store_changes.listen("scripts", self._look_at_scripts)
         self._store_changes.listen("sign-ins", self.sign_ins.vault.look)

@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
 import msgspec
-import typer
 from msgspec import Raw
 
 from toolgate import state as stores
@@ -46,7 +45,8 @@ class Reached(Protocol):
         ...
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Status and body of the answer. `path` is that behind /admin."""
+        """Status and body of the answer. `path` is that behind /admin. On a terminal it is shown meanwhile what is
+        waited for."""
         ...
 
 
@@ -128,13 +128,13 @@ def _status(head: bytes) -> int:
     return int(words[1])
 
 
+_WAITS = {"/list": "waiting for what the servers list", "/call": "waiting for the tool's answer"}
+
+
 def _waits_for(path: str) -> str:
     if path.endswith("/check"):
-        return "starting the server, and listing its tools"
-    return {"/list": "waiting for the lists of the servers", "/call": "waiting for the tool"}.get(path, _FOR_ALL_ELSE)
-
-
-_FOR_ALL_ELSE = "waiting for the gateway"
+        return "starting the server and listing its tools"
+    return _WAITS.get(path, "waiting for the gateway")
 
 
 def _encoded(body: Any) -> bytes:
@@ -228,7 +228,7 @@ async def reached(config: Config, whole: Callable[[], Config] | None = None) -> 
     gateway = find(config)
     if gateway:
         about = await value(gateway, "GET", "/status")
-        typer.echo(f"answered by the running gateway: {described(about)}", err=True)
+        printing.say(f"answered by the running gateway: {described(about)}", err=True)
         try:
             yield gateway
         except OSError as error:

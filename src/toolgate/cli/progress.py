@@ -1,7 +1,7 @@
 """What is shown on a terminal while a person waits for longer than a moment: what for, and how far it is.
 
 The rules this file keeps: nothing is shown where standard error is no terminal, nor before `AFTER`; what is shown is
-gone before anything else is printed; and one thing is shown at a time, the first that is waited for.
+gone before anything else is printed (`aside`); and one thing is shown at a time, the first that is waited for.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 AFTER = 1.0  # seconds
+
+_screen = threading.RLock()  # held by whoever writes on it
 
 
 class Wait:
@@ -25,9 +27,8 @@ class Wait:
     def __init__(self, what: str) -> None:
         self._what = what
         self._done, self._of = 0, 0
-        self._lock = threading.Lock()
+        self._bar: Progress | None = None
         self._is_over = False
-        self._shown: tuple[Progress, TaskID] | None = None
 
     def says(self, what: str) -> None:
         self._what = what
@@ -38,29 +39,28 @@ class Wait:
         self._update()
 
     def show(self) -> None:
-        from rich.console import Console  # most commands are over before it is needed
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        with _screen:
+            if not self._is_over:
+                self._bar = self._bar or _bar()
+                self._update()
+                self._bar.start()
 
-        with self._lock:
-            if self._is_over:
-                return
-            text = TextColumn("{task.description}", markup=False)
-            how_far = (BarColumn(), TaskProgressColumn()) if self._of else ()
-            columns = (SpinnerColumn(), text, *how_far, TimeElapsedColumn())
-            bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._shown = bar, bar.add_task(self._what, total=self._of or None, completed=self._done)
-            bar.start()
+    def hide(self) -> bool:
+        """Whether it was shown."""
+        with _screen:
+            was_shown = bool(self._bar and self._bar.live.is_started)
+            if self._bar:
+                self._bar.stop()
+            return was_shown
 
-    def over(self) -> None:
-        with self._lock:
+    def end(self) -> None:
+        with _screen:
             self._is_over = True
-            shown, self._shown = self._shown, None
-        if shown:
-            shown[0].stop()
+            self.hide()
 
     def _update(self) -> None:
-        if shown := self._shown:
-            shown[0].update(shown[1], description=self._what, total=self._of or None, completed=self._done)
+        if bar := self._bar:
+            bar.update(bar.task_ids[0], description=self._what, total=self._of or None, completed=self._done)
 
 
 _waits: list[Wait] = []
@@ -75,11 +75,49 @@ def waiting(what: str) -> Generator[Wait]:
         return
     timer = threading.Timer(AFTER, wait.show)
     timer.daemon = True
+    with _first(wait):
+        timer.start()
+        try:
+            yield wait
+        finally:
+            timer.cancel()
+            wait.end()
+
+
+@contextmanager
+def nothing() -> Generator[None]:
+    """Inside the block nothing of this is shown: something else has the whole screen."""
+    with _first(Wait("")):
+        yield
+
+
+@contextmanager
+def aside() -> Generator[None]:
+    """Inside the block something is printed."""
+    with _screen:
+        hidden = [wait for wait in _waits if wait.hide()]
+        try:
+            yield
+        finally:
+            for wait in hidden:
+                wait.show()
+
+
+@contextmanager
+def _first(wait: Wait) -> Generator[None]:
     _waits.append(wait)
-    timer.start()
     try:
-        yield wait
+        yield
     finally:
-        timer.cancel()
-        wait.over()
         _waits.remove(wait)
+
+
+def _bar() -> Progress:
+    from rich.console import Console  # most commands are over before it is needed
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    text = TextColumn("{task.description}", markup=False)
+    columns = (text, BarColumn(bar_width=20), TaskProgressColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.add_task("", total=None)
+    return bar

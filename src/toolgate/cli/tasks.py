@@ -287,7 +287,7 @@ async def _board(config: Config, once: bool) -> None:
             else:
                 typer.echo("\n".join(task_views.plain_board(await _columns(tasks))))
             return
-        with Live(auto_refresh=False, screen=True) as live:
+        with progress.nothing(), Live(auto_refresh=False, screen=True) as live:
             while True:
                 live.update(task_views.board(await _columns(tasks)), refresh=True)
                 await asyncio.sleep(LOOK)

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 FOLDER = "boxes"
 PACKAGES = "packages"
 DAY = 86_400.0  # seconds
+SETTLED = 60.0  # seconds: no command but those that serve takes so long
 
 # What a program in a box inherits of the gateway's environment, beside what its configuration gives it; the second, of
 # those with a network, may have the password of a proxy in it.
@@ -81,13 +82,13 @@ class Boxes:
         return Launch(command, args, env, cwd, box.packed())
 
     async def tidy(self, servers: Callable[[], Iterable[Server]]) -> None:
-        """Each day, have packages removed that nobody uses any more. `servers` are those that are configured then."""
+        """Each day, have packages removed that no server uses any more. `servers`: those that are configured then."""
+        await self._clock.sleep(SETTLED)
         while True:
             named = {place for server in servers() for place in self._places_of(server)}
-            removed = await asyncio.to_thread(self._packages.remove_unused, named, self._clock.wall())
-            if removed:
-                days = packages.UNUSED // DAY
-                log.info("removed %d packages that no server has used for %d days", len(removed), days)
+            if removed := await asyncio.to_thread(self._packages.remove_unused, named, self._clock.wall()):
+                days = packages.UNUSED / DAY
+                log.info("removed what was fetched for servers and not used for %g days: %d folders", days, removed)
             await self._clock.sleep(DAY)
 
     def _places_of(self, server: Server) -> set[str]:

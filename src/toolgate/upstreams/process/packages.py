@@ -124,20 +124,16 @@ class Packages:
         """What such a server has in the folder, once it was started."""
         return self._places(command, split, self._variables(split, env))
 
-    def remove_unused(self, named: Iterable[str], now: float) -> list[str]:
-        """What was removed. `named` are the places of servers that are configured; they are kept, as is what a server
-        of any gateway that runs was started from."""
+    def remove_unused(self, named: Iterable[str], now: float) -> int:
+        """How many were removed. `named` are the places of servers that are configured; they are kept, as is what a
+        server of any gateway that runs was started from."""
         self._touch({*named, *self._used}, now)
-        since = now - UNUSED
-        removed: list[str] = []
-        try:
-            with os.scandir(self._folder) as entries:
-                for entry in entries:
-                    if len(removed) < MOST_REMOVED and self._is_unused(entry, since):
-                        shutil.rmtree(self._set_aside(entry), ignore_errors=True)
-                        removed.append(entry.name)
-        except OSError:  # there is none, or it cannot be read
-            pass
+        removed = 0
+        with contextlib.suppress(OSError), os.scandir(self._folder) as entries:  # there may be none
+            for entry in entries:
+                if removed < MOST_REMOVED and self._is_unused(entry, now - UNUSED):
+                    shutil.rmtree(self._set_aside(entry), ignore_errors=True)
+                    removed += 1
         return removed
 
     def _is_unused(self, entry: os.DirEntry[str], since: float) -> bool:

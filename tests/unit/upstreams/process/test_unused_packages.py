@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from virtualtime import FakeClock
 
+from toolgate import config as configs
+from toolgate.config import Config
 from toolgate.config.profiles import Split
 from toolgate.upstreams.process import packages
+from toolgate.upstreams.process.boxes import DAY, PACKAGES, SETTLED, Boxes
 from toolgate.upstreams.process.packages import UNUSED, Packages, split_of
 
+pytestmark = pytest.mark.promise("b.lifecycle.packages")
+
 A, B, C = "a" * 16, "b" * 16, "cache-" + "c" * 16
-DAY = 86_400.0
 
 
 class Stage:
@@ -30,7 +37,7 @@ class Stage:
             (self.folder / name / "bin").mkdir(parents=True)
             os.utime(self.folder / name, (at, at))
 
-    def remove(self, *named: str) -> list[str]:
+    def remove(self, *named: str) -> int:
         return self.packages.remove_unused(named, self.now)
 
     @property
@@ -52,8 +59,8 @@ def split(command: str, *args: str) -> Split:
 def test_what_is_old_goes_and_what_is_used_or_named_stays(stage: Stage) -> None:
     stage.make(A, C, age=UNUSED + DAY)
     stage.make(B, age=UNUSED - DAY)
-    assert set(stage.remove(A)) == {C} and stage.left == {A, B}
-    assert stage.remove() == []  # its time begins anew
+    assert stage.remove(A) == 1 and stage.left == {A, B}
+    assert stage.remove() == 0  # its time begins anew
     assert stage.left == {A, B}
 
 
@@ -64,24 +71,24 @@ def test_only_what_has_a_name_of_ours_is_removed(stage: Stage, tmp_path: Path) -
     os.utime(stage.folder / A, (1, 1), follow_symlinks=False)
     (stage.folder / B).write_text("")
     os.utime(stage.folder / B, (1, 1))
-    assert stage.remove() == []
+    assert stage.remove() == 0
     assert (tmp_path / "elsewhere" / "x").exists() and len(stage.left) == 5
 
 
 def test_what_a_killed_gateway_has_begun_to_remove_is_removed_by_the_next(stage: Stage) -> None:
     stage.make(f"removed-{A}", age=0)
-    stage.remove()
-    assert stage.left == set()
+    stage.make("run-abcd_123", age=UNUSED + DAY)  # in which a runner was started
+    assert stage.remove() == 2 and stage.left == set()
 
 
 def test_there_may_be_nothing(stage: Stage) -> None:
-    assert stage.remove(A) == []
+    assert stage.remove(A) == 0
 
 
 def test_no_more_than_so_many_are_removed_in_one_go(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "MOST_REMOVED", 2)
     stage.make(A, B, C, age=UNUSED * 2)
-    assert [len(stage.remove()) for _ in range(3)] == [2, 1, 0]
+    assert [stage.remove() for _ in range(3)] == [2, 1, 0]
 
 
 def test_the_places_of_a_server_follow_from_its_package_and_from_where_that_comes(stage: Stage) -> None:
@@ -93,3 +100,29 @@ def test_the_places_of_a_server_follow_from_its_package_and_from_where_that_come
     assert len(elsewhere) == 2 and elsewhere.isdisjoint(plain) and any(each.startswith("cache-") for each in elsewhere)
     assert of("npx", split("npx", "-y", "@scope/name"), {}) == set()  # npm keeps it in a cache of the user's
     assert len(of("npx", split("npx", "-y", "@scope/name"), {"NPM_CONFIG_REGISTRY": "other"})) == 1
+
+
+async def test_a_gateway_that_serves_looks_each_day_by_the_servers_that_are_configured_then(tmp_path: Path) -> None:
+    supervisor: Any = SimpleNamespace(environ={"XDG_STATE_HOME": str(tmp_path)})
+    clock = FakeClock()
+    boxes = Boxes(Config(), supervisor, clock)
+    named = packages.Packages(supervisor, clock, tmp_path).places("uvx", split("uvx", "mcp-server-git"), {})
+    entry = {"command": "uvx", "args": ["mcp-server-git"], "box": "strict"}
+    text = json.dumps({"mcpServers": {"git": entry}})
+    configured = list(configs.read(text, file="toolgate.json", environ={}, format="json").servers)
+    for each in (*named, A):
+        folder = tmp_path / "toolgate" / PACKAGES / each
+        folder.mkdir(parents=True)
+        os.utime(folder, (1, 1))
+    work = asyncio.ensure_future(boxes.tidy(lambda: configured))
+    await clock.sleep(SETTLED / 2)
+    assert folder.is_dir()  # commands that end at once look at nothing
+    await clock.sleep(SETTLED)
+    assert {each.name for each in folder.parent.iterdir()} == named
+    configured.clear()
+    await clock.sleep(29 * DAY)
+    assert {each.name for each in folder.parent.iterdir()} == named
+    await clock.sleep(2 * DAY)
+    assert not list(folder.parent.iterdir())
+    work.cancel()
+    await asyncio.wait([work])
