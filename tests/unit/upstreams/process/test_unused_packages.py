@@ -110,19 +110,19 @@ async def test_a_gateway_that_serves_looks_each_day_by_the_servers_that_are_conf
     entry = {"command": "uvx", "args": ["mcp-server-git"], "box": "strict"}
     text = json.dumps({"mcpServers": {"git": entry}})
     configured = list(configs.read(text, file="toolgate.json", environ={}, format="json").servers)
+    folder = tmp_path / "toolgate" / PACKAGES
     for each in (*named, A):
-        folder = tmp_path / "toolgate" / PACKAGES / each
-        folder.mkdir(parents=True)
-        os.utime(folder, (1, 1))
+        (folder / each).mkdir(parents=True)
+        os.utime(folder / each, (1, 1))
     work = asyncio.ensure_future(boxes.tidy(lambda: configured))
     await clock.sleep(SETTLED / 2)
-    assert folder.is_dir()  # commands that end at once look at nothing
+    assert (folder / A).is_dir()  # commands that end at once look at nothing
     await clock.sleep(SETTLED)
-    assert {each.name for each in folder.parent.iterdir()} == named
+    assert {each.name for each in folder.iterdir()} == named
     configured.clear()
     await clock.sleep(29 * DAY)
-    assert {each.name for each in folder.parent.iterdir()} == named
+    assert {each.name for each in folder.iterdir()} == named
     await clock.sleep(2 * DAY)
-    assert not list(folder.parent.iterdir())
+    assert not list(folder.iterdir())
     work.cancel()
     await asyncio.wait([work])
