@@ -8,6 +8,7 @@ from typing import NoReturn
 import typer
 
 from toolgate.catalog.poisoning import visible
+from toolgate.cli import progress
 from toolgate.core.fault import Fault
 
 
@@ -18,7 +19,8 @@ class Gone(ConnectionError):
 def say(text: str, err: bool = False) -> None:
     """Print what strangers may have written: on a terminal without what would act on it, elsewhere as it is."""
     stream = sys.stderr if err else sys.stdout
-    typer.echo(on_a_terminal(text) if stream.isatty() else text, err=err)
+    with progress.aside():
+        typer.echo(on_a_terminal(text) if stream.isatty() else text, err=err)
 
 
 def on_a_terminal(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways, printing
+from toolgate.cli import common, gateways, printing, progress
 from toolgate.cli.gateways import Reached
 from toolgate.core import names
 from toolgate.provision.choosing import Lacking, server_of
@@ -58,7 +58,8 @@ async def _provision(
     config = common.load_config(path)
     async with gateways.reached_to_change(config, lambda: common.open_settings(path, is_told=True)) as gateway:
         further = {"source": "registry"} if anyway or not config.servers else {}
-        found = await gateways.told(gateway, "mcp_provision", intent=words, dryRun=True, **further)
+        with progress.waiting("looking for servers, and at their packages"):
+            found = await gateways.told(gateway, "mcp_provision", intent=words, dryRun=True, **further)
         if as_json:
             typer.echo(json.dumps(found))
             return 0 if found["source"] != "none" else 1
