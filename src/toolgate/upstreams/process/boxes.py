@@ -11,7 +11,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from toolgate.config import Config, Server, state_folder
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 FOLDER = "boxes"
 PACKAGES = "packages"
+DAY = 86_400.0  # seconds
+SETTLED = 60.0  # seconds: no command but those that serve takes so long
 
 # What a program in a box inherits of the gateway's environment, beside what its configuration gives it; the second, of
 # those with a network, may have the password of a proxy in it.
@@ -43,6 +45,7 @@ class Boxes:
 
     def __init__(self, config: Config, supervisor: Supervisor, clock: Clock) -> None:
         self._supervisor = supervisor
+        self._clock = clock
         self._is_lenient = not config.sandbox.require_boxes
         self._source = config.source
         self._state = state_folder(config, supervisor.environ)
@@ -79,6 +82,23 @@ class Boxes:
         if self._is_lenient and (lacking := confinement.missing(box)):
             log.warning("%s runs in a box that is not whole: this machine lacks %s", server.name, "; ".join(lacking))
         return Launch(command, args, env, cwd, box.packed(), programs.told(parts))
+
+    async def tidy(self, servers: Callable[[], Iterable[Server]]) -> None:
+        """Each day, have packages removed that no server uses any more. `servers`: those that are configured then."""
+        await self._clock.sleep(SETTLED)
+        while True:
+            named = {place for server in servers() for place in self._places_of(server)}
+            if removed := await asyncio.to_thread(self._packages.remove_unused, named, self._clock.wall()):
+                days = packages.UNUSED / DAY
+                log.info("removed what was fetched for servers and not used for %g days: %d folders", days, removed)
+            await self._clock.sleep(DAY)
+
+    def _places_of(self, server: Server) -> set[str]:
+        try:
+            split = packages.split_of(server.name, server.command, server.args) if server.confines else None
+        except Fault:  # it does not start, either
+            return set()
+        return self._packages.places(server.command, split, server.env) if split else set()
 
     def _without_box(self, server: Server, holder: str) -> Launch:
         command, args = server.command, server.args
