@@ -100,7 +100,7 @@ bench-quick: $(INSTALLED)
 	.venv/bin/python bench/peers.py --quick
 
 bench: $(INSTALLED)
-	.venv/bin/python bench/peers.py --only warm sizes real
+	.venv/bin/python bench/peers.py
 	.venv/bin/python bench/large.py
 	.venv/bin/python bench/call_cost.py
 	.venv/bin/python bench/startup.py
