@@ -54,7 +54,7 @@ The command line is wrong, or the configuration is missing, invalid or not trust
 .SH ENVIRONMENT
 .TP
 .B TOOLGATE_CONFIG
-The configuration file, where \-\-config is not given.
+The configuration file, where \\-\\-config is not given.
 .TP
 .B XDG_CONFIG_HOME
 Its folder toolgate is searched for a file instead of ~/.config/toolgate.
