@@ -122,11 +122,13 @@ class Load:
         key: str = "",
         may_be_refused: bool = False,
         at_least: int = 0,
+        more: Sequence[str] = (),
     ) -> None:
         options = ["--url", url, "--era", era, "--tool", tool, "--seconds", str(seconds)]
         options += ["--key", key] if key else []
         options += ["--refused"] if may_be_refused else []
         options += ["--at-least", str(at_least)] if at_least else []
+        options += more
         self._process = subprocess.Popen(
             [program, *options, "--connections", str(connections), "--steered"],
             stdin=subprocess.PIPE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import socket
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from harness import TOOLGATE, Gateway, Load, build, cpu_microseconds, upstream
-from startup import HEADERS, LIST
+from listing import META, MODERN, Lister
 
 SECRET = "a-secret-of-this-server-0123456789"
 TOOLS = 50  # of each server of the long list
@@ -33,42 +32,28 @@ def forget_peak(pid: int) -> float:
     return megabytes(pid, "VmRSS")
 
 
-def page(url: str, cursor: str | None) -> tuple[float, Any]:
-    """Milliseconds, and one page of the list."""
-    parts = urlsplit(url)
-    assert parts.hostname
-    asked: dict[str, Any] = {**LIST, "params": {**LIST["params"], **({"cursor": cursor} if cursor else {})}}
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
-    try:
-        begun = time.perf_counter()
-        connection.request("POST", parts.path, json.dumps(asked), HEADERS)
-        text = connection.getresponse().read().decode()
-        took = (time.perf_counter() - begun) * 1e3
-    finally:
-        connection.close()
-    return took, json.loads(text)["result"]
-
-
 def whole_list(url: str, expected: int) -> tuple[float, int]:
     """Milliseconds for all pages, and how many there were."""
-    total, pages, tools, cursor = 0.0, 0, 0, None
-    while True:
-        took, result = page(url, cursor)
-        total, pages, tools = total + took, pages + 1, tools + len(result["tools"])
-        cursor = result.get("nextCursor")
-        if not cursor:
-            break
-    if tools < expected:
-        sys.exit(f"the list has {tools} tools, and should have {expected}")
-    return total, pages
+    lister = Lister(url)
+    try:
+        begun = time.perf_counter()
+        listed = lister.tools()
+        took = (time.perf_counter() - begun) * 1e3
+    finally:
+        lister.close()
+    if len(listed.names) < expected:
+        sys.exit(f"the list has {len(listed.names)} tools, and should have {expected}")
+    return took, listed.pages
 
 
 def ask_slowly(url: str, tool: str) -> socket.socket:
     """A client that asks for a large result, and has not read anything of it yet."""
     parts = urlsplit(url)
-    params: dict[str, Any] = {"name": tool, "arguments": {"text": "slow"}, **LIST["params"]}
-    body = json.dumps({**LIST, "method": "tools/call", "params": params}).encode()
-    heads = {**HEADERS, "Mcp-Method": "tools/call", "Mcp-Name": tool, "Content-Length": str(len(body))}
+    params: dict[str, Any] = {"name": tool, "arguments": {"text": "slow"}, "_meta": META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    heads = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    heads |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": tool}
+    heads |= {"Content-Length": str(len(body))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in heads.items())
     client = socket.create_connection((str(parts.hostname), int(parts.port or 0)), 60)
     client.sendall(f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{lines}\r\n".encode() + body)

@@ -3,6 +3,7 @@
  *
  *   load --url http://127.0.0.1:PORT/mcp [--era modern|legacy] [--tool NAME] [--connections N]
  *        [--calls N] [--seconds N] [--key KEY] [--steered] [--refused] [--at-least BYTES]
+ *        [--fresh connection|session] [--idle N] [--idle-sessions N] [--lossy]
  *
  * A legacy connection is a client of its own: it initializes and keeps its session, if it gets one. Every
  * connection counts its ids from 1, so the same id is in flight from many clients at once.
@@ -11,13 +12,21 @@
  * With --at-least each answer has so many bytes, and the call's text again at its end.
  * With --steered it connects, prints "ready", and makes a run for each line of standard input
  * that holds a number of calls.
+ * With --fresh each call comes on a new connection, of the same session or with one of its own.
+ * With --idle so many more connections have each made one call and stay open, and with --idle-sessions
+ * so many more sessions stay open, whose connections are closed.
+ * With --lossy a connection that the other end closes is opened again and its call made once more; how often is in
+ * the line of JSON.
  */
 #include "mini.h"
 
 enum { STALL_SECONDS = 20 };
 
+typedef enum { HELLO, GREETED, READY } stage_t;
+
 typedef struct {
     int fd;
+    stage_t stage;
     long id;
     uint64_t since;
     bytes in, session;
@@ -31,10 +40,11 @@ typedef struct {
 
 static char host[64];
 static const char *path = "/mcp", *tool = "echo", *key;
-static bool legacy, may_be_refused;
+static bool legacy, may_be_refused, lossy, fresh, fresh_session;
 static client_t *clients;
+static struct sockaddr_in address;
 static int connections = 16, poller;
-static long started, refused, at_least;
+static long started, refused, lost, at_least;
 
 static uint64_t now(void) {
     struct timespec t;
@@ -63,6 +73,7 @@ static void send_request(client_t *c, const char *method, const char *name, cons
     put(&out, body->at, body->len);
     for (size_t sent = 0; sent < out.len;) {
         ssize_t n = send(c->fd, out.at + sent, out.len - sent, MSG_NOSIGNAL);
+        if (n < 0 && lossy) return; /* seen when its answer is read */
         if (n < 0) fail("cannot send: %s", strerror(errno));
         sent += (size_t)n;
     }
@@ -78,7 +89,7 @@ static void send_call(client_t *c) {
                 : ",\"_meta\":{\"" META "protocolVersion\":\"" MODERN "\",\"" META
                   "clientInfo\":{\"name\":\"bench\",\"version\":\"1.0.0\"},\"" META
                   "clientCapabilities\":{}}");
-    c->since = now();
+    if (!fresh) c->since = now();
     send_request(c, "tools/call", tool, &body);
     started++;
 }
@@ -158,10 +169,18 @@ static void check(const client_t *c, const response_t *r) {
              (int)(m.len < 1000 ? m.len : 1000), m.at);
 }
 
+static void open_again(client_t *c);
+
 /* Take what has arrived; true once `r` holds a whole response, *size bytes long. */
 static bool take(client_t *c, response_t *r, size_t *size) {
     reserve(&c->in, 16384);
     ssize_t got = recv(c->fd, c->in.at + c->in.len, c->in.cap - c->in.len, 0);
+    if (got <= 0 && lossy) {
+        lost++;
+        started--;
+        open_again(c);
+        return false;
+    }
     if (got == 0) fail("the server has closed a connection");
     if (got < 0) fail("cannot receive: %s", strerror(errno));
     c->in.len += (size_t)got;
@@ -171,57 +190,140 @@ static bool take(client_t *c, response_t *r, size_t *size) {
 
 /* ---- a client's beginning ---- */
 
-static void begin(client_t *c, const struct sockaddr_in *address) {
-    response_t r;
-    size_t size;
-    bytes body = {0};
+static void dial(client_t *c) {
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (c->fd < 0 || connect(c->fd, (const struct sockaddr *)address, sizeof *address))
+    if (c->fd < 0 || connect(c->fd, (const struct sockaddr *)&address, sizeof address))
         fail("cannot connect: %s", strerror(errno));
     without_delay(c->fd);
     setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){STALL_SECONDS, 0},
                sizeof(struct timeval));
-    if (legacy) {
-        putf(&body, "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
-             "\"protocolVersion\":\"" LEGACY "\",\"capabilities\":{},\"clientInfo\":{"
-             "\"name\":\"bench\",\"version\":\"1.0.0\"}}}");
-        send_request(c, "initialize", NULL, &body);
-        while (!take(c, &r, &size)) {}
-        span session = header(r.head, "Mcp-Session-Id"), m = message(&r);
-        if (r.status != 200 || !same(member(m, "id"), "0") || !member(m, "result").at)
-            fail("initialize: HTTP %d with: %.*s", r.status, (int)r.body.len, r.body.at);
-        put(&c->session, session.at, session.len);
-        drop(&c->in, size);
-        body.len = 0;
-        putf(&body, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
-        send_request(c, "notifications/initialized", NULL, &body);
-        while (!take(c, &r, &size)) {}
-        if (r.status / 100 != 2) fail("notifications/initialized: HTTP %d", r.status);
-        drop(&c->in, size);
-    }
-    free(body.at);
     epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &(struct epoll_event){.events = EPOLLIN, .data.ptr = c});
+}
+
+/* Say what comes before the first call, if anything does. */
+static void greet(client_t *c) {
+    static const char hello[] =
+        "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
+        "\"protocolVersion\":\"" LEGACY "\",\"capabilities\":{},\"clientInfo\":{"
+        "\"name\":\"bench\",\"version\":\"1.0.0\"}}}";
+    c->stage = legacy && !c->session.len ? HELLO : READY;
+    if (c->stage == HELLO)
+        send_request(c, "initialize", NULL, &(bytes){(char *)hello, sizeof hello - 1, 0});
+}
+
+/* The answer to what was said before the first call; true once the client may call. */
+static bool greeted(client_t *c, const response_t *r) {
+    static const char initialized[] = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
+    if (c->stage == GREETED) {
+        if (r->status / 100 != 2) fail("notifications/initialized: HTTP %d", r->status);
+        c->stage = READY;
+        return true;
+    }
+    span session = header(r->head, "Mcp-Session-Id"), m = message(r);
+    if (r->status != 200 || !same(member(m, "id"), "0") || !member(m, "result").at)
+        fail("initialize: HTTP %d with: %.*s", r->status, (int)r->body.len, r->body.at);
+    c->session.len = 0;
+    put(&c->session, session.at, session.len);
+    c->stage = GREETED;
+    send_request(c, "notifications/initialized", NULL, &(bytes){(char *)initialized, sizeof initialized - 1, 0});
+    return false;
+}
+
+/* Whether it ends with its answer. */
+static bool closes(const response_t *r) {
+    span connection = header(r->head, "Connection");
+    return connection.len == 5 && !strncasecmp(connection.at, "close", 5);
+}
+
+static void hang_up(client_t *c) {
+    close(c->fd);
+    c->fd = -1;
+    c->in.len = 0;
+}
+
+/* A new connection, and the next call on it as soon as the client may. */
+static void open_again(client_t *c) {
+    c->since = now();
+    hang_up(c);
+    if (fresh_session) c->session.len = 0;
+    dial(c);
+    greet(c);
+    if (c->stage == READY)
+        send_call(c);
+    else
+        started++; /* its call is on the way */
+}
+
+/* Wait for one answer of a client that nobody else waits beside. */
+static void await_answer(client_t *c, response_t *r) {
+    size_t size;
+    while (!take(c, r, &size)) {}
+    drop(&c->in, size);
+}
+
+static void begin(client_t *c) {
+    response_t r;
+    dial(c);
+    greet(c);
+    while (c->stage != READY) {
+        await_answer(c, &r);
+        greeted(c, &r);
+    }
+}
+
+/* Sessions that stay open, over one connection after the other. */
+static void open_sessions(long count) {
+    client_t each = {0};
+    dial(&each);
+    for (response_t r; count--;) {
+        each.session.len = 0;
+        greet(&each);
+        while (each.stage != READY) {
+            await_answer(&each, &r);
+            if (closes(&r)) {
+                hang_up(&each);
+                dial(&each);
+            }
+            greeted(&each, &r);
+        }
+    }
+    hang_up(&each);
+}
+
+/* Connections that stay open, each known by a call that it has made. */
+static void open_connections(client_t *idle, long count) {
+    for (response_t r; count--; idle++) {
+        if (clients->session.len) put(&idle->session, clients->session.at, clients->session.len);
+        begin(idle);
+        send_call(idle);
+        await_answer(idle, &r);
+        check(idle, &r);
+        epoll_ctl(poller, EPOLL_CTL_DEL, idle->fd, NULL);
+    }
 }
 
 /* ---- a run ---- */
 
 static int by_size(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
-static double microseconds(const uint32_t *took, long calls, double share) {
+static double microseconds(const uint64_t *took, long calls, double share) {
     long at = (long)(share * (double)calls);
     return took[at < calls ? at : calls - 1] / 1000.0;
 }
 
 static void run(long calls, unsigned seconds) {
     long done = 0;
-    uint32_t *took = malloc(sizeof *took * (size_t)calls);
+    uint64_t *took = malloc(sizeof *took * (size_t)calls);
     alarm(seconds + STALL_SECONDS + 10);
     uint64_t begun = now(), until = begun + seconds * 1000000000ull, at = begun;
-    started = refused = 0;
-    for (int i = 0; i < connections && started < calls; i++) send_call(&clients[i]);
+    started = refused = lost = 0;
+    for (int i = 0; i < connections && started < calls; i++) {
+        if (fresh) open_again(&clients[i]);
+        else send_call(&clients[i]);
+    }
     while (done < started) {
         struct epoll_event events[256];
         int n = epoll_wait(poller, events, 256, STALL_SECONDS * 1000);
@@ -231,29 +333,41 @@ static void run(long calls, unsigned seconds) {
             response_t r;
             size_t size;
             if (!take(c, &r, &size)) continue;
+            if (c->stage != READY) {
+                bool may_call = greeted(c, &r);
+                drop(&c->in, size);
+                if (may_call) {
+                    started--;
+                    send_call(c);
+                }
+                continue;
+            }
             at = now();
             check(c, &r);
-            uint64_t ns = at - c->since;
-            took[done++] = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+            took[done++] = at - c->since;
             drop(&c->in, size);
             if (c->in.len) fail("bytes behind the answer: %.*s", (int)c->in.len, c->in.at);
-            if (started < calls && at < until) send_call(c);
+            bool more = started < calls && at < until;
+            if (more && (fresh || (lossy && closes(&r)))) open_again(c);
+            else if (more) send_call(c);
         }
     }
     alarm(0);
     double took_all = (double)(at - begun) / 1e9;
     qsort(took, (size_t)done, sizeof *took, by_size);
-    printf("{\"calls\":%ld,\"seconds\":%.4f,\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"refused\":%ld}\n", done,
-           took_all, (double)done / took_all, microseconds(took, done, .5), microseconds(took, done, .99), refused);
+    printf("{\"calls\":%ld,\"seconds\":%.4f,\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,"
+           "\"longest_us\":%.1f,\"refused\":%ld,\"lost\":%ld}\n",
+           done, took_all, (double)done / took_all, microseconds(took, done, .5), microseconds(took, done, .99),
+           microseconds(took, done, 1), refused, lost);
     fflush(stdout);
     free(took);
 }
 
 int main(int argc, char **argv) {
-    long calls = 10000;
+    long calls = 10000, idle = 0, idle_sessions = 0;
     unsigned seconds = 10;
     const char *url = "";
-    bool steered = false;
+    bool steered = false, may_lose = false;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--steered")) {
@@ -264,6 +378,10 @@ int main(int argc, char **argv) {
             may_be_refused = true;
             continue;
         }
+        if (!strcmp(argv[i], "--lossy")) {
+            may_lose = true;
+            continue;
+        }
         if (!strcmp(argv[i], "--url")) url = value;
         else if (!strcmp(argv[i], "--era")) legacy = !strcmp(value, "legacy");
         else if (!strcmp(argv[i], "--tool")) tool = value;
@@ -271,23 +389,30 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--key")) key = value;
         else if (!strcmp(argv[i], "--calls")) calls = atol(value);
         else if (!strcmp(argv[i], "--at-least")) at_least = atol(value);
+        else if (!strcmp(argv[i], "--idle")) idle = atol(value);
+        else if (!strcmp(argv[i], "--idle-sessions")) idle_sessions = atol(value);
+        else if (!strcmp(argv[i], "--fresh")) fresh = true, fresh_session = !strcmp(value, "session");
         else if (!strcmp(argv[i], "--seconds")) seconds = (unsigned)atoi(value);
         else fail("load: what is %s?", argv[i]);
         i++;
     }
     static const char scheme[] = "http://127.0.0.1:";
     if (strncmp(url, scheme, sizeof scheme - 1)) fail("--url must begin with %s", scheme);
-    if (connections < 1 || connections > 1024 || calls < 1 || calls > 10000000 || seconds > 600)
-        fail("at most 1024 connections, 10000000 calls, 600 seconds");
+    if (connections < 1 || connections > 1024 || calls < 1 || calls > 10000000 || seconds > 600 || idle < 0 ||
+        idle > 16000 || idle_sessions < 0 || idle_sessions > 100000)
+        fail("at most 1024 connections, 10000000 calls, 600 seconds, 16000 more connections, 100000 more sessions");
     const char *rest = strchr(url + sizeof scheme - 1, '/');
     if (rest) path = rest;
     snprintf(host, sizeof host, "127.0.0.1:%d", atoi(url + sizeof scheme - 1));
 
-    bounded_life(60);
+    bounded_life(60 + (unsigned)(idle + idle_sessions) / 50);
     poller = epoll_create1(EPOLL_CLOEXEC);
-    clients = calloc((size_t)connections, sizeof *clients);
-    struct sockaddr_in address = loopback(atoi(url + sizeof scheme - 1));
-    for (int i = 0; i < connections; i++) begin(&clients[i], &address);
+    clients = calloc((size_t)(connections + idle), sizeof *clients);
+    address = loopback(atoi(url + sizeof scheme - 1));
+    for (int i = 0; i < connections; i++) begin(&clients[i]);
+    open_connections(clients + connections, idle);
+    if (legacy) open_sessions(idle_sessions);
+    lossy = may_lose;
     if (!steered) {
         run(calls, seconds);
         return 0;

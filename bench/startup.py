@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import subprocess
 import sys
@@ -11,49 +10,19 @@ import tempfile
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 from harness import ROOT, TOOLGATE, Gateway, environment, family, resident_mb
-
-VERSION = "2026-07-28"
-META = "io.modelcontextprotocol/"
-LIST: dict[str, Any] = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "tools/list",
-    "params": {
-        "_meta": {
-            META + "protocolVersion": VERSION,
-            META + "clientInfo": {"name": "bench", "version": "1.0.0"},
-            META + "clientCapabilities": {},
-        }
-    },
-}
-HEADERS = {
-    "Accept": "application/json, text/event-stream",
-    "Content-Type": "application/json",
-    "MCP-Protocol-Version": VERSION,
-    "Mcp-Method": "tools/list",
-}
+from listing import Lister, Refused
 
 
 def list_tools(url: str) -> list[str]:
-    parts = urlsplit(url)
-    assert parts.hostname
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+    lister = Lister(url)
     try:
-        connection.request("POST", parts.path, json.dumps(LIST), HEADERS)
-        response = connection.getresponse()
-        text = response.read().decode()
+        return lister.tools().names
+    except Refused as refused:
+        sys.exit(str(refused))
     finally:
-        connection.close()
-    if response.headers.get_content_type() == "text/event-stream":
-        text = [line[5:] for line in text.splitlines() if line.startswith("data:")][-1]
-    answer: Any = json.loads(text)
-    if response.status != 200 or "result" not in answer:
-        sys.exit(f"tools/list: HTTP {response.status}, {text[:500]}")
-    return [tool["name"] for tool in answer["result"]["tools"]]
+        lister.close()
 
 
 def servers(config: Path) -> list[str]:

@@ -21,7 +21,9 @@ HEAD = """# Command line
 `toolgate COMMAND --help` shows the same in the terminal, and `toolgate --version` prints the version. This
 page is made by `make tools`, from the commands.
 
-Output that is asked for goes to standard output; warnings, problems and logs go to standard error.
+Output that is asked for goes to standard output; warnings, problems and logs go to standard error. If that is a
+terminal, a command that takes over a second shows there what it waits for, and how far it is if that is known. With
+`TERM=dumb` it does not.
 
 | exit status | meaning |
 |---|---|

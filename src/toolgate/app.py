@@ -26,7 +26,7 @@ from toolgate.auth.seal import Seal
 from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.pins import Pins, trouble
 from toolgate.catalog.served import Served
-from toolgate.config import Config, learn_secrets
+from toolgate.config import Config, Server, learn_secrets
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock, SystemClock
 from toolgate.core.complaints import Complaints
@@ -231,9 +231,14 @@ class App:
         self._start(self.gateway.snapshot, {})
         self._policy_deps.recorder.traffic.on_change = self.gateway.forget_plans
         self._served.note(self.gateway.snapshot.config)
+        if self._given.settings.has_files:
+            self._background.start(self._boxes.tidy(self._servers), "remove packages that no server uses")
         self.workspace.start(self._background, self._store_changes)
         self._store_changes.listen("scripts", self._look_at_scripts)
         self._store_changes.listen("sign-ins", self.sign_ins.vault.look)
+
+    def _servers(self) -> Sequence[Server]:
+        return self.gateway.snapshot.config.servers
 
     async def drain(self, hurry: asyncio.Event | None = None) -> None:
         """Take no new calls, give those under way their time (`drain`) or until `hurry` is set, and then fail what is

@@ -5,6 +5,7 @@ May import `app` and the rooms below it.
     __init__     `COMMANDS`: name → module and line of help
     common       what commands share: the configuration or its problems, and the event loop
     printing     what commands print, and how they end
+    progress     what is shown on a terminal while a person waits
     gateways     the gateway that a command asks: the running one, else one of its own for this command
 Serving
     serve        over HTTP

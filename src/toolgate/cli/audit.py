@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, NoReturn, cast
 import typer
 
 from toolgate import state as stores
-from toolgate.cli import common, printing
+from toolgate.cli import common, printing, progress
 from toolgate.config import Config, ownership, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.policy.audit import AuditEntry
@@ -60,7 +60,8 @@ def verify(
     examined = files or [own]
     anchor = _parsed(head) if head else common.run(_anchor(settings, own)) if _is_among(own, examined) else NOTHING
     try:
-        found = trails.verify(examined, anchor)
+        with progress.waiting("verifying the audit log") as wait:
+            found = trails.verify(examined, anchor, wait.is_at)
     except OSError as error:
         if not (isinstance(error, FileNotFoundError) and not anchor.seq):
             _ended(Path(error.filename or own), error)

@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 from toolgate.app import App
-from toolgate.cli import common, gateways, printing
+from toolgate.cli import common, gateways, printing, progress
 from toolgate.cli.serve import certificate_of
 from toolgate.config import Config, Server, state_folder
 from toolgate.core.clock import SystemClock
@@ -105,7 +105,8 @@ async def _connect(config: Config, server: Server, who: str, browser: bool) -> N
 async def _tools(gateway: App, server: Server, who: str) -> int | None:
     """How many tools this principal finds there; None where it must sign in first."""
     try:
-        found = await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client(Principal(who)))
+        with progress.waiting("waiting for the server"):
+            found = await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client(Principal(who)))
     except Fault as fault:
         if fault.code == "SIGN_IN_REQUIRED":
             return None
@@ -120,7 +121,8 @@ async def _sign_in(gateway: App, server: Server, who: str, browser: bool, serves
     typer.echo(f"Sign in at {page}", err=True)
     if browser and sys.stderr.isatty():
         webbrowser.open(page)
-    await gateway.sign_ins.settled(server.id, who, PATIENCE)
+    with progress.waiting("waiting for the sign-in"):
+        await gateway.sign_ins.settled(server.id, who, PATIENCE)
 
 
 def _is_shown(page: str) -> bool:

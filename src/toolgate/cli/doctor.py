@@ -30,7 +30,7 @@ from toolgate.auth.safe_net import SafeNet
 from toolgate.catalog import pins, poisoning
 from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways, suggesting
+from toolgate.cli import common, gateways, progress, suggesting
 from toolgate.cli.checked import Checked, fix_for, unprovoked, what_it_has
 from toolgate.cli.gateways import Reached
 from toolgate.config import Config, Server, permission_names, state_folder
@@ -107,8 +107,9 @@ async def _doctor(config: Config, only: Server | None, ask: bool, as_json: bool)
             "  on this system, grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {escape(config.source or 'none')}", soft_wrap=True)
-    general = [*_configuration(config), *_disk(config), *await _quarantine(config), *_code(config), *_boxes(config)]
-    general += [*_model(config), *await _providers(config, ask)]
+    with progress.waiting("looking at this machine"):
+        general = [*_configuration(config), *_disk(config), *await _quarantine(config), *_code(config), *_boxes(config)]
+        general += [*_model(config), *await _providers(config, ask)]
     for found in general:
         _print(console, found)
     async with gateways.reached(config, lambda: config) as gateway:
@@ -120,9 +121,11 @@ async def _doctor(config: Config, only: Server | None, ask: bool, as_json: bool)
         examined = [found for found in config.servers if only in (None, found)]
         looks = [_examined(gateway, config, found, pending.get(found.id, ()), only is not None) for found in examined]
         servers: list[Finding] = []
-        for done in asyncio.as_completed(looks):
-            servers.append(await done)
-            _print(console, servers[-1])
+        with progress.waiting("starting the servers and listing their tools") as wait:
+            for done in asyncio.as_completed(looks):
+                wait.is_at(len(servers), len(looks))
+                servers.append(await done)
+                _print(console, servers[-1])
         shared = _shared_names(examined, servers)
         general += shared
         for found in shared:
@@ -322,6 +325,11 @@ def _to_be_looked_at(server: Server, tools: Sequence[Raw], pending: Collection[s
 
 
 def _print(console: Console, found: Finding) -> None:
+    with progress.aside():
+        _print_lines(console, found)
+
+
+def _print_lines(console: Console, found: Finding) -> None:
     mark = "–" if found.says == "disabled" else "[green]✓[/]" if found.is_ok else "[red]✗[/]"
     console.print(f"{mark} {escape(found.name)}: {escape(visible(found.says))}", soft_wrap=True)
     if found.fix:

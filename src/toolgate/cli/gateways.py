@@ -14,14 +14,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
 import msgspec
-import typer
 from msgspec import Raw
 
 from toolgate import state as stores
 from toolgate.app import App, running
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import printing
+from toolgate.cli import printing, progress
 from toolgate.config import Config, state_folder
 from toolgate.core import jsonrpc
 from toolgate.core.clock import SystemClock
@@ -46,7 +45,8 @@ class Reached(Protocol):
         ...
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Status and body of the answer. `path` is that behind /admin."""
+        """Status and body of the answer. `path` is that behind /admin. On a terminal it is shown meanwhile what is
+        waited for."""
         ...
 
 
@@ -59,7 +59,8 @@ class Own:
         self._app = app
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        return await self._app.http.web.admin.ask(method, PREFIX + path, _encoded(body), THE_OPERATOR)
+        with progress.waiting(_waits_for(path)):
+            return await self._app.http.web.admin.ask(method, PREFIX + path, _encoded(body), THE_OPERATOR)
 
     async def caught_up(self) -> None:
         """Until what others have written into the project's file of tasks is in the store, as far as it can be read."""
@@ -77,7 +78,8 @@ class Running:
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         """Raises `printing.Gone`."""
-        return await self.fetch(method, PREFIX + path, body)
+        with progress.waiting(_waits_for(path)):
+            return await self.fetch(method, PREFIX + path, body)
 
     async def fetch(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         """The same for a path beside the admin API."""
@@ -124,6 +126,15 @@ def _status(head: bytes) -> int:
     if len(words) < 2 or not words[1].isdigit():
         raise printing.Gone("it ended during the request")
     return int(words[1])
+
+
+_WAITS = {"/list": "waiting for what the servers list", "/call": "waiting for the tool's answer"}
+
+
+def _waits_for(path: str) -> str:
+    if path.endswith("/check"):
+        return "starting the server and listing its tools"
+    return _WAITS.get(path, "waiting for the gateway")
 
 
 def _encoded(body: Any) -> bytes:
@@ -217,7 +228,7 @@ async def reached(config: Config, whole: Callable[[], Config] | None = None) -> 
     gateway = find(config)
     if gateway:
         about = await value(gateway, "GET", "/status")
-        typer.echo(f"answered by the running gateway: {described(about)}", err=True)
+        printing.say(f"answered by the running gateway: {described(about)}", err=True)
         try:
             yield gateway
         except OSError as error:

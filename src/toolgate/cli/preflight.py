@@ -14,7 +14,7 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -30,7 +30,7 @@ from toolgate.app import running
 from toolgate.auth.cross_checks import problems
 from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import checked, common, gateways, measuring, printing
+from toolgate.cli import checked, common, gateways, measuring, printing, progress
 from toolgate.cli.measuring import Size
 from toolgate.config import SURFACES, Config, ConfigError, Server, state_folder, tls_files
 from toolgate.core import items
@@ -95,7 +95,8 @@ def preflight(
 
 async def _report(config: Config, is_started: bool) -> Report:
     report = Report(ok=True, version=__version__, configuration=config.source, checks=list(_at_rest(config)))
-    report.checks += await _certificates(config)
+    with progress.waiting("looking at certificates"):
+        report.checks += await _certificates(config)
     if is_started:
         broken = {check.about for check in report.checks if check.level == "problem"}
         await _add_servers(report, config, broken)
@@ -215,7 +216,7 @@ async def _add_servers(report: Report, config: Config, broken: Collection[str]) 
     started = [server for server in config.servers if server.enabled and server.name not in broken]
     listed: dict[str, list[str]] = {}
     async with _beside(config) as (gateway, pins):
-        answers = await asyncio.gather(*(gateway.ask("POST", f"/servers/{server.id}/check") for server in started))
+        answers = await _checked_all(gateway, started)
         await pins.store.put("preflight", "", b"", ttl=1.0)  # behind what was noted of tools: writes keep their order
         for server, (status, said) in zip(started, answers, strict=True):
             if status >= 400:
@@ -231,6 +232,20 @@ async def _add_servers(report: Report, config: Config, broken: Collection[str]) 
         if listed:
             for surface in SURFACES:
                 report.surfaces[surface] = await measuring.surface(gateway, surface)
+
+
+async def _checked_all(gateway: gateways.Own, servers: Sequence[Server]) -> Sequence[tuple[int, bytes]]:
+    with progress.waiting("starting the servers and listing their tools") as wait:
+        ended = 0
+
+        async def check(server: Server) -> tuple[int, bytes]:
+            nonlocal ended
+            answer = await gateway.ask("POST", f"/servers/{server.id}/check")
+            ended += 1
+            wait.is_at(ended, len(servers))
+            return answer
+
+        return await asyncio.gather(*map(check, servers))
 
 
 def _of_server(server: Server, found: checked.Checked, pins: StoredPins) -> Iterator[Check]:

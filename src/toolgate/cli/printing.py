@@ -8,6 +8,7 @@ from typing import NoReturn
 import typer
 
 from toolgate.catalog.poisoning import visible
+from toolgate.cli import progress
 from toolgate.core.fault import Fault
 
 
@@ -18,12 +19,18 @@ class Gone(ConnectionError):
 def say(text: str, err: bool = False) -> None:
     """Print what strangers may have written: on a terminal without what would act on it, elsewhere as it is."""
     stream = sys.stderr if err else sys.stdout
-    typer.echo(on_a_terminal(text) if stream.isatty() else text, err=err)
+    with progress.aside():
+        typer.echo(on_a_terminal(text) if stream.isatty() else text, err=err)
 
 
 def on_a_terminal(text: str) -> str:
     """Line breaks and tabs stay."""
     return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def can_ask() -> bool:
+    """Somebody is there to answer."""
+    return sys.stdin.isatty()
 
 
 def fail(message: str, status: int = 1) -> NoReturn:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways, printing
+from toolgate.cli import common, gateways, printing, progress
 from toolgate.cli.gateways import Reached
 from toolgate.core import names
 from toolgate.provision.choosing import Lacking, server_of
@@ -59,7 +58,8 @@ async def _provision(
     config = common.load_config(path)
     async with gateways.reached_to_change(config, lambda: common.open_settings(path, is_told=True)) as gateway:
         further = {"source": "registry"} if anyway or not config.servers else {}
-        found = await gateways.told(gateway, "mcp_provision", intent=words, dryRun=True, **further)
+        with progress.waiting("looking for servers, and at their packages"):
+            found = await gateways.told(gateway, "mcp_provision", intent=words, dryRun=True, **further)
         if as_json:
             typer.echo(json.dumps(found))
             return 0 if found["source"] != "none" else 1
@@ -123,7 +123,7 @@ async def _add(gateway: Reached, match: Any, given: Mapping[str, str], is_sure: 
     if is_sure and failed:
         printing.fail(f"Not added: it does not pass {', '.join(failed)}. To decide yourself, leave out --yes")
     if not is_sure:
-        if not sys.stdin.isatty():
+        if not printing.can_ask():
             printing.fail("Nothing was added. To add it without being asked, give --yes")
         if "env" in table:
             typer.echo(f"It gets these variables: {', '.join(map(visible, table['env']))}")

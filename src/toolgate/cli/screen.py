@@ -9,17 +9,18 @@ from collections.abc import Awaitable, Callable
 
 import typer
 
-from toolgate.cli import printing
+from toolgate.cli import printing, progress
 
 _HOME, _REST = "\x1b[H", "\x1b[J"
 
 
 async def repeat(show: Callable[[], Awaitable[str]], seconds: float) -> None:
     """`show` makes the text; what it raises ends it."""
-    while True:
-        text = await show()
-        typer.echo(in_place(text, *shutil.get_terminal_size()) if sys.stdout.isatty() else f"{text}\n")
-        await asyncio.sleep(seconds)
+    with progress.nothing():
+        while True:
+            text = await show()
+            typer.echo(in_place(text, *shutil.get_terminal_size()) if sys.stdout.isatty() else f"{text}\n")
+            await asyncio.sleep(seconds)
 
 
 def in_place(text: str, columns: int, rows: int) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways
+from toolgate.cli import common, gateways, progress
 from toolgate.cli.gateways import Reached
 from toolgate.core import names
 
@@ -37,8 +37,10 @@ def search(
 async def _found(words: str, path: str | None) -> dict[str, Any]:
     config = common.load_config(path)
     async with gateways.reached(config, lambda: common.load_whole(path, is_told=True)) as gateway:
-        here: dict[str, Any] = await _provision(gateway, words, "local") if config.servers else {}
-        elsewhere: dict[str, Any] = await _provision(gateway, words, "registry")
+        with progress.waiting("looking among the tools of your servers"):
+            here: dict[str, Any] = await _provision(gateway, words, "local") if config.servers else {}
+        with progress.waiting("looking for servers in registries"):
+            elsewhere: dict[str, Any] = await _provision(gateway, words, "registry")
     servers = elsewhere.get("matches", [])
     return {"tools": here.get("tools", []), "servers": servers, "notes": elsewhere.get("notes", [])}
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from toolgate.cli import common, printing
+from toolgate.cli import common, printing, progress
 from toolgate.config import Config, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.state import audit, backups
@@ -26,7 +26,8 @@ def backup(
     config: common.ConfigPath = None,
 ) -> None:
     try:
-        size = backups.back_up(_store(config), file, force)
+        with progress.waiting("copying the store, and looking at the copy"):
+            size = backups.back_up(_store(config), file, force)
     except backups.Refused as why:
         printing.fail(str(why))
     typer.echo(f"wrote {file} ({size:,} bytes)")
@@ -43,7 +44,8 @@ def restore(
     loaded = common.load_config(config)
     store = state_folder(loaded, os.environ) / FILE
     try:
-        restored = backups.restore(store, file)
+        with progress.waiting("looking at the backup, and putting it in place"):
+            restored = backups.restore(store, file)
     except backups.Refused as why:
         printing.fail(str(why))
     common.run(_note(loaded, store, file))
@@ -58,7 +60,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     try:
-        checked = backups.check(_store(config))
+        with progress.waiting("looking at the store"):
+            checked = backups.check(_store(config))
     except backups.Refused as why:
         printing.fail(str(why))
     if as_json:

@@ -21,10 +21,9 @@ import typer
 from msgspec import Raw
 from rich.console import Console
 from rich.live import Live
-from rich.status import Status
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways, git_hooks, printing, task_views
+from toolgate.cli import common, gateways, git_hooks, printing, progress, task_views
 from toolgate.cli.printing import aligned
 from toolgate.config import Config
 from toolgate.core import jsonrpc
@@ -82,15 +81,15 @@ class Tasks:
         """On a terminal it is shown meanwhile how far a sync of this project's tasks is."""
         project = project_of(Path.cwd())
 
-        async def follow(status: Status) -> None:
+        async def follow(wait: progress.Wait) -> None:
             while project:
                 _, answer = await self._gateway.ask("GET", "/syncs")
                 found = msgspec.json.decode(answer, type=dict[str, str])
-                status.update(f"{said}: {found[str(project.folder)]}" if str(project.folder) in found else said)
+                wait.says(f"{said}: {found[str(project.folder)]}" if str(project.folder) in found else said)
                 await asyncio.sleep(SHOW)
 
-        with Console(stderr=True).status(said) as status:
-            following = asyncio.ensure_future(follow(status))
+        with progress.waiting(said) as wait:
+            following = asyncio.ensure_future(follow(wait))
             try:
                 yield
             finally:
@@ -288,7 +287,7 @@ async def _board(config: Config, once: bool) -> None:
             else:
                 typer.echo("\n".join(task_views.plain_board(await _columns(tasks))))
             return
-        with Live(auto_refresh=False, screen=True) as live:
+        with progress.nothing(), Live(auto_refresh=False, screen=True) as live:
             while True:
                 live.update(task_views.board(await _columns(tasks)), refresh=True)
                 await asyncio.sleep(LOOK)

@@ -20,7 +20,7 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +47,7 @@ ANCHOR = 1.0  # seconds between two notes of the last line in the store
 PATIENCE = 5.0  # seconds that one gateway waits for another's batch
 MOST_WAITING = 32 * 1024 * 1024  # bytes that wait for the disk
 LONGEST = 2000  # characters of a text that is noted
+TOLD_EACH = 4096  # lines, whoever waits for their verification
 ROTATED = "audit.rotated"  # the first line of a file that goes on where another ends
 LOST = "audit.lost"
 
@@ -610,14 +611,20 @@ def end_of(opened: BinaryIO, number: int, most: int | None = None) -> list[bytes
     return lines[-number:] if number else []
 
 
-def verify(files: Sequence[Path], anchor: Head = NOTHING) -> AuditVerdict:
-    """Whether these files, in order, hold every line that was written, as it was, up to the anchor at least. Raises
-    `OSError`."""
+def verify(
+    files: Sequence[Path], anchor: Head = NOTHING, is_at: Callable[[int, int], object] | None = None
+) -> AuditVerdict:
+    """Whether these files, in order, hold every line that was written, as it was, up to the anchor at least. `is_at` is
+    told from time to time how many bytes were looked at, and how many there are. Raises `OSError`."""
     checking = _Checking(anchor)
+    done, of = 0, sum(os.stat(file).st_size for file in files) if is_at else 0
     for file in files:
         with ownership.open_anyones(file) as opened:
             for number, line in enumerate(_lines_of(opened.fileno()), 1):
                 checking.line(f"{file.name}:{number}", line)
+                done += len(line)
+                if is_at and number % TOLD_EACH == 0:
+                    is_at(done, of)
     return checking.verdict()
 
 

@@ -6,11 +6,12 @@ configuration names; and no box but one that reads all files shows the folder in
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from toolgate.config import Config, Server, state_folder
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 FOLDER = "boxes"
 PACKAGES = "packages"
+DAY = 86_400.0  # seconds
+SETTLED = 60.0  # seconds: no command but those that serve takes so long
 
 # What a program in a box inherits of the gateway's environment, beside what its configuration gives it; the second, of
 # those with a network, may have the password of a proxy in it.
@@ -42,6 +45,7 @@ class Boxes:
 
     def __init__(self, config: Config, supervisor: Supervisor, clock: Clock) -> None:
         self._supervisor = supervisor
+        self._clock = clock
         self._is_lenient = not config.sandbox.require_boxes
         self._source = config.source
         self._state = state_folder(config, supervisor.environ)
@@ -70,12 +74,31 @@ class Boxes:
             **({} if confines.writes_all else {"TMPDIR": str(own / "tmp")}),
             **server.env,
         }
-        parts = [] if confines.reads_all else [*folders, *self._parts(server, command, args, cwd, env)]
-        parts += self._parts(server, interpreter, (), cwd, env) if parts and interpreter else []
+        parts: Sequence[str] = ()
+        if not confines.reads_all:
+            commands = [(command, args), *([(interpreter, ())] if interpreter else [])]
+            parts = [*folders, *await asyncio.to_thread(self._parts, server, commands, cwd, env)]
         box = self._box(server, confines, parts, own)
         if self._is_lenient and (lacking := confinement.missing(box)):
             log.warning("%s runs in a box that is not whole: this machine lacks %s", server.name, "; ".join(lacking))
-        return Launch(command, args, env, cwd, box.packed())
+        return Launch(command, args, env, cwd, box.packed(), programs.told(parts))
+
+    async def tidy(self, servers: Callable[[], Iterable[Server]]) -> None:
+        """Each day, have packages removed that no server uses any more. `servers`: those that are configured then."""
+        await self._clock.sleep(SETTLED)
+        while True:
+            named = {place for server in servers() for place in self._places_of(server)}
+            if removed := await asyncio.to_thread(self._packages.remove_unused, named, self._clock.wall()):
+                days = packages.UNUSED / DAY
+                log.info("removed what was fetched for servers and not used for %g days: %d folders", days, removed)
+            await self._clock.sleep(DAY)
+
+    def _places_of(self, server: Server) -> set[str]:
+        try:
+            split = packages.split_of(server.name, server.command, server.args) if server.confines else None
+        except Fault:  # it does not start, either
+            return set()
+        return self._packages.places(server.command, split, server.env) if split else set()
 
     def _without_box(self, server: Server, holder: str) -> Launch:
         command, args = server.command, server.args
@@ -104,15 +127,18 @@ class Boxes:
         return folder
 
     def _parts(
-        self, server: Server, command: str, args: Sequence[str], cwd: str | None, env: Mapping[str, str]
+        self, server: Server, commands: Sequence[tuple[str, Sequence[str]]], cwd: str | None, env: Mapping[str, str]
     ) -> list[str]:
+        """What these command lines consist of. Looks at files, and at who has a home here."""
         path = env.get("PATH") or self._supervisor.environ.get("PATH")
-        if os.path.dirname(command):
-            command = os.path.abspath(os.path.join(cwd or "", command))
-        program = shutil.which(command, path=path)
-        found = Programs(self._home, str(self._state), path).parts(program, args, cwd) if program else []
-        is_own = cwd and server.cwd and not programs.is_wide(cwd, self._home, str(self._state))
-        return [*found, *([cwd] if cwd and is_own else [])]
+        looks = Programs(programs.homes(self._home), str(self._state), path, self._source)
+        found: list[str] = []
+        for command, args in commands:
+            if os.path.dirname(command):
+                command = os.path.abspath(os.path.join(cwd or "", command))
+            program = shutil.which(command, path=path)
+            found += looks.parts(program, args, cwd) if program else []
+        return [*found, *([cwd] if cwd and server.cwd and not looks.is_wide(cwd) else [])]
 
     @property
     def _home(self) -> str:

@@ -4,19 +4,21 @@ The rules this file keeps: outside the box nothing of the package runs, neither 
 whatever name, nor what its Python would load when it starts; of what it depends on, only what a registry has is
 fetched. The runner is the one in the gateway's PATH, with the gateway's variables and a few of the server's; and it
 starts in an empty folder, so that no file of a server says how packages are fetched. A server that says itself where
-packages come from, or how they are reached, has a cache of its own.
+packages come from, or how they are reached, has a cache of its own. What no server has used for a month, and none
+that is configured names, is removed: it may be of another configuration, so the names alone do not say.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import glob
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,6 +34,8 @@ from toolgate.upstreams.process.programs import holds
 from toolgate.upstreams.process.supervisor import Supervisor
 
 LONGEST_FETCH = 300.0  # seconds
+UNUSED = 30 * 86_400.0  # seconds after which something is removed
+MOST_REMOVED = 100  # in one go
 LONGEST_OUTPUT = 256 * 1024  # bytes
 
 _SOURCES = ("--registry", "--index", "--index-url", "--extra-index-url", "--default-index")
@@ -61,6 +65,9 @@ _OF_NPM = {
     "npm_config_allow_file": "root",
     "npm_config_allow_directory": "root",
 }
+_ours = re.compile(r"(?:cache-)?[0-9a-f]{16}|run-\w{8}")
+_REMOVED = "removed-"  # what it is called while it is removed
+
 _OTHERS = ("bunx", "pipx", "pnpx", "pnpm", "yarn", "docker", "podman")
 
 
@@ -100,17 +107,65 @@ class Packages:
         self._supervisor = supervisor
         self._clock = clock
         self._folder = folder
+        self._used: set[str] = set()  # by servers that this process has started
 
     async def installed(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         """Raises `Fault`."""
         self._check_runner(name, command)
-        is_npm = os.path.basename(command) == "npx"
+        is_npm = _is_npm(command)
+        own = self._variables(split, env)
+        used = self._places(command, split, own)
+        self._used.update(used)
+        await asyncio.to_thread(self._touch, used, self._clock.wall())
+        of_runner = self._of_npm if is_npm else self._of_uv
+        return await of_runner(name, command, split, own | (_OF_NPM if is_npm else _OF_UV))
+
+    def places(self, command: str, split: Split, env: Mapping[str, str]) -> set[str]:
+        """What such a server has in the folder, once it was started."""
+        return self._places(command, split, self._variables(split, env))
+
+    def remove_unused(self, named: Iterable[str], now: float) -> int:
+        """How many were removed. `named` are the places of servers that are configured; they are kept, as is what a
+        server of any gateway that runs was started from."""
+        self._touch({*named, *self._used}, now)
+        removed = 0
+        with contextlib.suppress(OSError), os.scandir(self._folder) as entries:  # there may be none
+            for entry in entries:
+                if removed < MOST_REMOVED and self._is_unused(entry, now - UNUSED):
+                    shutil.rmtree(self._set_aside(entry), ignore_errors=True)
+                    removed += 1
+        return removed
+
+    def _is_unused(self, entry: os.DirEntry[str], since: float) -> bool:
+        if not entry.is_dir(follow_symlinks=False):
+            return False
+        is_old = entry.stat(follow_symlinks=False).st_mtime < since
+        return entry.name.startswith(_REMOVED) or (bool(_ours.fullmatch(entry.name)) and is_old)
+
+    def _set_aside(self, entry: os.DirEntry[str]) -> str:
+        """Under another name at once, so that a server that is started now has it made anew."""
+        if entry.name.startswith(_REMOVED):
+            return entry.path
+        aside = str(self._folder / f"{_REMOVED}{entry.name}")
+        os.rename(entry.path, aside)
+        return aside
+
+    def _touch(self, places: Iterable[str], now: float) -> None:
+        for place in places:
+            with contextlib.suppress(OSError):
+                os.utime(self._folder / place, (now, now), follow_symlinks=False)
+
+    def _variables(self, split: Split, env: Mapping[str, str]) -> dict[str, str]:
+        """The server's variables that its runner gets."""
         own = {key: value for key, value in env.items() if _OF_A_RUNNER.fullmatch(key)}
         if own or any(each in _SOURCES for each in split.options):  # else it would fill the cache of all others
             cache = str(self._folder / f"cache-{_digest(*split.options, *sorted(map('='.join, own.items())))}")
             own |= {"npm_config_cache": cache, "UV_CACHE_DIR": cache}
-        of_runner = self._of_npm if is_npm else self._of_uv
-        return await of_runner(name, command, split, own | (_OF_NPM if is_npm else _OF_UV))
+        return own
+
+    def _places(self, command: str, split: Split, own: Mapping[str, str]) -> set[str]:
+        cache, environment = own.get("UV_CACHE_DIR", ""), "" if _is_npm(command) else _environment(split, own)
+        return {place for place in (os.path.basename(cache), environment) if place}
 
     def _check_runner(self, name: str, command: str) -> None:
         """It runs outside the box: a program that only has its name does not."""
@@ -158,7 +213,7 @@ class Packages:
         wanted = _of_pip(split)
         if any(os.path.dirname(each) for each in wanted.python):
             raise _failed(name, command, "its Python is named by a path, and would run outside the box")
-        prefix = str(self._folder / _digest(split.package, *split.options, env.get("UV_CACHE_DIR", "")))
+        prefix = str(self._folder / _environment(split, env))
         if not os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
             await self._run(name, uv, ["venv", "--no-project", "--allow-existing", *wanted.python, prefix], env)
         python, modules = os.path.join(prefix, "bin", "python"), glob.glob(f"{glob.escape(prefix)}/lib/*/site-packages")
@@ -198,6 +253,15 @@ class Packages:
             words = excerpt(child.stderr.text().strip(), 2000)
             raise _failed(name, command, words or reason)
         return bytes(output).decode(errors="replace")
+
+
+def _is_npm(command: str) -> bool:
+    return os.path.basename(command) == "npx"
+
+
+def _environment(split: Split, env: Mapping[str, str]) -> str:
+    """The name of that of a package for Python."""
+    return _digest(split.package, *split.options, env.get("UV_CACHE_DIR", ""))
 
 
 def _digest(*words: str) -> str:
