@@ -48,7 +48,7 @@ def test_what_is_known_of_a_value_is_offered() -> None:
     assert "meta" in bash("serve", "--surface", "")
     assert bash("serve", "--workers", "") == []
     assert bash("audit", "verify", "") == []  # the shell offers files
-    assert "--json" in bash("audit", "verify", "--")
+    assert "--head" in bash("audit", "verify", "--")
 
 
 @pytest.mark.parametrize("shell", list(completion.SHELLS))
