@@ -87,7 +87,8 @@ keys: $(INSTALLED)
 grid: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) bridge.grid
 
-# Everything at once, for SOAK_SECONDS (720), and what is left of it five minutes after all have left.
+# Everything at once, for SOAK_SECONDS (900), and what is left of it five minutes after all have left. SOAK_WORKERS=2 has
+# two processes take the connections, and kills these too.
 soak: $(INSTALLED)
 	PYTHONPATH=tests .venv/bin/python tests/soak/soak.py
 
