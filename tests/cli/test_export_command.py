@@ -95,3 +95,17 @@ def test_what_is_no_program_is_said(config: Path) -> None:
     done = run(config, "--to", "nobody")
     assert done.exit_code == 2 and "claude-code" in done.output
     assert run(config, "--to", "server-json").exit_code == 2
+
+
+def test_what_was_exported_is_imported_again(config: Path) -> None:
+    """With the secrets that it names; where it is there already, nobody has to agree to anything."""
+    kept = config.parent / "kept.json"
+    assert run(config, "--to", "mcp-servers", "--output", str(kept)).exit_code in (0, 1)
+    again = CliRunner().invoke(app, ["import", str(kept), "--config", str(config), "--server", "local"])
+    assert again.exit_code == 0 and config.read_text() == CONFIG, again.output
+    fresh = config.with_name("fresh.toml")
+    done = CliRunner().invoke(app, ["import", str(kept), "--config", str(fresh), "--yes"])
+    assert done.exit_code == 0, done.output
+    servers = tomllib.loads(fresh.read_text())["mcpServers"]
+    assert servers["local"]["env"] == {"TOKEN": "${TOKEN}", "KEY": "${secret:my-key}"}
+    assert servers["far"]["headers"] == {"Authorization": "Bearer ${TOKEN}"}

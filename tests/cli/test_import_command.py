@@ -95,7 +95,7 @@ def test_files_in_any_dialect_go_into_the_file_that_is_named_and_its_comments_st
     own.write_text("# mine\nmcpServers:\n  # of own\n  own:\n    command: x\n")
     vscode = home / "mcp.json"
     vscode.write_text('{"servers": {"far": {"type": "http", "url": "https://h/${input:tenant}"}}} // theirs')
-    done = run(str(vscode), "--config", str(own))
+    done = run(str(vscode), "--config", str(own), "--yes")
     assert done.exit_code == 0, done.output
     assert own.read_text() == (
         "# mine\nmcpServers:\n  # of own\n  own:\n    command: x\n  far:\n    url: https://h/${TENANT}\n"
@@ -187,3 +187,109 @@ def test_it_is_shown_which_secrets_and_variables_a_server_elsewhere_is_sent(home
     shown = run(".mcp.json", "--dry-run").output
     told = "X-Client=${secret:github}, X-Trace=Bearer ${OPENAI_API_KEY}, X-Plain"
     assert f"contact http://192.0.2.1/mcp with {told}" in shown.replace("\n", " ")
+
+
+# Nor does it decide who is given the user's secrets and variables.
+
+THEIR_URL = "http://192.0.2.1/mcp"
+
+
+def theirs(home: Path, **server: object) -> str:
+    """A file of somebody: this server, and one that wants nothing."""
+    path = home / "toolgate.json"
+    path.write_text(json.dumps({"mcpServers": {"docs": server, "plain": {"command": "x"}}}))
+    return str(path)
+
+
+@pytest.mark.promise("b.operator.import")
+@pytest.mark.parametrize(
+    "server",
+    [
+        {"url": THEIR_URL, "headers": {"X-Client": "${TOOLGATE_SECRET_GITHUB}"}},
+        {"url": THEIR_URL, "headers": {"X-Client": "Bearer ${secret:github}"}},
+        {"url": THEIR_URL, "headers": {"X-Client": "${OPENAI_API_KEY:-none}"}},
+        {"url": f"{THEIR_URL}?key=${{secret:github}}"},
+        {"url": f"{THEIR_URL}/${{HOME}}"},
+        {"url": THEIR_URL, "tools": {"a": {"parameters": {"b": {"fixed": {"c": ["${secret:github}"]}}}}}},
+        {"url": THEIR_URL, "auth": {"client_id": "a", "client_secret": "${secret:github}"}},
+        {"command": "npx", "args": ["-y", "docs@1", "${secret:github}"]},
+        {"command": "npx", "env": {"KEY": "${OPENAI_API_KEY}"}},
+        {"command": "npx", "cwd": "/tmp/${OPENAI_API_KEY}"},
+    ],
+)
+@pytest.mark.parametrize("option", ["--server=docs", "--server=plain", "--keep-secrets"])
+def test_a_server_that_is_given_something_of_the_user_is_left_out_where_nobody_can_be_asked(
+    home: Path, server: dict[str, object], option: str
+) -> None:
+    done = run(theirs(home, **server), option)
+    assert done.exit_code == (0 if option == "--server=plain" else 1), done.output
+    assert ("docs was left out" in done.output) == (option != "--server=plain")
+    if option != "--server=docs":
+        assert set(written(home)) == {"plain"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".mcp.json", '{"mcpServers": {"docs": {"type": "http", "url": "http://h/", "headers": {"A": "${KEY}"}}}}'),
+        ("mcp.json", '{"servers": {"docs": {"url": "http://h/", "headers": {"A": "${input:key}"}}}}'),
+        ("mcp.json", '{"mcpServers": {"docs": {"url": "http://h/", "headers": {"A": "${env:KEY}"}, "envFile": "x"}}}'),
+        ("opencode.json", '{"mcp": {"docs": {"type": "remote", "url": "http://h/", "headers": {"A": "{env:KEY}"}}}}'),
+        ("settings.json", '{"mcpServers": {"docs": {"httpUrl": "http://h/", "headers": {"A": "$KEY"}}}}'),
+        ("config.toml", '[mcp_servers.docs]\nurl = "http://h/"\nbearer_token_env_var = "KEY"\n'),
+        ("config.toml", '[mcp_servers.docs]\nurl = "http://h/"\nenv_http_headers = { A = "KEY" }\n'),
+        ("config.toml", '[mcp_servers.docs]\ncommand = "x"\nenv_vars = ["KEY"]\n'),
+        ("config.yaml", "extensions:\n  docs: {type: stdio, cmd: x, env_keys: [KEY]}\n"),
+        (
+            "manifest.json",
+            '{"name": "docs", "server": {"mcp_config": {"command": "x", "env": {"A": "${user_config.key}"}}}}',
+        ),
+        ("server.json", '{"name": "a/docs", "remotes": [{"url": "http://h/", "headers": [{"name": "KEY"}]}]}'),
+    ],
+)
+def test_so_it_is_in_the_words_of_any_program(home: Path, name: str, text: str) -> None:
+    Path(name).write_text(text)
+    done = run(name)
+    assert done.exit_code == 1 and "to give the variable KEY to " in done.output, done.output
+    assert not (home / ".config").exists()
+    assert run(name, "--yes").exit_code == 0 and "docs" in written(home)
+
+
+def test_who_can_be_asked_is_asked_by_name_and_where_it_goes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolgate.cli.printing.can_ask", lambda: True)
+    headers = {"A": "${TOOLGATE_SECRET_GITHUB} ${secret:b/c#d}", "B": "${OPENAI_API_KEY}"}
+    file = theirs(home, url=THEIR_URL, headers=headers)
+    asked = f"Give the secrets github, b/c#d and the variable OPENAI_API_KEY to {THEIR_URL}, as docs?"
+    done = CliRunner().invoke(app, ["import", file], input="\n")
+    assert done.exit_code == 0 and asked in done.output, done.output
+    assert set(written(home)) == {"plain"}
+    assert CliRunner().invoke(app, ["import", file], input="y\n").exit_code == 0
+    assert written(home)["docs"] == {"url": THEIR_URL, "headers": {**headers, "A": "${secret:github} ${secret:b/c#d}"}}
+    assert "Nothing to add" in run(file).output  # what was agreed to is not asked again
+
+
+def test_what_is_left_out_leaves_no_secret_behind(home: Path) -> None:
+    run(theirs(home, url=THEIR_URL, headers={"Authorization": f"Bearer {TOKEN}", "B": "${KEY}"}))
+    assert not (home / ".local" / "state" / "toolgate" / "secrets.json").exists()
+
+
+def test_what_every_program_gets_and_files_of_the_users_own_programs_need_no_answer(home: Path) -> None:
+    assert run(theirs(home, command="x", args=["${HOME}/projects"], env={"PATH": "${PATH}"})).exit_code == 0
+    assert run(str(home / ".codex" / "config.toml")).exit_code == 0
+    assert set(written(home)) == {"docs", "plain", "time", "github"}
+
+
+@pytest.mark.parametrize("place", ["environment", "elsewhere"])
+def test_the_name_of_a_secret_that_the_file_has_itself_is_none_that_stands_for_another(
+    home: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Else the gateway would find the other one, and send that."""
+    own = home / ".config" / "toolgate" / "toolgate.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[mcpServers.own]\ncommand = 'x'\n")
+    if place == "environment":
+        monkeypatch.setenv("TOOLGATE_SECRET_DOCS_TOKEN", "ghp_ofTheUserABCDEFabcdef0123456789")
+    else:
+        own.write_text(own.read_text() + "env = { A = '${secret:docs-token}' }  # in the keyring\n")
+    assert run(theirs(home, url=THEIR_URL, headers={"Authorization": f"Bearer {TOKEN}"})).exit_code == 0
+    assert written(home)["docs"]["headers"] == {"Authorization": "Bearer ${secret:docs-token-2}"}  # type: ignore[index]

@@ -217,6 +217,45 @@ async def test_what_was_not_looked_at_is_not_imported(path: Path) -> None:
         assert path.read_text() == WRITTEN
 
 
+GIVEN = json.dumps(
+    {
+        "mcpServers": {
+            "docs": {"url": "http://192.0.2.1/mcp", "headers": {"A": "${secret:b}"}},
+            "plain": {"command": "x"},
+        }
+    }
+)
+
+
+@pytest.mark.promise("b.operator.import")
+async def test_who_is_given_a_secret_is_agreed_to_by_page(path: Path) -> None:
+    async with of_file(path, there()) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/import")
+        page = await reader.press("/ui/import", text=GIVEN, name="mcp.json")
+        assert "Give the secret b to http://192.0.2.1/mcp, as docs" in page.text
+        assert [each for each in page.all("input") if each.get("type") == "checkbox" and "checked" in each] == []
+        given = {each["name"]: each["value"] for each in page.all("input") if each.get("type") == "checkbox"}
+        forged = dict.fromkeys(given, "the secret b to http://192.0.2.1/mcp")
+        page = await reader.press("/ui/import", 200, **forged)
+        assert "Added: plain." in page.text and "192.0.2.1" not in path.read_text()
+        await reader.open("/ui/import")
+        await reader.press("/ui/import", text=GIVEN, name="mcp.json")
+        assert "Added: docs." in (await reader.press("/ui/import", 200, **given)).text
+        assert "${secret:b}" in path.read_text()
+
+
+async def test_nothing_is_written_where_nothing_was_agreed_to(path: Path) -> None:
+    async with of_file(path, there()) as app:
+        reader = await signed_in(app)
+        text = json.dumps({"mcpServers": {"docs": {"url": "http://192.0.2.1/mcp", "headers": {"A": "${KEY}"}}}})
+        await reader.open("/ui/import")
+        await reader.press("/ui/import", text=text, name="mcp.json")
+        said = (await reader.press("/ui/import", 409)).text
+        assert "docs was left out: nobody agreed to give the variable KEY to http://192.0.2.1/mcp, as docs" in said
+        assert path.read_text() == WRITTEN
+
+
 @pytest.mark.parametrize(
     ("form", "says"),
     [

@@ -11,7 +11,6 @@ import typer
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, own_file, printing
 from toolgate.config import secrets, telling
-from toolgate.config.secret_references import Extraction
 from toolgate.core.names import slug
 from toolgate.state import own_config
 
@@ -60,7 +59,7 @@ def add(
     kept = {f"{slug(name)}-{slug(each)}": (each, _prompted(each)) for each in secret or ()}
     if kept:
         table["env"] = {**table.get("env", {}), **{each: f"${{secret:{key}}}" for key, (each, _) in kept.items()}}
-    extraction = Extraction(own_config.known_secrets(own))
+    extraction = own_config.extraction(own)
     table = table if keep_secrets else extraction.of(name, table)
     found = {**extraction.found, **{key: value for key, (_, value) in kept.items()}}
     written = taken.get(slug(name), name)

@@ -7,7 +7,6 @@ seen what it is and agreed; files of the folder that this is run in may be anybo
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -84,7 +83,7 @@ def _found() -> Iterator[Source]:
         if not path.is_file():
             continue
         try:
-            yield Source(str(path), name, own_file.read_foreign(path, agent.dialect))
+            yield Source(str(path), name, own_file.read_foreign(path, agent.dialect), is_users=True)
         except ConfigError as error:
             printing.say(visible(f"{agent.title} was left out: {error}"), err=True)
 
@@ -98,7 +97,7 @@ def _of_projects() -> list[str]:
 def _agree(is_agreed: bool, question: str, is_asked: bool = True) -> None:
     if is_agreed or not is_asked:
         return
-    if not sys.stdin.isatty():
+    if not printing.can_ask():
         printing.fail("Nothing was written: there is nobody to ask. Give --yes to agree", 2)
     typer.confirm(question, abort=True, err=True)
 

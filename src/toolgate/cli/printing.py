@@ -28,6 +28,11 @@ def on_a_terminal(text: str) -> str:
     return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.replace("\r\n", "\n").split("\n"))
 
 
+def can_ask() -> bool:
+    """Somebody is there to answer."""
+    return sys.stdin.isatty()
+
+
 def fail(message: str, status: int = 1) -> NoReturn:
     say(message, err=True)
     sys.exit(status)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -124,7 +123,7 @@ async def _add(gateway: Reached, match: Any, given: Mapping[str, str], is_sure: 
     if is_sure and failed:
         printing.fail(f"Not added: it does not pass {', '.join(failed)}. To decide yourself, leave out --yes")
     if not is_sure:
-        if not sys.stdin.isatty():
+        if not printing.can_ask():
             printing.fail("Nothing was added. To add it without being asked, give --yes")
         if "env" in table:
             typer.echo(f"It gets these variables: {', '.join(map(visible, table['env']))}")

@@ -7,7 +7,7 @@ name is taken twice only for the same value; and what holds a variable already i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 from toolgate.config import fields, masking
@@ -27,15 +27,16 @@ _user = re.compile(r"(?<=://)([^/?#@\s]+)(?=@)")
 
 
 class Extraction:
-    """Gathers in `found` the secrets of all servers that it is given, by name. `known` are those that there are."""
+    """Gathers in `found` the secrets of all servers that it is given, by name. `known` are those that there are;
+    `taken` are names that stand, or may stand, for others elsewhere."""
 
-    def __init__(self, known: Mapping[str, str]) -> None:
-        self._known = known
+    def __init__(self, known: Mapping[str, str], taken: Collection[str] = ()) -> None:
+        self._known, self._taken = known, taken
         self.found: dict[str, str] = {}
 
     def of(self, name: str, server: Mapping[str, Any]) -> Table:
         """The same server with references."""
-        table: Table = {key: _with_secrets_named(value) for key, value in server.items()}
+        table: Table = {key: with_secrets_named(value) for key, value in server.items()}
         if env := table.get("env"):
             table["env"] = {key: self._variable(name, key, value) for key, value in env.items()}
         if headers := table.get("headers"):
@@ -95,10 +96,16 @@ class Extraction:
         base = own if own.startswith(f"{whose}-") else f"{whose}-{own}"
         for number in range(1, 1000):
             called = base[:150] if number == 1 else f"{base[:150]}-{number}"
-            if self.found.get(called, self._known.get(called, value)) == value:
+            if self._is_free(called, value):
                 self.found[called] = value
                 return f"${{secret:{called}}}"
         return value
+
+    def _is_free(self, called: str, value: str) -> bool:
+        """Or it is this value already."""
+        if called in self.found or called in self._known:
+            return self.found.get(called, self._known.get(called)) == value
+        return called not in self._taken
 
 
 _plain = re.compile(r"(?:true|false|yes|no|on|off|none|null|\d{1,6})?", re.IGNORECASE)
@@ -109,12 +116,12 @@ def _is_plain(value: str) -> bool:
     return bool(_plain.fullmatch(value)) or value.startswith(("/", "./", "~/", "http://", "https://"))
 
 
-def _with_secrets_named(value: Any) -> Any:
+def with_secrets_named(value: Any) -> Any:
     """A variable that toolgate has written for a secret is that secret again."""
     if isinstance(value, str):
         return _variable.sub(lambda found: f"${{secret:{slug(found[1])}}}", value)
     if isinstance(value, Mapping):
-        return {key: _with_secrets_named(each) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {key: with_secrets_named(each) for key, each in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_with_secrets_named(each) for each in cast("list[Any]", value)]
+        return [with_secrets_named(each) for each in cast("list[Any]", value)]
     return value

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolgate.config import masking
+from toolgate.config.variables import OF_EVERY_PROGRAM, named_in
 from toolgate.core.redaction import shaped
 
 _SHOWN = frozenset({"type", "command", "args", "cwd", "env", "url", "headers", "enabled"})  # in words of their own
@@ -32,6 +33,25 @@ def of_table(table: Mapping[str, Any]) -> Iterator[str]:
     if not table.get("enabled", True):
         yield "disabled"
     yield from (f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in table.items() if key not in _SHOWN)
+
+
+def given(name: str, table: Mapping[str, Any]) -> str:
+    """Which secrets and variables of the user a server gets, and where that is: what follows "give". Empty where it
+    gets none but variables that every program gets."""
+    secrets, variables = named_in(table)
+    command = table.get("command")
+    names = [each for each in variables if not (command and each in OF_EVERY_PROGRAM)]
+    if not secrets and not names:
+        return ""
+    named = (_counted("the secret", secrets), _counted("the variable", names))
+    place = shlex.join((command, *table.get("args", ()))) if command else table.get("url", "")
+    return (
+        f"{' and '.join(filter(None, named))} to {place}, as {name}"  # the place first: whoever wrote the name may lie
+    )
+
+
+def _counted(what: str, names: list[str]) -> str:
+    return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
 
 
 # Variables that decide what else a program loads or runs, or where that is: none of them holds a secret.

@@ -7,7 +7,7 @@ a variable is put in once and never read as a pattern itself; and, as in `values
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -75,9 +75,8 @@ _secret = r"secret:(?P<secret>[^${}]{0,250})"
 _dollar_brace = re.compile(r"\$\0*\{")  # \0 stands where a variable was; no text of a file holds one
 _bundle_places = r"(?P<place>__dirname|HOME|DESKTOP|DOCUMENTS|DOWNLOADS|pathSeparator|/)"
 
-SHELL = Style(
-    re.compile(rf"\$\{{(?:{_secret}|{_name}{_default})\}}"), _dollar_brace, "write ${NAME} or ${NAME:-default}"
-)
+_native = re.compile(rf"\$\{{(?:{_secret}|{_name}{_default})\}}")
+SHELL = Style(_native, _dollar_brace, "write ${NAME} or ${NAME:-default}")
 EDITOR = Style(
     re.compile(rf"\$\{{(?:{_secret}|{_input}|{_places}|(?:env:)?{_name}{_default})\}}"),
     _dollar_brace,
@@ -255,6 +254,34 @@ class References(Expansion):
         default = "" if wanted.optional else wanted.default
         written = "" if default is None or "}" in default or "${" in default else f":-{default}"
         return f"{wanted.before}${{{wanted.name}{written}}}"
+
+
+# What tells nothing about a user but names and places, so that every program that is started has it.
+OF_EVERY_PROGRAM = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR"})
+
+
+def named_in(value: Any) -> tuple[list[str], list[str]]:
+    """The secrets and the variables that a native table names anywhere, each once."""
+    secrets, names = dict[str, None](), dict[str, None]()
+    for text in _texts(value):
+        for found in _native.finditer(text):
+            if found["name"]:
+                names[found["name"]] = None
+            else:
+                secrets[found["secret"]] = None
+    return list(secrets), list(names)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, each in cast("Mapping[str, Any]", value).items():
+            yield key
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in cast("list[Any]", value):
+            yield from _texts(each)
 
 
 def has_pattern(value: Any) -> bool:

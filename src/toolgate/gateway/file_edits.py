@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -19,6 +19,7 @@ import msgspec
 from toolgate import config as configs
 from toolgate.auth import cross_checks
 from toolgate.auth.access import Rules
+from toolgate.catalog.poisoning import visible
 from toolgate.config import Config, ConfigError, dialects, fields, masked_text, permission_names, spans, telling, trust
 from toolgate.config.access import KnownClient, Verdict
 from toolgate.config.formats import SUFFIXES, Format, Malformed
@@ -57,10 +58,12 @@ class FileText(msgspec.Struct):
 
 
 class Planned(msgspec.Struct):
-    """One server of another program's file: what it would make toolgate do, in lines."""
+    """One server of another program's file: what it would make toolgate do, in lines. `gives`: which secrets and
+    variables of the user it would be given, and where; nothing where it names none."""
 
     name: str
     does: tuple[str, ...]
+    gives: str = ""
 
 
 class ImportPlan(msgspec.Struct):
@@ -126,17 +129,24 @@ def _masked(now: str, path: Path, settings: Settings) -> Masked:
 
 class Imported(msgspec.Struct, frozen=True):
     """A file of another program that somebody has sent: its text, what it is called, and whose words it is in where
-    that is said. `servers`: only these."""
+    that is said. `servers`: only these. `confirmed`: what `Planned.gives` says of those that may have it."""
 
     text: str
     called: str = ""
     dialect: str = ""
     servers: tuple[str, ...] = ()
+    confirmed: tuple[str, ...] = ()
 
 
-def import_plan(settings: Settings, sent: Imported) -> ImportPlan:
+def import_plan(settings: Settings, sent: Imported, is_chosen: bool) -> ImportPlan:
+    """`is_chosen`: without the servers that are not given what they name."""
     own, merged = _merged(settings, sent)
-    planned = tuple(Planned(name, tuple(telling.of_table(table))) for name, table in merged.servers.items())
+    if is_chosen:
+        merged = _confirmed(merged, sent.confirmed)
+    planned = tuple(
+        Planned(name, tuple(telling.of_table(table)), visible(merged.gives.get(name, "")))
+        for name, table in merged.servers.items()
+    )
     kept = str(own.secrets_file) if merged.secrets else ""
     return ImportPlan(str(own.path), planned, tuple(merged.secrets), kept, merged.notes, _seen(own.text or "", sent))
 
@@ -145,13 +155,19 @@ def of_import(settings: Settings, sent: Imported, sha256: str) -> FileEdit:
     own, merged = _merged(settings, sent)
     if sha256 != _seen(own.text or "", sent):
         raise NotEdited("this is not the plan that was looked at: look at it again")
+    merged = _confirmed(merged, sent.confirmed)
     if not merged.servers:
-        raise NotEdited("there is nothing to add")
+        raise NotEdited("; ".join(("there is nothing to add", *merged.notes)))
     after = own_config.edited(own, merged.servers)
     about = {"servers": list(merged.servers), "secrets": list(merged.secrets)}
+    about |= {"given": list(merged.gives.values())} if merged.gives else {}
     edit = _edit(settings, own.path, own.text or "", after, "configuration.import", about)
     put = lambda: own_config.written(own, after, "import", tuple(merged.servers), merged.secrets)  # noqa: E731
     return msgspec.structs.replace(edit, put=put)
+
+
+def _confirmed(merged: merging.Merged, confirmed: Collection[str]) -> merging.Merged:
+    return merged.without([name for name, given in merged.gives.items() if visible(given) not in confirmed])
 
 
 def _merged(settings: Settings, sent: Imported) -> tuple[own_config.OwnConfig, merging.Merged]:

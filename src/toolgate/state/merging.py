@@ -1,7 +1,8 @@
 """Servers of other programs' files, merged into the configuration that is edited for the user.
 
 The rules this file keeps: nothing is started, no variable is put in; what would be run is told as it is written; what
-looks like a secret goes into the file of secrets and is never told; a server that is there already stays as it is.
+looks like a secret goes into the file of secrets and is never told; a server that is there already stays as it is;
+and whoever wrote a file decides about no secret and no variable of the user, unless that is the user.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 import msgspec
 
 from toolgate.config import Config, telling
-from toolgate.config.secret_references import Extraction
+from toolgate.config.secret_references import with_secrets_named
+from toolgate.config.variables import named_in
 from toolgate.core.names import slug
 from toolgate.core.not_edited import NotEdited
 from toolgate.state import own_config
@@ -22,11 +24,13 @@ MOST = 1000  # servers in all
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One file, and what it says; `label` tells its servers apart from others of the same name."""
+    """One file, and what it says; `label` tells its servers apart from others of the same name. `is_users`: it is one
+    that a program of the user keeps for them."""
 
     path: str
     label: str
     config: Config
+    is_users: bool = False
 
     @property
     def servers(self) -> dict[str, dict[str, Any]]:
@@ -34,14 +38,26 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """What is to be added: native tables by name, with the secrets that they name; and what is said of it. `called` are
-    the names of each source's servers, those that were there already too, by its label."""
+    """What is to be added: native tables by name, with the secrets that were found in them; and what is said of it.
+    `called` are the names of each source's servers, those that were there already too, by its label. `gives` says which
+    secrets and variables of the user a server is given by a file that may be anybody's (`telling.given`), by its name:
+    only where the user agrees."""
 
     servers: dict[str, dict[str, Any]]
     secrets: Mapping[str, str]
     origins: Mapping[str, str]  # name → the file that it comes from
     notes: tuple[str, ...]
     called: Mapping[str, list[str]]
+    gives: Mapping[str, str]
+
+    def without(self, names: Collection[str]) -> Merged:
+        """All but these servers, and the secrets that only they name."""
+        servers = {name: table for name, table in self.servers.items() if name not in names}
+        left, _ = named_in(servers)
+        secrets = {name: value for name, value in self.secrets.items() if name in left}
+        notes = (f"{name} was left out: nobody agreed to give {self.gives[name]}" for name in names)
+        gives = {name: each for name, each in self.gives.items() if name not in names}
+        return msgspec.structs.replace(self, servers=servers, secrets=secrets, gives=gives, notes=(*self.notes, *notes))
 
 
 def merge(own: OwnConfig, sources: Sequence[Source], only: Sequence[str] = (), keeps_secrets: bool = False) -> Merged:
@@ -63,11 +79,12 @@ class _Merging:
     def __init__(self, own: OwnConfig, keeps_secrets: bool) -> None:
         self._known, self._secrets = own.servers, own_config.known_secrets(own)
         self._keeps_secrets = keeps_secrets
-        self._extraction = Extraction(self._secrets)
+        self._extraction = own_config.extraction(own)
         self.servers: dict[str, dict[str, Any]] = {}
         self._origins: dict[str, str] = {}
         self._called: dict[str, list[str]] = {}
         self._notes: list[str] = []
+        self._gives: dict[str, str] = {}
 
     def add(self, source: Source, only: Sequence[str]) -> None:
         self._notes += [f"{source.path}: {warning}" for warning in source.config.warnings]
@@ -90,11 +107,13 @@ class _Merging:
         if called != name:
             self._notes.append(f"{name} of {source.path} is called {called}, since another {name} is there")
         self.servers[called], self._origins[called] = fresh, source.path
+        if not source.is_users and (given := telling.given(called, with_secrets_named(table))):
+            self._gives[called] = given
         return called
 
     def merged(self) -> Merged:
         found = {name: value for name, value in self._extraction.found.items() if name not in self._secrets}
-        return Merged(self.servers, found, self._origins, tuple(self._notes), self._called)
+        return Merged(self.servers, found, self._origins, tuple(self._notes), self._called, self._gives)
 
 
 def _free(name: str, label: str, taken: Collection[str]) -> str:
@@ -106,6 +125,8 @@ def shown(own: OwnConfig, merged: Merged) -> Iterator[str]:
     for name, table in merged.servers.items():
         yield f"+ {name}, of {merged.origins[name]}"
         yield from (f"    {line}" for line in telling.of_table(table))
+        if name in merged.gives:
+            yield f"    give {merged.gives[name]}"
     if merged.secrets:
         yield f"secrets, into {own.secrets_file}: {', '.join(merged.secrets)}"
     yield from merged.notes

@@ -18,7 +18,10 @@ from toolgate import config as configs
 from toolgate.config import Config, ConfigError, dialects, edits, fields, foreign_writers, secrets, spans, trust
 from toolgate.config.dialect import Dialect
 from toolgate.config.formats import Format, Malformed
+from toolgate.config.secret_references import Extraction
 from toolgate.config.secrets import Broken
+from toolgate.config.variables import ENVIRONMENT_PREFIX
+from toolgate.core.names import slug
 from toolgate.core.not_edited import NotEdited
 from toolgate.state import edited_files
 
@@ -106,6 +109,17 @@ def written(
 def known_secrets(own: OwnConfig) -> Mapping[str, str]:
     """Raises `NotEdited`."""
     return _read(own.secrets_file)
+
+
+def extraction(own: OwnConfig) -> Extraction:
+    """For servers that are put into this file. No name is used for their secrets that the environment has, or that the
+    file names without a value in the file of secrets: one that stands elsewhere would be given to the wrong server.
+    Raises `NotEdited`."""
+    in_environment = (
+        each.removeprefix(ENVIRONMENT_PREFIX) for each in os.environ if each.startswith(ENVIRONMENT_PREFIX)
+    )
+    taken = {*map(slug, in_environment), *secrets.named_in(own.text or "")}
+    return Extraction(known_secrets(own), taken)
 
 
 def _kept(own: OwnConfig, found: Mapping[str, str]) -> tuple[tuple[str, ...], str]:

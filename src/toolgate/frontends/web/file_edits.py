@@ -29,13 +29,15 @@ class WantedSave(msgspec.Struct):
 
 class WantedImport(msgspec.Struct):
     """Another program's file: its `text`, its name, and its dialect where that is not to be recognised. `servers`: only
-    these. With the `sha256` of a plan it is carried out; without one nothing is written."""
+    these. With the `sha256` of a plan it is carried out; without one nothing is written. A server of it that `gives`
+    says something of is left out, unless that stands in `confirmed`."""
 
     text: Annotated[str, Meta(max_length=LONGEST_SENT)]
     name: Annotated[str, Meta(max_length=250)] = ""
     dialect: Annotated[str, Meta(max_length=50)] = ""
     servers: tuple[str, ...] = ()
     sha256: Digest = ""
+    confirmed: tuple[str, ...] = ()
 
 
 class WantedVerdict(msgspec.Struct):
@@ -74,8 +76,8 @@ async def save(editor: Reloading, wanted: WantedSave, by: Principal) -> Saved:
 
 async def plan_or_import(editor: Reloading, wanted: WantedImport, by: Principal) -> Planned:
     """Raises `Fault`, `Unconfirmed`."""
-    sent = Imported(wanted.text, wanted.name, wanted.dialect, wanted.servers)
-    plan = await editor.look(lambda settings: file_edits.import_plan(settings, sent))
+    sent = Imported(wanted.text, wanted.name, wanted.dialect, wanted.servers, wanted.confirmed)
+    plan = await editor.look(lambda settings: file_edits.import_plan(settings, sent, bool(wanted.sha256)))
     if wanted.sha256:
         await editor.edit(lambda settings: file_edits.of_import(settings, sent, wanted.sha256), (), by)
     return Planned(plan, bool(wanted.sha256))

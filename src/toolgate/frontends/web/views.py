@@ -406,8 +406,9 @@ async def import_servers(request: PageRequest) -> Outcome:
     """What would be added, and what that would run, is shown first."""
     sent = {name: request.form.get(name, "") for name in ("text", "name", "dialect", "sha256")}
     sent["text"] = sent["text"].replace("\r\n", "\n")
+    confirmed = [value for name, value in request.form.items() if name.startswith("confirmed")]
     try:
-        found = await request.ask("POST", "/import", sent)
+        found = await request.ask("POST", "/import", {**sent, "confirmed": confirmed})
     except Failed as failed:
         return Shown("import.html", {**await _of_import(request), "sent": sent, "problem": failed.error}, failed.status)
     if found["is_done"]:
