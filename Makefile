@@ -8,7 +8,7 @@ PACKAGING = .venv/.packaging
 AXE = .browser/node_modules/axe-core/axe.min.js
 AXE_PACKAGE = axe-core@4.14.1
 
-.PHONY: demo test attack check format install interop faults browser screenshots conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
+.PHONY: demo test attack check format install interop faults browser screenshots conformance behaviour docs tools keys grid fuzz soak bench bench-quick flame \
 	retrieval tokens mutants package package-check service-check image-check constraints clean
 
 demo: $(INSTALLED)
@@ -107,6 +107,10 @@ bench: $(INSTALLED)
 	.venv/bin/python bench/startup.py
 	.venv/bin/python bench/fairness.py
 	.venv/bin/python bench/paired.py $(if $(BASE),--base $(BASE))
+
+# Where the CPU of a warm call goes: a flame graph and a table, in .bench/results.
+flame: $(INSTALLED)
+	.venv/bin/python bench/flame.py
 
 # Another directory of sets: make retrieval DATA=dir
 retrieval: $(INSTALLED)
