@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from attack.sandboxes import box_attempts, trying
 from attack.test_python_that_escapes import first_of_each
-from processes.ground import alive, child, failure, gateway, real, settings, until
+from processes.ground import CHILDREN, alive, child, failure, gateway, real, settings, until
 
 from toolgate.upstreams.process import confinement, programs
 
@@ -48,6 +48,49 @@ def test_no_server_leaves_its_box(tmp_path: Path, counted: Callable[[str], None]
 @trying.as_another
 def test_no_server_leaves_its_box_as_an_ordinary_user(counted: Callable[[str], None]) -> None:
     trying.none_escapes(KIND, None, counted)
+
+
+BESIDE = (".env", ".git/config", ".ssh/id_rsa", "others/notes", "toolgate.toml")
+READS_BESIDE = """
+import os
+for name in {names!r}:
+    try: print(open(os.path.join({folder!r}, name)).read())
+    except OSError: pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "files"),
+    [
+        ("bin/tool", ()),
+        ("sbin/tool", ("lib/tool.so",)),
+        ("tools/tool", ("package.json",)),
+        ("server.py", ("package.json", "package-lock.json")),
+        ("bin/tool", ("pyvenv.cfg", "lib/python3.13/os.py")),
+        ("bin/tool", ("lib/node_modules/npm/package.json",)),
+        ("node_modules/evil/cli.js", ("package.json",)),
+    ],
+)
+def test_a_strict_box_shows_nothing_of_what_lies_around_a_program(
+    tmp_path: Path, program: str, files: tuple[str, ...]
+) -> None:
+    """A project, a folder of projects, or the home of a user who is not the gateway's."""
+    doing = child("doing")
+
+    @real
+    async def tries() -> None:
+        for name in (program, *files, *BESIDE):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text("canary" if name in BESIDE else "")
+        command = tmp_path / program
+        command.write_text(f"#!/bin/sh\nexec {' '.join((doing['command'], *doing['args']))}\n")
+        command.chmod(0o755)
+        box = {"run": [sys.prefix, sys.base_prefix, str(CHILDREN)]}
+        async with gateway(settings(one={"command": str(command), "box": box})) as served:
+            code = READS_BESIDE.format(names=BESIDE, folder=str(tmp_path))
+            assert await served.client().call("one__do", code=code) == ""
+
+    tries()
 
 
 SURVIVES = """

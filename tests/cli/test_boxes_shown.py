@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 STRICT = "strict: no network; reads its program; writes its own folder; at most 4 GiB of memory each, 128 processes"
+OPENED = STRICT.replace("its program", "its program ({})", 1)
 
 
 @pytest.fixture
@@ -38,21 +39,23 @@ def printed(home: Path, *words: str) -> str:
     return ended.stdout
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["list", "--config", "toolgate.json"],
-        ["doctor", "--config", "toolgate.json"],
-        ["config", "check", "toolgate.json"],
-    ],
-)
-def test_a_server_in_a_box_is_shown_with_what_it_may_do(home: Path, words: list[str]) -> None:
-    assert printed(home, *words).count(f"in a box, {STRICT}") == 1
+def test_a_server_in_a_box_is_shown_with_what_it_may_do(home: Path) -> None:
+    assert printed(home, "config", "check", "toolgate.json").count(f"in a box, {STRICT}") == 1
+
+
+@pytest.mark.parametrize("command", ["list", "doctor"])
+def test_once_it_has_been_started_it_is_shown_what_is_opened_of_its_program(home: Path, command: str) -> None:
+    before, after = OPENED.split("{}")
+    lines = map(str.strip, printed(home, command, "--config", "toolgate.json").splitlines())
+    (line,) = [each for each in lines if each.startswith(f"in a box, {before}")]
+    assert line.endswith(after)
+    assert f"{Path(sys.prefix)}/{{bin, " in line and "children/doing.py" in line
 
 
 def test_the_report_of_the_doctor_has_it(home: Path) -> None:
     report = json.loads(printed(home, "doctor", "--json", "--config", "toolgate.json"))
-    assert [each.get("box") for each in report["servers"]].count(STRICT) == 1
+    boxes = [each.get("box", "") for each in report["servers"]]
+    assert [each.startswith(OPENED.split("{")[0] + "/") for each in boxes].count(True) == 1
     (boxes,) = [each for each in report["checks"] if each["name"] == "boxes"]
     assert boxes["says"].startswith("1 of 2 servers in a box, by landlock v")
 

@@ -157,6 +157,29 @@ def test_a_program_is_asked_whether_it_sees_it(
     assert "\x1b" not in done.output
 
 
+def test_a_program_is_not_asked_in_a_folder_whose_files_it_would_follow(home: Path) -> None:
+    """Some start each server that a file of the folder names, which may be a stranger's."""
+    file = home / "bin" / "opencode"
+    file.write_text(f"#!/bin/sh\n/bin/ls -A > {home}/there\npwd > {home}/where\necho toolgate connected\n")
+    file.chmod(0o755)
+    (home / "project" / "opencode.json").write_text('{"mcp": {"x": {"type": "local", "command": ["touch", "ran"]}}}')
+    done = run("opencode")
+    assert done.exit_code == 0 and "sees it" in done.output, done.output
+    assert "opencode.json" not in (home / "there").read_text()
+    where = Path((home / "where").read_text().strip())
+    assert where.parent == home / ".local" / "state" / "toolgate" / "asked" and not where.exists()
+
+
+def test_of_a_projects_file_no_program_is_asked(home: Path) -> None:
+    """It is the folder's other files that it would follow."""
+    file = home / "bin" / "opencode"
+    file.write_text(f"#!/bin/sh\ntouch {home}/ran\necho toolgate connected\n")
+    file.chmod(0o755)
+    done = run("opencode", "--project")
+    assert done.exit_code == 0 and "`opencode mcp list` shows what it sees" in done.output
+    assert not (home / "ran").exists()
+
+
 def test_a_program_that_is_not_there_is_said(home: Path) -> None:
     done = run("codex", "zed")
     assert done.exit_code == 0 and "not checked" in done.output and "cannot be asked" in done.output

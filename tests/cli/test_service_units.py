@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import plistlib
 import re
@@ -118,3 +119,18 @@ def test_without_a_configuration_there_is_nothing_to_serve(
     monkeypatch.setenv("HOME", str(tmp_path))
     done = CliRunner().invoke(app, [command])
     assert done.exit_code == 2 and "give --config" in done.output
+
+
+@pytest.mark.parametrize("sign", ["\n", "\r", "\x0b", "\x1b", "\x7f"])
+@pytest.mark.parametrize("key", ["state", "audit.path", "folder"])
+def test_a_path_of_the_configuration_adds_no_line_to_the_unit(key: str, sign: str, tmp_path: Path) -> None:
+    """Whoever wrote the configuration would have a line of a unit that root starts."""
+    folder = tmp_path / (f"its{sign}ExecStartPre=+" if key == "folder" else "its")
+    folder.mkdir()
+    line = f"{key} = {json.dumps(f'/srv/log{sign}ExecStartPre=+/usr/bin/id')}\n" if key != "folder" else ""
+    file = folder / "toolgate.toml"
+    file.write_text(line + EXAMPLE)
+    done = CliRunner().invoke(app, ["systemd", "--config", str(file)])
+    assert done.exit_code == 2 and "ExecStartPre" not in done.stdout
+    if key == "folder":
+        assert CliRunner().invoke(app, ["launchd", "--config", str(file)]).exit_code == 2

@@ -38,7 +38,7 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
     for server in config.servers:
         printing.say(f"  {_line(server)}")
         if confines := server.confines:
-            printing.say(f"    in a box, {without_secrets(confines.words, config)}")
+            printing.say(f"    in a box, {without_secrets(confines.words(), config)}")
     for client in config.clients:
         printing.say(f"  client {_of_client(client)}")
     if not config.servers:

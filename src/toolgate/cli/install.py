@@ -20,11 +20,12 @@ import typer
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import agents, common, own_file, printing
 from toolgate.cli.agents import Agent
-from toolgate.config import Config, ConfigError, foreign_writers, spans
+from toolgate.config import Config, ConfigError, foreign_writers, spans, state_folder
 from toolgate.config.formats import Malformed
 from toolgate.config.secret_references import Extraction
 from toolgate.core.names import slug
 from toolgate.state import edited_files, own_config
+from toolgate.upstreams.process import folders
 
 app = typer.Typer(add_completion=False)
 
@@ -95,7 +96,8 @@ def install(
         _write(target, edit, dry_run)
     if dry_run or not check:
         return
-    seen = [_check(target) for target in targets]
+    with folders.empty(state_folder(found, os.environ) / "asked") as folder:
+        seen = [_check(target, "" if project else folder) for target in targets]
     raise typer.Exit(0 if all(seen) else 1)
 
 
@@ -204,8 +206,9 @@ def _undo(target: Target) -> None:
 # Whether they see it.
 
 
-def _check(target: Target) -> bool:
-    """Ask the program itself, where it can be asked."""
+def _check(target: Target, folder: str) -> bool:
+    """Ask the program itself, where it can be asked: in an empty folder, since some start whatever a file of the folder
+    that they are in names. Of a project's file none is asked."""
     title, program = target.agent.title, shutil.which(target.agent.program) if target.agent.program else None
     if not target.agent.listing:
         printing.say(f"{title}: cannot be asked from here; its page in docs/agents.md says where it shows its servers")
@@ -213,22 +216,33 @@ def _check(target: Target) -> bool:
     if not program:
         printing.say(f"{title}: not checked, since there is no program {target.agent.program} in PATH")
         return True
-    said = _listing([program, *target.agent.listing])
+    command = " ".join((target.agent.program, *target.agent.listing))
+    if not folder:
+        printing.say(
+            f"{title}: not checked, since it may start what else is named here; `{command}` shows what it sees"
+        )
+        return True
+    said = _listing([program, *target.agent.listing], folder)
     lines = [line.strip() for line in said.splitlines() if SERVER in line]
     is_seen = bool(lines) and not any(FAILED.search(line) for line in lines)
     shown = visible(lines[0] if lines else said.strip().splitlines()[-1] if said.strip() else "it said nothing")
-    command = " ".join((target.agent.program, *target.agent.listing))
     printing.say(f"{title}: {'sees it' if is_seen else 'does not see it'}: `{command}`: {shown[:300]}")
     if any(IDLE.search(line) for line in lines) and target.agent.idle:
         printing.say(f"  {target.agent.idle}")
     return is_seen
 
 
-def _listing(command: Sequence[str]) -> str:
-    """What it prints, without colours; or why it did not."""
+def _listing(command: Sequence[str], folder: str) -> str:
+    """What it prints in this folder, without colours; or why it did not."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CHECKING, check=False, env=_environ()
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=CHECKING,
+            check=False,
+            env={**_environ(), "PWD": folder},
         )
     except subprocess.TimeoutExpired:
         return f"it did not end within {CHECKING:g} s"

@@ -33,7 +33,7 @@ def agent(config: Config, command: tuple[str, ...]) -> bytes:
     return plistlib.dumps(
         {
             "Label": LABEL,
-            "ProgramArguments": [*command, "serve", "--config", os.path.abspath(config.source)],
+            "ProgramArguments": [*command, "serve", "--config", systemd.plain(os.path.abspath(config.source))],
             "EnvironmentVariables": {"PATH": os.environ.get("PATH", os.defpath)},
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},

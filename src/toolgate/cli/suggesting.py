@@ -94,7 +94,7 @@ async def suggest(config: Config, server: Server, tool: str, arguments: str) -> 
 def _words(server: Server, box: ServerBox) -> str:
     confines = msgspec.structs.replace(server, box=box).confines
     assert confines
-    return visible(confines.words)
+    return visible(confines.words())
 
 
 def _arguments(written: str) -> Raw:

@@ -128,5 +128,13 @@ def _path() -> str:
 
 def quoted(word: str) -> str:
     """A word of a list in a unit."""
+    word = plain(word)
     word = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return word if re.fullmatch(r"[\w/.:=@%+,-]+", word) else f'"{word}"'
+
+
+def plain(path: str) -> str:
+    """What stands in a unit, where a line of it would be a line of the unit. Ends the command where there are any."""
+    if any(ord(each) < 0x20 or each == "\x7f" for each in path):
+        printing.fail(f"a unit cannot name {path!r}, which has a line break or another control character", 2)
+    return path

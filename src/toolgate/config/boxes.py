@@ -45,6 +45,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
     def with_more(
         self,
         read: tuple[str, ...],
+        run: tuple[str, ...],
         write: tuple[str, ...],
         net: bool | tuple[int, ...] | None,
         sockets: bool | None,
@@ -57,6 +58,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self,
             read=tuple(dict.fromkeys((*self.read, *read))),
+            run=tuple(dict.fromkeys((*self.run, *run))),
             write=tuple(dict.fromkeys((*self.write, *write))),
             net=self.net if net is None else net,
             sockets=self.sockets if sockets is None else sockets,
@@ -66,15 +68,16 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
             file_size=file_size or self.file_size,
         )
 
-    @property
-    def words(self) -> str:
-        """For operators, on one line."""
+    def words(self, parts: str = "") -> str:
+        """For operators, on one line; `parts` are those of its program, as far as they are known."""
         if self.net is True:
             reach = "network"
         else:
             reach = f"network: ports {', '.join(map(str, self.net))}" if self.net else "no network"
         reach += ", sockets of other programs" if self.sockets else ""
-        reads = "reads all files" if self.reads_all else _paths("reads its program", self.read)
+        program = f"reads its program ({parts})" if parts else "reads its program"
+        reads = "reads all files" if self.reads_all else _paths(program, self.read)
+        reads += f"; runs {', '.join(self.run)}" if self.run else ""
         writes = "writes all files" if self.writes_all else _paths("writes its own folder", self.write)
         cpu = f", {self.cpu:g} s of processor time" if self.cpu else ""
         most = f"at most {_size(self.memory)} of memory{cpu} each, {self.processes} processes"

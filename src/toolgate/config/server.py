@@ -203,6 +203,9 @@ class ServerBox(msgspec.Struct, frozen=True, kw_only=True):
     read: Annotated[
         tuple[str, ...], Key(values.many(filled), "files and folders that it may also read: absolute paths, or `~/…`")
     ] = ()
+    run: Annotated[
+        tuple[str, ...], Key(values.many(filled), "programs, and folders with programs, that it may also read and run")
+    ] = ()
     write: Annotated[
         tuple[str, ...], Key(values.many(filled), "files and folders that it may also read, write, make and remove")
     ] = ()
@@ -275,7 +278,7 @@ kind_of_default_box: Kind[ServerBox] = Kind(
 
 def _sound_box(value: Any) -> None:
     """Of paths with their variables in them."""
-    for name in ("read", "write"):
+    for name in ("read", "run", "write"):
         for at, path in enumerate(getattr(value, name)):
             if not (os.path.isabs(path) or path.startswith("~/")):
                 raise Wrong(Finding("must be an absolute path, or begin with `~/`", "", (name, at)))
@@ -614,7 +617,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             return None
         found = boxes.of_level(box.level, self.command, self.args, self.env, self.cwd)
         return found.with_more(
-            box.read, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes, box.filesize
+            box.read, box.run, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes, box.filesize
         )
 
     def runs_as(self, other: "Server") -> bool:

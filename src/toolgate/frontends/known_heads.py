@@ -67,6 +67,8 @@ class KnownHeads(Generic[Meaning]):
         self._whose: dict[Head, str] = {}
         self._shares: Shares[Head] = Shares()
         self._size = 0  # bytes
+        self._apart: dict[bytes, tuple[bytes, bytes, int]] = {}  # known ones, with the lengths of their bodies
+        self._apart_size = 0  # bytes
 
     def __len__(self) -> int:
         return len(self.by_head)
@@ -79,16 +81,25 @@ class KnownHeads(Generic[Meaning]):
         return is_short and data.find(END) == len(data) - len(END) and not _asks_first.search(data)
 
     def parted(self, address: str, data: bytes) -> Parted | None:
-        """None where these bytes are not one whole request, or one that is not to be known again."""
+        """None where these bytes are not one whole request, or one that is not to be known again: an operator's, who
+        has no address."""
+        if not address:
+            return None
         end = data.find(END, 0, LONGEST) + len(END)
         head, varying = data[:end], ()
+        if (apart := self._apart.get(head)) and len(data) - end == apart[2]:
+            return Parted((address, apart[0], apart[1]), data[end:], self._generation)
         if head.find(b"raceparent") > 0 or head.find(b"equest-") > 0:
             head, varying = _without_what_varies(head)
         found = _length.search(head)
         if not found or len(data) - end != int(found[1]) or len(data) - end > self._longest_body:
             return None
         start, stop = found.span(1)
-        return Parted((address, head[:start], head[stop:]), data[end:], self._generation, varying)
+        parted = Parted((address, head[:start], head[stop:]), data[end:], self._generation, varying)
+        if parted.head in self.by_head and not varying and self._apart_size + len(head) <= MOST_BYTES:
+            self._apart[head] = parted.head[1], parted.head[2], len(data) - end
+            self._apart_size += len(head)
+        return parted
 
     def learn(self, request: Parted, meaning: Meaning, whose: str) -> None:
         """What was found out of a request since it came. `whose` it is: see `Principal.counted_as`."""
@@ -111,6 +122,8 @@ class KnownHeads(Generic[Meaning]):
         self._whose.clear()
         self._shares = Shares()
         self._size = 0
+        self._apart.clear()
+        self._apart_size = 0
 
     def _drop(self, head: Head) -> None:
         del self.by_head[head]

@@ -35,7 +35,7 @@ from toolgate.frontends import tls, unread
 from toolgate.frontends.application import Application
 from toolgate.frontends.connections import HEAD_FREE, STATE, Connection, UnfinishedHead
 from toolgate.frontends.frames import paced_socket
-from toolgate.frontends.known_heads import CAME, Parted
+from toolgate.frontends.known_heads import CAME, END, Parted
 from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Turn
 from toolgate.frontends.slots import Slot
@@ -288,7 +288,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _is_one(self, data: bytes) -> bool:
         """Whether this is one request and no more. What is not waits to be read, and is kept meanwhile."""
-        if self._is_between and self._parted(self._head + data) is not None:
+        if self._is_between and self._known_heads.parted(self._connection.address, self._head + data) is not None:
             return True
         if self._is_between or self._is_in_head:
             self._keeps_of_head((0 if self._is_between else self._overhead) + len(data))
@@ -305,22 +305,19 @@ class HttpProtocol(HttpToolsProtocol):
             self._unfinished.ended()
             self._unfinished = None
 
-    def _parted(self, data: bytes) -> Parted | None:
-        address = self._connection.address  # an operator has none, and is not to be known again
-        return self._known_heads.parted(address, data) if address else None
-
     def _take(self, data: bytes) -> None:
         if self.transport.is_closing():
             self._intake.drop()
             return
         if self._is_between:
+            address = self._connection.address
             if self._head:
                 data, self._head = self._head + data, b""
-            elif self._connection.address and self._known_heads.is_alone(data):
+            elif address and data.endswith(END) and self._known_heads.is_alone(data):
                 self._head, self._patience = data, HEAD_PATIENCE
                 self._timer = self._timer or self.loop.call_later(HEAD_PATIENCE, self.transport.close)
                 return
-            self._came = self._parted(data)
+            self._came = self._known_heads.parted(address, data)
             if self._came and self._took_known(self._came):
                 return
             self._is_between = False

@@ -7,14 +7,14 @@ meta-tool the call came through, so that no name is a way around it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from toolgate.core.model import Call, Outcome, Required
 
 
-class Passed(NamedTuple):
+class Passed(msgspec.Struct, frozen=True):
     """A call that goes on, and a `ticket` for this round of it, which the policy gets back in `after` and `ended`."""
 
     call: Call

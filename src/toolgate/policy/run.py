@@ -96,7 +96,7 @@ class PolicyRun:
             decision = policy.before(call, at < depth, waited)
             waited = None
             if isinstance(decision, Passed):
-                decision, ticket = decision
+                ticket, decision = decision.ticket, decision.call
             if not isinstance(decision, Call):
                 if isinstance(decision, Wait):
                     self._at, self._next, self._has_waited = at, call, True

@@ -46,10 +46,11 @@ def test_a_table_without_a_level_is_strict_and_what_it_names() -> None:
     assert found == Confines(
         level="strict", read=("/a",), write=("~/b",), net=(443,), memory=1 << 30, cpu=60.0, processes=3
     )
-    assert found.words == (
+    assert found.words() == (
         "strict: network: ports 443; reads its program and /a; writes its own folder and ~/b; "
         "at most 1 GiB of memory, 60 s of processor time each, 3 processes"
     )
+    assert "reads its program (/x/bin) and /a; " in found.words("/x/bin")
 
 
 def test_variables_are_put_into_its_paths() -> None:
@@ -192,5 +193,7 @@ def test_every_profile_says_what_it_needs() -> None:
 def test_a_browsers_profile_gives_its_programs_and_sockets_which_the_words_say() -> None:
     found = confines("npx", "@playwright/mcp", "--executable-path", "/opt/b/chrome", box="profile")
     assert found.run == ("~/.cache/ms-playwright", "/opt/b")
-    assert found.words.startswith("profile of @playwright/mcp: network, sockets of other programs; reads its program; ")
+    assert found.words().startswith(
+        "profile of @playwright/mcp: network, sockets of other programs; reads its program; "
+    )
     assert confines("npx", "@playwright/mcp", box={"level": "profile", "sockets": False}).sockets is False

@@ -382,12 +382,13 @@ class Admin:
         return {**state, "tools": len(known.items) if known else UNSET}
 
     def _state(self, server: Server) -> Mapping[str, Any]:
-        named = {"id": server.id, "name": server.name, "box": server.confines.words if server.confines else ""}
+        named, confines = {"id": server.id, "name": server.name}, server.confines
         upstream = self._gateway.snapshot.upstreams.get(server.id)
         if not upstream:
-            return {**named, "state": "disabled"}
+            return {**named, "box": confines.words() if confines else "", "state": "disabled"}
         status = scrub.status(upstream.status(), self._gateway.redactor.of(server.id))
-        return {**named, **{key: value for key, value in msgspec.structs.asdict(status).items() if key != "words"}}
+        told = {key: value for key, value in msgspec.structs.asdict(status).items() if key not in ("words", "parts")}
+        return {**named, "box": confines.words(status.parts) if confines else "", **told}
 
     async def add(self, asked: Asked) -> Answer:
         """Add a server: its keys as in the configuration, and its `name`."""

@@ -327,11 +327,20 @@ class HttpLink:
             if not isinstance(reply, _Reply) or reply.kept > LONGEST_UNAWAITED:
                 self.abandon(origin)
 
-    def answered(self, origin: int, session: bytes | None) -> None:
+    def answered(self, origin: int, session: bytes | None, body: bytes) -> None:
         """A request was answered with 200, and all of that is here."""
         self._streams.pop(origin, None)
         if session or self._named:
             self.answered_in(session)
+        if body:
+            self._was_understood = True
+            self._receiver.received(body, origin)
+        if self.awaits(origin):
+            self.broke_without(origin, 200, body)
+
+    def broke_without(self, origin: int, status: int, body: bytes) -> None:
+        """A request's own response has ended, and the answer was not in it."""
+        self.broke(origin, f"sent HTTP {status} with no answer in it: {self.quoted(body)}")
 
     def quoted(self, body: bytes) -> str:
         """What the server said, as it may be quoted."""
@@ -440,8 +449,7 @@ class _Reply(WholeReader):
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         if self.origin is not None and headers.get(b"content-type") == _JSON:
-            self._link.answered(self.origin, headers.get(b"mcp-session-id"))
-            self._heard(self.origin, 200, body)
+            self._link.answered(self.origin, headers.get(b"mcp-session-id"), body)
         else:
             self.head(200, headers)
             self.body(body)
@@ -484,7 +492,7 @@ class _Reply(WholeReader):
         if body:
             self._link.received(body, origin)
         if self._link.awaits(origin):
-            self._link.broke(origin, f"sent HTTP {status} with no answer in it: {self._link.quoted(body)}")
+            self._link.broke_without(origin, status, body)
 
     def _received(self, data: bytes) -> None:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what

@@ -49,12 +49,14 @@ class StdioLink(PipeLink):
         self._intake = Intake(self._take, None, PIECE, turns, lambda: server.id)
         self._outbox = Outbox(server, clock, receiver, self._write)
         self._child: Child | None = None
+        self._parts = ""
 
     async def connect(self, supervisor: Supervisor, launch: Launch | None = None) -> None:
         """`launch` is how it is started; without one, as its configuration says, which then has no box."""
         server = self._server
         assert launch or not server.confines
         start = launch or server
+        self._parts = launch.parts if launch else ""
         self._child = await supervisor.start(
             *(server.name, start.command, start.args, start.env, start.cwd),
             *(self._output, self._exited, self._stderr),
@@ -85,7 +87,9 @@ class StdioLink(PipeLink):
 
     def describe(self) -> dict[str, object]:
         child = self._child
-        return {"pid": child.pid, "started": child.started, "stderr": child.stderr.text()} if child else {}
+        if not child:
+            return {}
+        return {"pid": child.pid, "started": child.started, "stderr": child.stderr.text(), "parts": self._parts}
 
     def replace(self, why: str) -> None:
         if self._child:

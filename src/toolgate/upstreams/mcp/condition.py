@@ -74,6 +74,7 @@ def status_of(
         revision=revision,
         stopped_by=condition.stopped_by,
         calls=calls,
+        parts=str(about.get("parts", "")),
     )
 
 

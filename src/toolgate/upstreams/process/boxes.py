@@ -76,12 +76,14 @@ class Boxes:
             **({} if confines.writes_all else {"TMPDIR": str(own / "tmp")}),
             **server.env,
         }
-        parts = [] if confines.reads_all else [*folders, *self._parts(server, command, args, cwd, env)]
-        parts += self._parts(server, interpreter, (), cwd, env) if parts and interpreter else []
+        parts: Sequence[str] = ()
+        if not confines.reads_all:
+            commands = [(command, args), *([(interpreter, ())] if interpreter else [])]
+            parts = [*folders, *await asyncio.to_thread(self._parts, server, commands, cwd, env)]
         box = self._box(server, confines, parts, own)
         if self._is_lenient and (lacking := confinement.missing(box)):
             log.warning("%s runs in a box that is not whole: this machine lacks %s", server.name, "; ".join(lacking))
-        return Launch(command, args, env, cwd, box.packed())
+        return Launch(command, args, env, cwd, box.packed(), programs.told(parts))
 
     async def tidy(self, servers: Callable[[], Iterable[Server]]) -> None:
         """Each day, have packages removed that no server uses any more. `servers`: those that are configured then."""
@@ -129,15 +131,18 @@ class Boxes:
         return folder
 
     def _parts(
-        self, server: Server, command: str, args: Sequence[str], cwd: str | None, env: Mapping[str, str]
+        self, server: Server, commands: Sequence[tuple[str, Sequence[str]]], cwd: str | None, env: Mapping[str, str]
     ) -> list[str]:
+        """What these command lines consist of. Looks at files, and at who has a home here."""
         path = env.get("PATH") or self._supervisor.environ.get("PATH")
-        if os.path.dirname(command):
-            command = os.path.abspath(os.path.join(cwd or "", command))
-        program = shutil.which(command, path=path)
-        found = Programs(self._home, str(self._state), path).parts(program, args, cwd) if program else []
-        is_own = cwd and server.cwd and not programs.is_wide(cwd, self._home, str(self._state))
-        return [*found, *([cwd] if cwd and is_own else [])]
+        looks = Programs(programs.homes(self._home), str(self._state), path, self._source)
+        found: list[str] = []
+        for command, args in commands:
+            if os.path.dirname(command):
+                command = os.path.abspath(os.path.join(cwd or "", command))
+            program = shutil.which(command, path=path)
+            found += looks.parts(program, args, cwd) if program else []
+        return [*found, *([cwd] if cwd and server.cwd and not looks.is_wide(cwd) else [])]
 
     @property
     def _home(self) -> str:

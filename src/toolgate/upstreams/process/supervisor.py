@@ -75,13 +75,15 @@ def is_of_a_tool(name: str) -> bool:
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """How a server's program is started; without a `box` it may do what we may."""
+    """How a server's program is started; without a `box` it may do what we may. `parts`: what its box shows of the
+    program itself, in words."""
 
     command: str
     args: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str | None
     box: Mapping[str, Any] | None = None
+    parts: str = ""
 
 
 class Tail:
