@@ -9,7 +9,7 @@ AXE = .browser/node_modules/axe-core/axe.min.js
 AXE_PACKAGE = axe-core@4.14.1
 
 .PHONY: demo test attack check format install interop faults browser screenshots conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
-	retrieval tokens mutants package package-check service-check constraints clean
+	retrieval tokens mutants package package-check service-check image-check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -135,6 +135,10 @@ package-check: package
 # The unit of `toolgate systemd`, run by a systemd in namespaces of its own. Needs root.
 service-check: package
 	.venv/bin/python packaging/check_service.py
+
+# The image, built and run as compose.yaml says, by Docker or Podman. BUILD='--network host' and the like go to the build.
+image-check: package
+	.venv/bin/python packaging/check_image.py
 
 $(PACKAGING): $(INSTALLED)
 	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[package]"

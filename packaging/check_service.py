@@ -2,22 +2,28 @@
 
 Above the files of this machine lies a layer that is thrown away: there the wheel is installed for the system's Python,
 the user is made, and the unit is saved, as the unit's first lines say. Then the service is started, called, asked,
-told to reload, stopped from answering, ended, and started with a configuration that has a mistake. It needs root, a
-kernel with overlayfs and cgroups of version 2, and a wheel in `dist`. Nothing on this machine is changed, but for what
-lies in a temporary folder, and no network is reached while the service runs.
+told to reload, stopped from answering, ended, and started with a configuration that has a mistake. It needs a wheel in
+`dist`, root, systemd's programs, and a kernel with overlayfs and cgroups of version 2; where one of the last three is
+missing it says so, and nothing is wrong. Nothing on this machine is changed, but for what lies in a temporary folder
+and a control group that is removed, and no network is reached while the service runs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 DIST = Path(__file__).parents[1] / "dist"
-PATIENCE = 150  # seconds for all of it
+MOST = 60.0  # seconds from the start of the service until its first call is answered
+PATIENCE = 600  # seconds for its installation, and again for its run
+UNIFIED = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")  # where version 2 is beside version 1, and alone
+GROUP = "toolgate-service-check"
 AS_USER = (
     "setpriv --reuid toolgate --regid toolgate --clear-groups env HOME=/var/lib/toolgate XDG_STATE_HOME=/var/lib "
     "/opt/toolgate/bin/toolgate"
@@ -76,15 +82,17 @@ tell() {{ printf '%s\\t%s\\n' "$1" "$2" >> /told; }}
 shown() {{ systemctl show toolgate --value -p "$1"; }}
 tell verify "$(systemd-analyze verify /etc/systemd/system/toolgate.service 2>&1; echo $?)"
 tell exposure "$(systemd-analyze security toolgate.service --no-pager | tail -1)"
+began=$(($(date +%s%N) / 1000000))
 systemctl start toolgate; tell start $?
 tell active "$(shown ActiveState)"; tell says "$(shown StatusText)"
 before=$(shown MainPID)
+{AS_USER} call --config /etc/toolgate/toolgate.toml notes list_notes > /said 2>&1; tell call $?
+tell first-call-after "$(($(date +%s%N) / 1000000 - began)) ms"
 tell user "$(stat -c %U /proc/$before)"
 tell capabilities "$(awk '/CapBnd/ {{print $2}}' /proc/$before/status)"
 tell state "$(stat -c '%U %a' /var/lib/toolgate)"
 nsenter -t $before -m touch /etc/x 2>/dev/null; tell etc-is-writable $?
 nsenter -t $before -m touch /var/lib/toolgate/x; tell state-is-writable $?
-{AS_USER} call --config /etc/toolgate/toolgate.toml notes list_notes > /said 2>&1; tell call $?
 {AS_USER} status --config /etc/toolgate/toolgate.toml >> /said 2>&1; tell status $?
 sed -i 's/"5s"/"4s"/' /etc/toolgate/toolgate.toml
 systemctl reload toolgate; tell reload $?
@@ -126,27 +134,43 @@ EXPECTED = {
 
 
 def main() -> None:
-    if os.geteuid() or not shutil.which("systemd-analyze"):
-        sys.exit("not run: this needs root, and systemd on this machine")
-    [wheel] = DIST.glob("*.whl")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for each in ("upper", "work", "root"):
             (folder / each).mkdir()
+        if lacking := _lacking(folder):
+            print(f"not run: this needs {lacking}")
+            return
+        [wheel] = DIST.glob("*.whl")
         (folder / "toolgate.toml").write_text(CONFIG)
         (folder / "steps").write_text(STEPS)
+        began = time.monotonic()
         _run(folder, ["unshare", "--mount"], LAYER + INSTALL, wheel)
+        print(f"installed: after {time.monotonic() - began:.1f} s")
         alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--net", "--cgroup"]
         _run(folder, alone, LAYER + BOOT, wheel)
         told = folder / "upper" / "told"
         found = dict(line.split("\t", 1) for line in told.read_text().splitlines()) if told.exists() else {}
         wrong = {step for step, wanted in EXPECTED.items() if found.get(step) != wanted}
+        if int(found.get("first-call-after", "0 ms").split()[0]) > MOST * 1000:
+            wrong.add("first-call-after")
         for step, value in found.items():
             print(f"{step}: {value}{'  <- wrong' if step in wrong else ''}")
         if wrong:
             for name in ("said", "log"):
                 print((folder / "upper" / name).read_text() if (folder / "upper" / name).exists() else "")
             sys.exit(f"wrong or missing: {', '.join(sorted(wrong))}")
+
+
+def _lacking(folder: Path) -> str:
+    if os.geteuid():
+        return "root"
+    if not (shutil.which("systemd-analyze") and os.path.exists("/lib/systemd/systemd")):
+        return "systemd's programs on this machine"
+    if not _group():
+        return "cgroups of version 2"
+    tried = subprocess.run(["unshare", "--mount", "bash", "-c", LAYER, "bash", str(folder)], capture_output=True)
+    return "a kernel that mounts overlayfs in a namespace of its own" if tried.returncode else ""
 
 
 def _run(folder: Path, namespaces: list[str], script: str, wheel: Path) -> None:
@@ -158,19 +182,33 @@ def _run(folder: Path, namespaces: list[str], script: str, wheel: Path) -> None:
         except subprocess.TimeoutExpired:
             run.kill()
             code = f"none within {PATIENCE} s"
+        finally:
+            _remove_group()
         if code:
             output.seek(0)
             sys.exit(f"it could not be run here ({code}):\n{output.read()[-4000:]}")
 
 
 def _in_a_group() -> None:
-    """A control group of its own, where cgroups of version 2 are beside those of version 1 or alone."""
-    for root in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup"):
-        if os.path.exists(f"{root}/cgroup.procs"):
-            group = f"{root}/toolgate-service-check"
-            os.makedirs(group, exist_ok=True)
-            Path(group, "cgroup.procs").write_text(str(os.getpid()))
+    group = _group()
+    os.makedirs(group, exist_ok=True)
+    Path(group, "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _remove_group() -> None:
+    """With those that systemd has made in it, once what was in them has ended."""
+    for _ in range(50):
+        for folder, _, _ in os.walk(_group(), topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        if not os.path.exists(_group()):
             return
+        time.sleep(0.1)
+
+
+def _group() -> str:
+    """A control group of its own; empty where there are none of version 2."""
+    return next((f"{root}/{GROUP}" for root in UNIFIED if os.path.exists(f"{root}/cgroup.procs")), "")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,13 @@ ENVELOPE: dict[str, Any] = {"protocolVersion": MODERN, "clientCapabilities": {}}
 ANN, ROOT = "ann-has-a-key-of-24-chars", "root-has-a-key-of-24-chars"
 AXE = Path(__file__).parents[2] / ".browser" / "node_modules" / "axe-core" / "axe.min.js"
 
+JUDGE = """async () => {
+  const found = await axe.run({ resultTypes: ["violations"] });
+  const grave = found.violations.filter((each) => ["serious", "critical"].includes(each.impact));
+  const faults = grave.map((each) => [each.id, each.impact, each.nodes.slice(0, 5).map((node) => node.html)]);
+  return { faults, passes: found.passes.length };
+}"""
+
 
 def toolgate(*words: str) -> list[str]:
     return [sys.executable, "-m", "toolgate", *words]
@@ -117,7 +124,7 @@ def furnished(gateway: Gateway) -> dict[str, str]:
     return {"/tasks/{name}": first, "/sessions/{name}": "s1", "/approvals/{name}": waiting["id"]}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     if not CHROMIUM:
         pytest.skip("there is no Chromium on this machine")
@@ -138,11 +145,23 @@ class Tab:
         self.requests: list[str] = []
         self.errors: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self.page.on("console", self._hears)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.goto(gateway.run("open"))
+
+    def _hears(self, said: Any) -> None:
+        """That an answer is a refusal is no error of a page."""
+        if said.type == "error" and "the server responded with a status of 4" not in said.text:
+            self.errors.append(said.text)
+
+    def sign_in(self) -> Tab:
+        """By the link that it has opened."""
         self.page.get_by_role("button", name="Open the pages").click()
         self.page.wait_for_selector("nav")
+        return self
+
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).click()
 
     def open(self, path: str) -> None:
         self.page.goto(self.gateway.url + path)
@@ -155,18 +174,23 @@ class Tab:
         assert not self.errors
         assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
-    def check_accessible(self) -> None:
-        """axe-core finds nothing serious."""
-        if not AXE.exists():
+    def check_all(self) -> None:
+        """The same, and axe-core finds nothing serious; small and large, light and dark."""
+        is_judged = self.page.evaluate("typeof axe === 'object'")
+        if not is_judged and not AXE.exists():
             pytest.skip("axe-core is not there: `make browser` fetches it")
-        self.page.evaluate(AXE.read_text())
-        found = self.page.evaluate("axe.run()")
-        faults = [
-            (each["id"], each["impact"], [node["html"] for node in each["nodes"]])
-            for each in found["violations"]
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert not faults and found["passes"], (self.page.url, faults)
+        if not is_judged:
+            self.page.evaluate(AXE.read_text())
+        for width in (360, 1400):
+            self.page.set_viewport_size({"width": width, "height": 800})
+            for scheme in ("light", "dark"):
+                self.page.emulate_media(color_scheme=scheme)
+                self.check()
+                self._check_accessible()
+
+    def _check_accessible(self) -> None:
+        found = self.page.evaluate(JUDGE)
+        assert not found["faults"] and found["passes"], (self.page.url, found)
 
 
 @pytest.fixture
@@ -175,7 +199,7 @@ def tab(chromium: Any, gateway: Gateway) -> Iterator[Any]:
     tabs: list[Tab] = []
 
     def opened(width: int = 1400, scheme: str = "light") -> Tab:
-        tabs.append(Tab(chromium, gateway, width, scheme))
+        tabs.append(Tab(chromium, gateway, width, scheme).sign_in())
         return tabs[-1]
 
     yield opened

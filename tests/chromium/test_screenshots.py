@@ -76,7 +76,7 @@ def pictures(tmp_path: Path) -> Path:
 def test_pages_are_pictured_small(
     chromium: Any, notes: Gateway, pictures: Path, name: str, width: int, height: int, scheme: str
 ) -> None:
-    tab = Tab(chromium, notes, width, scheme, height)
+    tab = Tab(chromium, notes, width, scheme, height).sign_in()
     PICTURED[name](tab)
     tab.page.screenshot(path=pictures / f"{name}.png")
     tab.page.context.close()

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from doors.issuers import AUDIENCE, CONFIG, ISSUER, KEYS, NOW, Issuer, key
 from inmemory import GREETER, gateway
-from reader import Document, Reader
+from reader import Document, Reader, signed_in
 from virtualtime import FakeClock
 
 from toolgate import config as configs
@@ -273,6 +273,72 @@ async def test_a_session_ends_with_the_token_and_with_the_client(provider: Provi
         assert "What needs you" in (await reader.open("/ui")).text
         await clock.advance(1900)
         assert "Key of an administrator" in (await reader.open("/ui")).text
+
+
+LEAVE = "https://idp.example/realm/logout?theme=dark"
+
+
+@pytest.mark.promise("b.operator.sign_out")
+async def test_who_signs_out_is_led_to_sign_out_at_the_issuer_too(provider: Provider, tmp_path: Path) -> None:
+    provider.told |= {"end_session_endpoint": LEAVE}
+    clock = FakeClock()
+    trail = Trail(tmp_path / "audit.jsonl", clock, None, Redactor())
+    async with gateway(GREETER, config=SIGN_IN, clock=clock, audit=trail) as app:
+        reader = browser(app)
+        await back(reader, provider.authorize(await begun(reader)))
+        page = await reader.open("/ui")
+        held, fetched = reader.cookie, len(provider.fetched)
+        left = await reader.send("POST", "/ui/logout", page.hidden)
+        assert left.status == 200 and left.headers["set-cookie"] == "toolgate-session=; Path=/ui; Max-Age=0"
+        assert left.headers["cache-control"] == "no-store" and left.headers["referrer-policy"] == "same-origin"
+        shown = Document(left.body.decode())
+        (link,) = [each["href"] for each in shown.all("a") if each["href"].startswith("https:")]
+        (meta,) = [each["content"] for each in shown.all("meta") if each.get("http-equiv") == "refresh"]
+        assert (
+            meta == f"0; url={link}" and link.startswith(f"{LEAVE}&") and "Sign out at idp.example, too" in shown.text
+        )
+        told = dict(parse_qsl(urlsplit(link).query))
+        assert told["client_id"] == CLIENT and set(told) == {"theme", "client_id", "id_token_hint"}
+        head, claims, _ = told["id_token_hint"].split(".")
+        assert json.loads(base64.urlsafe_b64decode(claims + "=="))["sub"] == "erin" and head
+        assert len(provider.fetched) == fetched  # an issuer that is away keeps nobody signed in
+        reader.cookie = held
+        assert "Your session has ended" in (await reader.open("/ui")).text
+    await trail.close()
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    (out,) = [each for each in lines if each["event"] == "pages.sign_out"]
+    assert out["issuer"] == "idp.example" and out["who"] == f"token:{ISSUER}|erin"
+    assert told["id_token_hint"] not in (tmp_path / "audit.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    "endpoint", [None, "", 7, "http://idp.example/out", "javascript:alert(1)", "https://[", "/out"]
+)
+async def test_an_issuer_that_says_nothing_of_signing_out_keeps_nobody_in(provider: Provider, endpoint: Any) -> None:
+    provider.told |= {"end_session_endpoint": endpoint}
+    async with gateway(GREETER, config=SIGN_IN) as app:
+        reader = browser(app)
+        await back(reader, provider.authorize(await begun(reader)))
+        await reader.open("/ui")
+        assert "You are signed out." in (await reader.press("/ui/logout")).text
+
+
+async def test_a_large_token_stands_in_no_url(provider: Provider) -> None:
+    provider.told |= {"end_session_endpoint": LEAVE}
+    provider.user |= {"more": "x" * 4000}
+    async with gateway(GREETER, config=SIGN_IN) as app:
+        reader = browser(app)
+        await back(reader, provider.authorize(await begun(reader)))
+        left = await reader.send("POST", "/ui/logout", (await reader.open("/ui")).hidden)
+        assert f"{LEAVE}&client_id=gate".replace("&", "&amp;") in left.body.decode()
+        assert "id_token_hint" not in left.body.decode()
+
+
+async def test_who_has_signed_in_by_a_link_is_led_to_no_issuer(provider: Provider) -> None:
+    provider.told |= {"end_session_endpoint": LEAVE}
+    async with gateway(GREETER, config=SIGN_IN) as app:
+        reader = await signed_in(app)
+        assert "You are signed out." in (await reader.press("/ui/logout")).text
 
 
 async def test_an_issuer_that_is_away_is_asked_seldom_and_keeps_nobody_from_other_ways(provider: Provider) -> None:

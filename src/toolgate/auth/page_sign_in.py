@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -28,6 +28,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 
 LASTS = 600.0  # seconds that a user has
+LONGEST_HINT = 4096  # characters of an ID token that may stand in a URL
 MOST_AT_ONCE = 8  # answers that are held against their issuer
 
 ByIdToken = Callable[[str, str, str, str], Awaitable[Principal]]
@@ -44,12 +45,20 @@ class Begun(NamedTuple):
     cookie: str
 
 
+class SignedIn(NamedTuple):
+    """Who it is, and where their browser signs out there; empty where the issuer says nothing of that."""
+
+    principal: Principal
+    sign_out_url: str
+
+
 class Metadata(msgspec.Struct, frozen=True):
     """What an issuer says of itself, as far as it matters here."""
 
     issuer: str
     authorization_endpoint: str = ""
     token_endpoint: str = ""
+    end_session_endpoint: Any = ""
     token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
     authorization_response_iss_parameter_supported: bool = False
 
@@ -97,7 +106,7 @@ class PageSignIn:
         url = metadata.authorization_endpoint
         return Begun(url + ("&" if "?" in url else "?") + urlencode(query), cookie)
 
-    async def finish(self, answer: Mapping[str, str], cookie: str, callback: str, address: str) -> Principal:
+    async def finish(self, answer: Mapping[str, str], cookie: str, callback: str, address: str) -> SignedIn:
         """Who has signed in, with what came back. Raises `NotSignedIn`."""
         if not self._is_begun(cookie) or not hmac.compare_digest(
             answer.get("state", "").encode(), self._made("state", cookie).encode()
@@ -113,7 +122,8 @@ class PageSignIn:
                 raise NotSignedIn(f"{self.host} says: {answer['error'][:100]}")
             id_token = await self._exchanged(issuer, metadata, answer.get("code", ""), cookie, callback)
             client_id = self._auth().pages.client_id
-            return await self._by_id_token(id_token, client_id, self._made("nonce", cookie), address)
+            principal = await self._by_id_token(id_token, client_id, self._made("nonce", cookie), address)
+            return SignedIn(principal, _sign_out_url(metadata.end_session_endpoint, client_id, id_token))
         except Unauthorized as refused:
             raise NotSignedIn(f"Nobody is let in by that: {refused.message}") from None
         finally:
@@ -135,8 +145,7 @@ class PageSignIn:
         except (Unreachable, Fault, msgspec.ValidationError) as why:
             raise NotSignedIn(f"{self.host} cannot be asked: {why}") from None
         for url in (metadata.authorization_endpoint, metadata.token_endpoint):
-            parts = urlsplit(url)
-            if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
+            if not _is_safe(url):
                 raise NotSignedIn(f"{self.host} has no endpoint that could be used for that")
         return issuer, metadata
 
@@ -175,6 +184,23 @@ def _check_issuer(metadata: Metadata, answer: Mapping[str, str]) -> None:
     is_named = said is not None or metadata.authorization_response_iss_parameter_supported
     if is_named and said != metadata.issuer:
         raise NotSignedIn(f"The answer is not from {metadata.issuer}, where this sign-in was begun")
+
+
+def _is_safe(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return bool(parts.netloc) and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK))
+
+
+def _sign_out_url(endpoint: Any, client_id: str, id_token: str) -> str:
+    """RP-initiated logout. Where to go then is not said: the issuer would have to know that address, and many sign
+    nobody out where they do not."""
+    if not isinstance(endpoint, str) or not _is_safe(endpoint):
+        return ""
+    query = {"client_id": client_id} | ({"id_token_hint": id_token} if len(id_token) <= LONGEST_HINT else {})
+    return endpoint + ("&" if "?" in endpoint else "?") + urlencode(query)
 
 
 def _encoded(digest: bytes) -> str:

@@ -25,12 +25,14 @@ MOST_SESSIONS = 64
 
 
 class BrowserSession(msgspec.Struct, eq=False):
-    """`csrf` stands in each form of its pages; `says` is shown once, on the next page. Times by the monotonic clock."""
+    """`csrf` stands in each form of its pages; `says` is shown once, on the next page; at `sign_out_url` who has it
+    signs out at the issuer, too. Times by the monotonic clock."""
 
     principal: Principal
     csrf: str
     until: float
     idle_until: float
+    sign_out_url: str = ""
     says: str = ""
     has_failed: bool = False
 
@@ -64,11 +66,11 @@ class BrowserSessions:
         principal, until = self._links.pop(_hashed(code), (None, 0.0))
         return principal if self._clock.now() < until else None
 
-    def begin(self, principal: Principal) -> str:
+    def begin(self, principal: Principal, sign_out_url: str = "") -> str:
         """What the cookie of a new session holds. Beyond the bound the one ends that was idle for longest."""
         cookie, now = secrets.token_urlsafe(32), self._clock.now()
         left = LASTS if principal.expires is None else min(LASTS, principal.expires - self._clock.wall())
-        session = BrowserSession(principal, secrets.token_urlsafe(32), now + left, now + IDLE)
+        session = BrowserSession(principal, secrets.token_urlsafe(32), now + left, now + IDLE, sign_out_url)
         while len(self._sessions) >= MOST_SESSIONS:
             del self._sessions[min(self._sessions, key=lambda each: self._sessions[each].idle_until)]
         self._sessions[_hashed(cookie)] = session

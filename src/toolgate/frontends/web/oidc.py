@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl
 
-from toolgate.auth.page_sign_in import NotSignedIn, PageSignIn
-from toolgate.core.model import Principal
+from toolgate.auth.page_sign_in import NotSignedIn, PageSignIn, SignedIn
 from toolgate.frontends.streams import HeaderList
 
 PATH = "/oidc"
@@ -44,7 +43,7 @@ class SignInWithBrowser:
         begun = await self._sign_in.begin(self.callback)
         return (b"location", begun.url.encode()), self._cookie(begun.cookie, is_secure)
 
-    async def finish(self, query: bytes, cookie: str, address: str) -> Principal:
+    async def finish(self, query: bytes, cookie: str, address: str) -> SignedIn:
         """Raises `NotSignedIn`."""
         told: Mapping[str, str] = dict(parse_qsl(query.decode("latin-1"), max_num_fields=50))
         if not cookie:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -29,7 +29,7 @@ from toolgate import __version__
 from toolgate.auth.page_sign_in import NotSignedIn
 from toolgate.auth.refusals import Unauthorized
 from toolgate.core.addresses import counted
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, let_go
 from toolgate.core.model import Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_form
 from toolgate.frontends.streams import HeaderList, Receive, Response
@@ -65,6 +65,8 @@ _SAFE: HeaderList = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_FORGOTTEN = (b"set-cookie", f"{_COOKIE}=; Path={PREFIX}; Max-Age=0".encode())
+_WHY_SIGN_IN = {"ended": "Your session has ended. Sign in again.", "left": "You are signed out."}
 _HEADERS: HeaderList = ((b"cache-control", b"no-store"), *_SAFE)
 
 Ask = Callable[[str, str, bytes, Principal], Awaitable[tuple[int, bytes]]]
@@ -101,7 +103,14 @@ class OperatorPages:
         self._audit = audit
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
-        """Raises `Refused`."""
+        """Who is refused reads why on a page."""
+        try:
+            await self._answer(scope, receive, response)
+        except Refused as refused:
+            let_go(refused)
+            await self._say(response, _of_failure(Failed(refused.status, str(refused))), more=refused.headers)
+
+    async def _answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         headers = self._guards.admit_page(scope)
         path = str(scope["path"]).removeprefix(PREFIX)
         if path and not path.startswith("/"):
@@ -126,7 +135,7 @@ class OperatorPages:
 
     async def _login(self, request: _Request, response: Response) -> None:
         if request.method == "GET":
-            await self._ask_to_sign_in(response)
+            await self._ask_to_sign_in(response, _WHY_SIGN_IN.get(_query(request).get("why", ""), ""), is_refused=False)
             return
         key = (await read_form(request.receive, LONGEST_KEY_FORM)).get("key", "").strip()
         try:
@@ -164,26 +173,39 @@ class OperatorPages:
                 await response.whole(303, b"", (*await self._issuer.begin(self._comes_by_https(request)), *_HEADERS))
                 return
             query, held = bytes(request.scope.get("query_string", b"")), _cookie(request.headers, oidc.COOKIE)
-            principal = await self._issuer.finish(query, held, _address(request))
+            principal, sign_out_url = await self._issuer.finish(query, held, _address(request))
             if not self._guards.is_administrator(principal):
                 raise NotSignedIn("You are signed in there, and no administrator here")
         except NotSignedIn as why:
             self._note_refused("issuer", str(why), request)
             await self._ask_to_sign_in(response, f"{why}.", 403)
             return
-        more = (self._issuer.forgotten(), self._begin(principal, "issuer", request))
+        more = (self._issuer.forgotten(), self._begin(principal, "issuer", request, sign_out_url))
         await self._say(response, Shown("signed_in.html", {}), more=more)
 
-    async def _ask_to_sign_in(self, response: Response, says: str = "", status: int = 200) -> None:
-        values = {"says": says, "has_failed": bool(says), "issuer": self._issuer.host if self._issuer else ""}
+    async def _sign_out(self, session: BrowserSession, request: _Request, response: Response) -> None:
+        """Here, and at the issuer by a page that leads there: browsers do not follow where a form would."""
+        self._sessions.end(session)
+        issuer = urlsplit(session.sign_out_url).netloc
+        self._audit.note_change("pages.sign_out", session.principal, address=_address(request), issuer=issuer)
+        if issuer:
+            shown = Shown("signed_out.html", {"url": session.sign_out_url, "issuer": issuer})
+            await self._say(response, shown, more=(_FORGOTTEN,))
+        else:
+            await _see(response, "/login?why=left", (_FORGOTTEN,))
+
+    async def _ask_to_sign_in(
+        self, response: Response, says: str, status: int = 200, *, is_refused: bool = True
+    ) -> None:
+        values = {"says": says, "has_failed": is_refused, "issuer": self._issuer.host if self._issuer else ""}
         await self._say(response, Shown("login.html", values, status))
 
-    def _begin(self, principal: Principal, way: str, request: _Request) -> tuple[bytes, bytes]:
+    def _begin(self, principal: Principal, way: str, request: _Request, sign_out_url: str = "") -> tuple[bytes, bytes]:
         """The header with the cookie of a new session."""
         self._audit.note_change("pages.sign_in", principal, decision="allow", way=way, address=_address(request))
         secure = "; Secure" if self._comes_by_https(request) else ""
         attributes = f"; Path={PREFIX}; HttpOnly; SameSite=Strict{secure}"
-        return b"set-cookie", f"{_COOKIE}={self._sessions.begin(principal)}{attributes}".encode()
+        return b"set-cookie", f"{_COOKIE}={self._sessions.begin(principal, sign_out_url)}{attributes}".encode()
 
     def _note_refused(self, way: str, why: str, request: _Request) -> None:
         address = _address(request)
@@ -196,25 +218,22 @@ class OperatorPages:
     # Pages.
 
     async def _page(self, request: _Request, response: Response) -> None:
-        session = self._sessions.find(_cookie(request.headers))
+        held = _cookie(request.headers)
+        session = self._sessions.find(held)
         if not session:
-            await _see(response, "/login")
+            await _see(response, "/login" + ("?why=ended" if held else ""))
             return
         form = await self._form(request, session)
         if request.path == "/logout" and form:
-            self._sessions.end(session)
-            self._audit.note_change("pages.sign_out", session.principal, address=_address(request))
-            await _see(response, "/login", ((b"set-cookie", f"{_COOKIE}=; Path={PREFIX}; Max-Age=0".encode()),))
+            await self._sign_out(session, request, response)
             return
-        query = dict(parse_qsl(bytes(request.scope.get("query_string", b"")).decode("latin-1"), keep_blank_values=True))
+        query = _query(request)
         if request.path == EVENTS and request.method == "GET":
             await self._events(query, session, request.receive, response)
             return
         view, name = views.find(request.method, request.path)
         if not view:
-            await self._say(
-                response, Shown("error.html", {"failed": Failed(404, "There is no such page")}, 404), session
-            )
+            await self._say(response, _of_failure(Failed(404, "There is no such page")), session)
             return
         try:
             outcome = await view(PageRequest(self._asking(session), name, form, query))
@@ -272,6 +291,10 @@ class OperatorPages:
             session.says = ""
         body = await asyncio.to_thread(rendering.page, shown.template, {**about, **shown.values})
         await response.whole(shown.status, body, (*more, *_HEADERS), _HTML)
+
+
+def _query(request: _Request) -> Mapping[str, str]:
+    return dict(parse_qsl(bytes(request.scope.get("query_string", b"")).decode("latin-1"), keep_blank_values=True))
 
 
 def _of_failure(failed: Failed) -> Shown:
