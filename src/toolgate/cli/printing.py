@@ -12,7 +12,6 @@ from toolgate.catalog.poisoning import visible
 from toolgate.cli import progress
 from toolgate.core.fault import Fault
 
-
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 
 
