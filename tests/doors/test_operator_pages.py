@@ -402,6 +402,28 @@ async def test_the_matrix_says_what_each_client_may_do_by_the_function_that_deci
         assert "no client nobody" in (await reader.open("/ui/access/nobody", 404)).text
 
 
+@pytest.mark.promise("b.operator.why")
+async def test_prompts_and_resources_have_their_verdicts_and_why() -> None:
+    ann = Permissions(resources={"there__notes://secret": "off"}, prompts={"there__*": "ask"})
+    config = Config(clients=(client("ann", key=KEYS["ada"], permissions=ann), client("bob", key=KEYS["bob"])))
+    there = Scripted(
+        tools_list=tools("read"),
+        resources_list={"resources": [{"uri": f"notes://{name}", "name": name} for name in ("open", "secret")]},
+        resources_templates_list={"resourceTemplates": [{"uriTemplate": "notes://{id}", "name": "any"}]},
+        prompts_list={"prompts": [{"name": "greet"}]},
+    )
+    async with gateway(config=config, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/servers/there")
+        await reader.press("/ui/servers/there/check")
+        page = await reader.open("/ui/access/ann")
+        assert "notes://secret there off mcp_permissions.resources: there__notes://secret" in page.text
+        assert "notes://open there allow mcp_server_access" in page.text
+        assert "Templates of resources" in page.text and "notes://{id} there " in page.text
+        assert "greet there ask mcp_permissions.prompts: there__*" in page.text
+        assert len([each for each in page.all("button") if each.get("name") == "set"]) == 3  # of the tool alone
+
+
 async def test_others_are_heard_while_very_many_verdicts_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspections, "PORTION", 0.0)
     clients = tuple(client(f"c{number}") for number in range(4))

@@ -295,12 +295,23 @@ async def access(request: PageRequest) -> Outcome:
 
 async def access_of(request: PageRequest) -> Outcome:
     found = await request.ask("GET", f"/access/{quote(request.name, safe='')}")
-    verdicts = [
-        (server, tool, said, found["why"][server][tool])
-        for server, tools in found["tools"].items()
-        for tool, said in tools.items()
-    ]
+    verdicts = {
+        _KINDS[kind]: [
+            (server, name, each["verdict"], each["rule"])
+            for server, names in servers.items()
+            for name, each in names.items()
+        ]
+        for kind, servers in found["verdicts"].items()
+    }
     return Shown("access_of.html", {"nav": "/access", "client": found, "verdicts": verdicts})
+
+
+_KINDS = {
+    "tools": "Tools",
+    "resources": "Resources",
+    "resourceTemplates": "Templates of resources",
+    "prompts": "Prompts",
+}
 
 
 async def rule(request: PageRequest) -> Outcome:
