@@ -196,11 +196,15 @@ docker compose run x | podman compose up | docker-compose up | sh -c npx_pack | 
 env A=1 npx x
 op run -- npx pack | timeout 9 python -m x | node --import tsx /abs/x.js | node -r dotenv/config /x.js | tsx /abs/x.ts
 poetry run x | make -s x | Rscript /abs/x.R | node -e 1
+env -S A=b_npx_-y_pack | uvx mcp-proxy npx -y pack | mcp-proxy -- npx -y pack | supergateway --stdio npx_-y_pack
+script -qec npx_-y_pack /dev/null | taskset 1 npx -y pack | /abs/flock /f /usr/bin/npx -y pack | x --run=npx_pack
+mcp-proxy python -m pack | npx-like 'python3_-c_pass' | node /abs/x.js npx -y pack | python /abs/x.py bunx pack
 """
 TAKES_NOT = """
 node /abs/x.js | node x.js -r y | python /abs/x.py -m y | python -X dev x.py -c y | uvx pack -m y | uv tool run pack
 docker run -i --rm image compose | /abs/server npx | bash /abs/x.sh | server --make npm | uvx mcp-server-time
-env A=1 /abs/server | python3 -I /abs/x.py
+env A=1 /abs/server | python3 -I /abs/x.py | server make all | server ./npx x | docker run -v .:/x image npx -y pack
+mcp-server --tools go task run | uvx mcp-server-git --repository make_x
 """
 
 

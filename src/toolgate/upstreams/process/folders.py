@@ -29,11 +29,14 @@ docker-compose podman-compose
 make just task mise cargo go dotnet dnx nix mvn gradle jbang bundle rake mix composer Rscript R julia
 """
 _OF_A_PROJECT = frozenset(_PROJECTS.split())
+# Those of them that nothing else is called behind a program of which nobody knows whether it starts another.
+_WORDS = frozenset(["make", "just", "task", "mise", "cargo", "go", "dotnet", "nix", "rake", "mix", "rye", "R", "julia"])
 # What starts the program that is named behind it.
 _STARTERS = """
 env nice nohup timeout stdbuf setsid ionice chronic op dotenvx direnv asdf fnm volta doppler infisical
 """
 _BEFORE_OTHERS = frozenset(_STARTERS.split())
+_CONTAINERS = frozenset(["docker", "podman"])
 _SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "fish"])
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx]*[mc].*")
@@ -57,25 +60,33 @@ exec /bin/sh "$@"
 
 
 def takes_from_its_folder(command: str, args: Sequence[str]) -> bool:
-    """Whether a command line may run code that lies in the folder that it starts in, without naming it by a path."""
-    name, rest = _name(command), list(args)
+    """Whether a command line may run code that lies in the folder that it starts in, without naming it by a path. Any
+    program may start another that its arguments name."""
+    name, words = _name(command), _words(args)
     if name in _BEFORE_OTHERS or name in _SHELLS:
-        words = [word for each in rest for word in (re.split(r"[\s;&|()]+", each) if name in _SHELLS else [each])]
-        return any(takes_from_its_folder(word, words[at + 1 :]) for at, word in enumerate(words))
+        return any(_takes(_name(word), words[at + 1 :]) for at, word in enumerate(words))
+    if name in _CONTAINERS:  # what is started within has another folder
+        return _takes(name, args)
+    inner = [(at, _name(word)) for at, word in enumerate(words[:-1]) if word[0] != "."]
+    return _takes(name, args) or any(_takes(each, words[at + 1 :]) for at, each in inner if each not in _WORDS)
+
+
+def _takes(name: str, rest: Sequence[str]) -> bool:
+    """The same of a program by itself."""
     if name == "uvx" or (name == "uv" and rest[:2] == ["tool", "run"]):
         return any(_PYTHON.fullmatch(_name(word)) and _has_module(rest[at + 1 :]) for at, word in enumerate(rest))
     if _PYTHON.fullmatch(name):
         return _has_module(rest)
     if name == "node":
         return any(_LOADED_BY_NODE.fullmatch(each) for each in _options(rest, frozenset()))
-    if name in ("docker", "podman"):
+    if name in _CONTAINERS:
         return "compose" in _options(rest, frozenset(), 1)
     return name in _OF_NPM or name in _OF_A_PROJECT
 
 
 def is_of_npm(command: str, args: Sequence[str]) -> bool:
     """Whether npm is in it, which can start a program in another folder."""
-    return any(_name(word) in _OF_NPM for each in (command, *args) for word in each.split())
+    return any(_name(word) in _OF_NPM for word in (command, *_words(args)))
 
 
 def from_here(args: Sequence[str]) -> tuple[str, ...]:
@@ -111,6 +122,11 @@ def empty(parent: Path) -> Generator[str]:
     with tempfile.TemporaryDirectory(prefix="run-", dir=parent) as folder:
         put_ends(folder)
         yield folder
+
+
+def _words(args: Sequence[str]) -> list[str]:
+    """Those of arguments, of which one may be a whole command line."""
+    return [word for each in args for word in re.split(r"[\s;&|()='\"]+", each) if word]
 
 
 def _has_module(args: Sequence[str]) -> bool:
