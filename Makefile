@@ -8,7 +8,7 @@ PACKAGING = .venv/.packaging
 AXE = .browser/node_modules/axe-core/axe.min.js
 AXE_PACKAGE = axe-core@4.14.1
 
-.PHONY: demo test attack check format install interop faults browser screenshots conformance behaviour docs tools keys grid fuzz soak bench bench-quick \
+.PHONY: demo test attack check format install interop faults browser screenshots conformance behaviour docs tools keys grid fuzz soak bench bench-quick flame \
 	retrieval tokens mutants package package-check service-check image-check constraints clean
 
 demo: $(INSTALLED)
@@ -87,7 +87,8 @@ keys: $(INSTALLED)
 grid: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) bridge.grid
 
-# Everything at once, for SOAK_SECONDS (720), and what is left of it five minutes after all have left.
+# Everything at once, for SOAK_SECONDS (900), and what is left of it five minutes after all have left. SOAK_WORKERS=2 has
+# two processes take the connections, and kills these too.
 soak: $(INSTALLED)
 	PYTHONPATH=tests .venv/bin/python tests/soak/soak.py
 
@@ -106,6 +107,10 @@ bench: $(INSTALLED)
 	.venv/bin/python bench/startup.py
 	.venv/bin/python bench/fairness.py
 	.venv/bin/python bench/paired.py $(if $(BASE),--base $(BASE))
+
+# Where the CPU of a warm call goes: a flame graph and a table, in .bench/results.
+flame: $(INSTALLED)
+	.venv/bin/python bench/flame.py
 
 # Another directory of sets: make retrieval DATA=dir
 retrieval: $(INSTALLED)

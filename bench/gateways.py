@@ -173,7 +173,7 @@ A_PROCESS_EACH = "it starts a process for each"
 PEERS = (
     Peer("nginx, reverse proxy", "HTTP", BOTH, "nginx/usr/sbin/nginx", nginx, "Debian: nginx"),
     Peer("toolgate, open", "HTTP", BOTH, "", toolgate(full=False, stdio=False), joins_lists=True),
-    Peer("toolgate, full policy", "HTTP", BOTH, "", toolgate(full=True, stdio=False), joins_lists=True),
+    Peer("toolgate, full policy", "HTTP", BOTH, "", toolgate(full=True, stdio=False)),
     Peer("toolgate, open", "stdio", LEGACY, "", toolgate(full=False, stdio=True)),
     Peer("toolgate, full policy", "stdio", LEGACY, "", toolgate(full=True, stdio=True)),
     Peer("FastMCP, tuned", "HTTP", LEGACY, "fastmcp/bin/python", fastmcp, "PyPI: fastmcp uvloop httptools",
@@ -190,16 +190,21 @@ PEERS = (
 )  # fmt: skip
 
 
+SAMPLER = "py-spy/bin/py-spy"
+
+
 def install() -> None:
-    """Each peer that has a package name, into a folder of its own; a failure is kept beside it and said again later."""
+    """Each peer that has a package name, and the sampler, into a folder of its own; a failure is kept beside it and
+    said again later."""
     CACHE.mkdir(exist_ok=True)
-    for peer in PEERS:
-        if not peer.comes_by or (CACHE / peer.needs).exists():
+    wanted = [(peer.name, peer.needs, peer.comes_by) for peer in PEERS if peer.comes_by]
+    for name, needs, comes_by in [*wanted, ("sampler", SAMPLER, "PyPI: py-spy")]:
+        if (CACHE / needs).exists():
             continue
-        source, _, names = peer.comes_by.partition(": ")
-        folder = CACHE / peer.needs.partition("/")[0]
+        source, _, names = comes_by.partition(": ")
+        folder = CACHE / needs.partition("/")[0]
         folder.mkdir(exist_ok=True)
-        print(f"{peer.name}: {source} {names}", flush=True)
+        print(f"{name}: {source} {names}", flush=True)
         steps: list[list[str]] = {
             "PyPI": [
                 [sys.executable, "-m", "venv", str(folder)],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gateways import CACHE, ERAS, Peer, Place, Running
-from harness import Load, LoadFailed, cpu_microseconds, environment, family, resident_mb, stop
+from harness import Load, LoadFailed, cpu_microseconds, environment, family, reaped_microseconds, resident_mb, stop
 
 SETTLE = 0.05  # seconds; work put off until after the answer counts as well
 SLOW = 2000.0  # microseconds of CPU a call
@@ -140,7 +140,7 @@ class Lane:
         total = 0.0
         for pid in self.pids():
             with suppress(OSError):
-                total += cpu_microseconds(pid)
+                total += cpu_microseconds(pid) + reaped_microseconds(pid)
         return total
 
     def resident(self) -> float:

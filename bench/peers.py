@@ -183,13 +183,14 @@ def starts(case: Starts, bench: Bench) -> list[Lane]:
 
 def start(case: Starts, lane: Lane, servers: int, bench: Bench, place: Place) -> None:
     key, wanted = str(servers), servers * case.tools
+    patience = PATIENCE + servers * 0.2
     begun = time.perf_counter()
     bench.start(lane, place)
     lister = None
     try:
-        while lane.here and time.perf_counter() < begun + PATIENCE and lane.running:
+        while lane.here and time.perf_counter() < begun + patience and lane.running:
             try:
-                lister = lister or Lister(lane.url, lane.era, lane.running.key, PATIENCE)
+                lister = lister or Lister(lane.url, lane.era, lane.running.key, patience)
                 if len(lister.tools().names) >= wanted:
                     break
             except (OSError, http.client.HTTPException, Refused, ValueError) as error:
@@ -197,7 +198,8 @@ def start(case: Starts, lane: Lane, servers: int, bench: Bench, place: Place) ->
             time.sleep(0.01)
         else:
             lane.look()
-            lane.failed.setdefault(key, f"{servers} servers: no whole list within {PATIENCE:g} s")
+            if lister:
+                lane.failed[key] = f"{servers} servers: no whole list within {patience:g} s"
             return
         lane.failed.pop(key, None)
         told = {"ms": (time.perf_counter() - begun) * 1e3, "cpu": lane.cpu() / 1e3}

@@ -196,11 +196,15 @@ docker compose run x | podman compose up | docker-compose up | sh -c npx_pack | 
 env A=1 npx x
 op run -- npx pack | timeout 9 python -m x | node --import tsx /abs/x.js | node -r dotenv/config /x.js | tsx /abs/x.ts
 poetry run x | make -s x | Rscript /abs/x.R | node -e 1
+env -S A=b_npx_-y_pack | uvx mcp-proxy npx -y pack | mcp-proxy -- npx -y pack | supergateway --stdio npx_-y_pack
+script -qec npx_-y_pack /dev/null | taskset 1 npx -y pack | /abs/flock /f /usr/bin/npx -y pack | x --run=npx_pack
+mcp-proxy python -m pack | npx-like 'python3_-c_pass' | node /abs/x.js npx -y pack | python /abs/x.py bunx pack
 """
 TAKES_NOT = """
 node /abs/x.js | node x.js -r y | python /abs/x.py -m y | python -X dev x.py -c y | uvx pack -m y | uv tool run pack
 docker run -i --rm image compose | /abs/server npx | bash /abs/x.sh | server --make npm | uvx mcp-server-time
-env A=1 /abs/server | python3 -I /abs/x.py
+env A=1 /abs/server | python3 -I /abs/x.py | server make all | server ./npx x | docker run -v .:/x image npx -y pack
+mcp-server --tools go task run | uvx mcp-server-git --repository make_x
 """
 
 
@@ -215,13 +219,31 @@ def words_of(line: str) -> list[str]:
 @pytest.mark.parametrize("line", lines(TAKES))
 def test_what_takes_code_from_its_folder_is_known(line: str) -> None:
     command, *args = words_of(line)
-    assert folders.takes_from_its_folder(command, args)
+    assert folders.takers(command, args)
 
 
 @pytest.mark.parametrize("line", lines(TAKES_NOT))
 def test_what_takes_none_starts_in_the_gateways_folder_as_ever(line: str) -> None:
     command, *args = words_of(line)
-    assert not folders.takes_from_its_folder(command, args)
+    assert not folders.takers(command, args)
+
+
+@pytest.mark.parametrize(
+    ("line", "goes_back"),
+    [
+        ("npx -y pack", True),
+        ("env A=1 npx -y pack --option x", True),
+        ("taskset 1 npm exec pack", True),
+        ("npx -y mcp-proxy npx -y pack", False),
+        ("npx -y mcp-proxy python -m pack", False),
+        ("npx -y supergateway --stdio npx_-y_pack", False),
+        ("uvx mcp-proxy npx -y pack", True),
+        ("bunx pack", False),
+    ],
+)
+def test_npm_goes_back_only_where_nothing_behind_it_would_take_code_there(line: str, goes_back: bool) -> None:
+    command, *args = words_of(line)
+    assert folders.goes_back(folders.takers(command, args)) is goes_back
 
 
 # What lies above the folders in which packages are fetched.

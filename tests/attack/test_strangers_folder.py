@@ -129,7 +129,12 @@ def test_what_it_would_do_is_shown_and_asked_and_kept(stranger: Stranger) -> Non
     code, said = run("trust", input="n\n")
     for shown in (f"run evil: touch {stranger.ran}", "X=${secret:x}", "contact Vault at http://127.0.0.1", "notify"):
         assert shown.replace("notify", "run for approvals: touch") in said
-    assert "AWS_SECRET_ACCESS_KEY" in said and "look up the secrets: key, x" in said and CANARY not in said
+    assert (
+        "AWS_SECRET_ACCESS_KEY" in said
+        and "look up the secrets: key for " in said
+        and ", x for mcpServers.evil." in said
+        and CANARY not in said
+    )
     assert code == 1 and run("keys", "list")[0] == 2
     assert run("trust", input="")[0] == 1
     assert run("trust", input="y\n")[0] == 0

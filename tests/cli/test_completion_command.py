@@ -42,6 +42,15 @@ def test_the_value_of_an_option_is_no_command() -> None:
     assert bash("keys", "--config", "x.toml", "cr") == ["create"]
 
 
+def test_what_is_known_of_a_value_is_offered() -> None:
+    assert bash("completion", "") == ["bash", "zsh", "fish", "--help"]
+    assert bash("install", "cod") == ["codex"]
+    assert "meta" in bash("serve", "--surface", "")
+    assert bash("serve", "--workers", "") == []
+    assert bash("audit", "verify", "") == []  # the shell offers files
+    assert "--head" in bash("audit", "verify", "--")
+
+
 @pytest.mark.parametrize("shell", list(completion.SHELLS))
 def test_each_shell_understands_its_script(shell: str, tmp_path: Path) -> None:
     if not (program := shutil.which(shell)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -175,9 +176,45 @@ def test_a_hook_of_another_is_left_alone_and_told_how_to_call_ours(repository: P
 
 def test_hooks_go_where_git_looks_for_them(repository: Path, tmp_path: Path) -> None:
     git("config", "core.hooksPath", str(tmp_path / "hooks"))
-    tasks("hooks", "install")
+    tasks("hooks", "install", "--yes")
     assert sorted(each.name for each in (tmp_path / "hooks").iterdir()) == sorted(git_hooks.HOOKS)
     assert not (repository / ".git" / "hooks" / "pre-commit").exists()
+
+
+@pytest.mark.parametrize("way", ["core.hooksPath", "core.worktree", "a link", "another repository", "a false worktree"])
+def test_hooks_of_an_unpacked_folder_are_not_written_outside_of_it_unasked(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Its `.git` came with it, and names a place of the user's."""
+    others = tmp_path / "others"
+    others.mkdir()
+    target = others / "hooks"
+    if way.startswith("core."):
+        git("config", "core.hooksPath", str(target))
+    if way == "core.worktree":
+        git("config", "core.worktree", str(tmp_path))
+    elif way == "a link":
+        shutil.rmtree(repository / ".git" / "hooks", ignore_errors=True)
+        target.mkdir()
+        (repository / ".git" / "hooks").symlink_to(target)
+    elif not way.startswith("core."):
+        shutil.move(repository / ".git", others / ".git")
+        target = others / ".git" / "hooks"
+        own = repository / "own"
+        if way == "a false worktree":
+            own.mkdir()
+            (own / "HEAD").write_text("ref: refs/heads/x\n")
+            (own / "commondir").write_text(f"{others / '.git'}\n")
+            (own / "gitdir").write_text(f"{repository / '.git'}\n")
+        (repository / ".git").write_text(f"gitdir: {own if own.exists() else others / '.git'}\n")
+    before = sorted(target.iterdir()) if target.exists() else None
+    result = tasks("hooks", "install")
+    assert result.exit_code == 1 and "is not in it: nothing was written" in result.output.replace("\n", " ")
+    assert (sorted(target.iterdir()) if target.exists() else None) == before
+    monkeypatch.setattr("toolgate.cli.printing.can_ask", lambda: True)
+    assert CliRunner().invoke(app, ["tasks", "hooks", "install"], input="\n").exit_code == 1
+    assert CliRunner().invoke(app, ["tasks", "hooks", "install"], input="y\n").exit_code == 0
+    assert {each.name for each in target.iterdir()} >= set(git_hooks.HOOKS)
 
 
 def test_hooks_work_in_a_worktree_and_where_the_project_lies_deeper(

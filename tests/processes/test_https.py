@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import re
 import shutil
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import certificates
 import pytest
+import uvloop
 import websockets
 from processes.ground import (
     WAIT,
@@ -31,7 +33,7 @@ from processes.ground import (
     until,
 )
 
-from toolgate.app import running
+from toolgate.app import App, running
 from toolgate.config import Config
 from toolgate.frontends import connections, tls
 from toolgate.frontends.server import bind, serving
@@ -183,3 +185,110 @@ async def test_a_gateway_that_ends_waits_for_no_handshake() -> None:
                 await until(lambda: app.http.connections._by)
             assert not app.http.connections._by
             await shut(writer)
+
+
+def kept_for_tls() -> int:
+    gc.collect()
+    return sum(isinstance(each, ssl.SSLObject) for each in gc.get_objects())
+
+
+@asynccontextmanager
+async def serving_tls(folder: Path) -> AsyncIterator[tuple[App, int, Path]]:
+    files, listener = certificates.make(folder), bind("127.0.0.1", 0)
+    async with (
+        running(Config(), environ={"HOME": str(folder)}) as app,
+        serving(app.http, listener, Certificate(*files)),
+    ):
+        yield app, listener.getsockname()[1], files[0]
+
+
+async def closed(readers: Iterable[asyncio.StreamReader]) -> None:
+    """Wait until the gateway has closed them all."""
+    async with asyncio.timeout(WAIT):
+        for reader in readers:
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+
+
+def told_in(loop: Any) -> Any:
+    """A test that runs in a loop of this kind."""
+
+    def decorated(test: Any) -> Any:
+        async def bounded(folder: Path) -> None:
+            async with asyncio.timeout(1.5 * WAIT):
+                await test(folder)
+
+        return lambda folder: loop(bounded(folder))
+
+    return decorated
+
+
+LOOPS = pytest.mark.parametrize("loop", [uvloop.run, asyncio.run], ids=["uvloop", "asyncio"])
+HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01"
+
+
+@LOOPS
+def test_a_connection_that_says_nothing_costs_no_tls_and_is_closed_soon(
+    tmp_path: Path, loop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "FIRST_BYTES", 0.5)
+
+    @told_in(loop)
+    async def tries(folder: Path) -> None:
+        before = kept_for_tls()
+        async with serving_tls(folder) as (app, port, certificate):
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+            gone = silent.pop()
+            await shut(gone[1])
+            await until(lambda: app.http.connections._by.total() == 39)
+            assert kept_for_tls() == before
+            assert await Encrypted(port, certificate).tools() == []
+            await closed(reader for reader, _ in silent)
+            await until(lambda: not app.http.connections._by)
+            for _, writer in silent:
+                await shut(writer)
+
+    tries(tmp_path)
+
+
+@LOOPS
+def test_of_handshakes_that_do_not_end_few_go_on_and_a_client_gets_its_place(
+    tmp_path: Path, loop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "MOST", 8)
+    monkeypatch.setattr(tls, "STANDS_STILL", 0.05)
+
+    @told_in(loop)
+    async def tries(folder: Path) -> None:
+        before = kept_for_tls()
+        async with serving_tls(folder) as (app, port, certificate):
+            begun = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+            for _, writer in begun:
+                writer.write(HALF_A_HELLO)
+            await until(lambda: kept_for_tls() > before)
+            assert await Encrypted(port, certificate).tools() == []
+            assert kept_for_tls() <= before + 9
+            for _, writer in begun:
+                await shut(writer)
+            await until(lambda: not app.http.connections._by)
+
+    tries(tmp_path)
+
+
+@real
+async def test_who_waits_for_a_place_has_it_when_another_handshake_ends_or_has_had_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls, "MOST", 1)
+    monkeypatch.setattr(tls, "PATIENCE", 0.5)
+    monkeypatch.setattr(tls, "STANDS_STILL", 1000.0)
+    with home() as environ:
+        async with serving_tls(Path(environ["HOME"])) as (app, port, certificate):
+            begun = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            for _, writer in begun:
+                writer.write(HALF_A_HELLO)
+            await until(lambda: app.http.connections._by.total() == 2)
+            await closed(reader for reader, _ in begun)
+            assert await Encrypted(port, certificate).tools() == []
+            for _, writer in begun:
+                await shut(writer)

@@ -57,6 +57,21 @@ async def test_a_strict_server_reads_its_program_writes_its_own_folder_and_reach
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+    "leaves", ["os.symlink('/nowhere', tmp)", "os.symlink(tmp, tmp)", "os.symlink('/usr', tmp)", "open(tmp, 'w')"]
+)
+@real
+async def test_a_server_starts_again_whatever_it_has_left_in_place_of_its_folder(leaves: str) -> None:
+    async with gateway(settings(one=child("doing", box="strict"))) as served:
+        client = served.client()
+        await does(client, f"import os, shutil; tmp = os.environ['TMPDIR']; shutil.rmtree(tmp); {leaves}")
+        assert await failure(does(client, "import os; os._exit(1)"))
+        assert "True" in await does(
+            client, "import os, tempfile; print(tempfile.mkdtemp().startswith(os.environ['TMPDIR']))"
+        )
+        assert (own(served) / "tmp").is_dir() and not (own(served) / "tmp").is_symlink()
+
+
 @real
 async def test_a_server_without_network_writes_where_its_user_may(tmp_path: Path) -> None:
     async with gateway(settings(one=child("doing", box="no-net"))) as served:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -22,7 +23,9 @@ from ground import (
     Gateway,
     Json,
     alive,
+    carrying,
     child,
+    guards,
     home,
     offspring,
     read_response,
@@ -94,7 +97,7 @@ async def served(script: ScriptedServer, environ: dict[str, str], **more: Any) -
 
 def workers_of(gateway: Gateway) -> list[int]:
     """The processes that carry the command line of the gateway, too."""
-    return [pid for pid in offspring(gateway.process.pid) if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in offspring(gateway.process.pid) if pid in carrying("serve")]
 
 
 async def until_answered_by_workers(gateway: Gateway, clients: list[Kept], tool: str = "there__act") -> None:
@@ -178,6 +181,45 @@ async def test_a_worker_that_is_killed_takes_its_own_calls_with_it_and_is_starte
                     await until_answered_by_workers(gateway, others)
 
 
+def sockets_of(pid: int) -> set[str]:
+    """What its open sockets are known by to the kernel: a copy in another process is known by the same. Its standard
+    input, output and error do not count."""
+    found, standard = set[str](), set[str]()
+    with contextlib.suppress(OSError):
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            (standard if each.name in ("0", "1", "2") else found).add(os.readlink(each))
+    return {name for name in found - standard if name.startswith("socket:")}
+
+
+@pytest.mark.promise("b.workers.ends")
+@real
+async def test_no_program_that_starts_later_inherits_a_connection_that_was_passed_on() -> None:
+    async with scripted(answers, modern=True) as script:
+        with home() as environ:
+            servers = {"counting": child("counting")}
+            async with served(script, environ, servers=servers) as gateway:
+                first = Client(gateway.port)
+                await first.tools()
+                passed = [await asyncio.open_connection("127.0.0.1", gateway.port) for _ in range(8)]
+                for reader, writer in passed:  # each is joined to the owner from now on
+                    writer.write(first.request("tools/list").replace(b"Connection: close\r\n", b""))
+                    async with asyncio.timeout(30):
+                        await read_response(reader)
+                os.kill(workers_of(gateway)[0], signal.SIGKILL)
+                await gateway.until_it_says(b"is started again")
+                await first.call("counting__pid")
+
+                def shared(pid: int) -> int:
+                    return len(sockets_of(gateway.process.pid) & sockets_of(pid))
+
+                # each worker has its listener; one that is just forked still has all
+                await until(lambda: [shared(pid) for pid in workers_of(gateway)] == [1] * COUNT)
+                assert not any(map(shared, [*guards(gateway.process.pid), *started(gateway.process.pid)]))
+                for _, writer in passed:
+                    await shut(writer)
+
+
+@pytest.mark.promise("b.workers.ends")
 @real
 async def test_a_worker_that_stands_still_is_killed_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     class Standing(workers.Workers):

@@ -1,7 +1,7 @@
 """The server of the soak: of the handshake era, over stdio. Each call of `once` is written down, by its number.
 
 `echo`, `slow`, `steps` (progress), `hold` (until it is cancelled), `ask` (a question in the middle), `work` (as a task
-too), `touch` (its one resource has changed).
+too), `touch` (its one resource has changed), `large` (as many bytes as it is asked for, of one word).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 NOTES = Path(sys.argv[1])  # where `once` writes
 PATIENCE = 50.0  # seconds for an answer to a question, and for `hold`
 URI = "soak://watched"
-TOOLS = ("echo", "once", "slow", "steps", "hold", "ask", "work", "touch")
+TOOLS = ("echo", "once", "slow", "steps", "hold", "ask", "work", "touch", "large")
 
 writing = threading.Lock()
 ids = itertools.count(1)
@@ -65,6 +65,9 @@ def run(id: Any, name: str, given: Json, params: Json) -> str:
         held[id] = threading.Event()
         held[id].wait(PATIENCE)
         del held[id]
+    elif name == "large":
+        word = f"{given['say']}, "
+        return (word * (given["bytes"] // len(word) + 1))[: given["bytes"]]
     elif name == "ask":
         return f"{given['say']}: {ask(given['say'])}"
     elif name == "touch":

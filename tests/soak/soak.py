@@ -1,11 +1,14 @@
 """The soak: one gateway under everything at once, for minutes, and what is left of it afterwards (`make soak`).
 
-Clients of both eras call, stream, ask, cancel, subscribe, run tasks and vanish, over HTTP, the transport of 2024-11-05
-and WebSocket; servers are killed and the configuration is edited meanwhile. Then all leave. It fails where an answer is
-not that of its own call, a question is lost, a call was executed twice, a process is left, or the gateway's resident
-memory, a while after all have left, is more than it was within the first minute and some.
+64 clients of both eras call, stream, ask, cancel, subscribe, run tasks, read large results, slowly too, and vanish,
+over HTTP with connections that they keep and with new ones, the transport of 2024-11-05 and WebSocket. Servers are
+programs, or reached over HTTP and over the transport of 2024-11-05. Programs and workers are killed, and the
+configuration is edited, meanwhile. Then all leave. It fails where an answer is not that of its own call, a question is
+lost, a call was executed twice, a process, a call or an open file is left, or the gateway's resident memory, a while
+after all have left, is more than it was within the first minute and some.
 
-    SOAK_SECONDS (720) how long; a call may be refused because its server was killed, and is then counted.
+    SOAK_SECONDS (900) how long; a call may be refused because its server was killed, and is then counted.
+    SOAK_WORKERS (1)   processes that take connections; from 2 on, what a killed one was doing may be lost.
 """
 
 from __future__ import annotations
@@ -23,24 +26,32 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import websockets
 from processes.ground import LEGACY, MODERN, PREFIX, STREAM, Failed, Gateway, Json, alive, read_response
 
-SECONDS = float(os.environ.get("SOAK_SECONDS", "720"))
+SECONDS = float(os.environ.get("SOAK_SECONDS", "900"))
+WORKERS = int(os.environ.get("SOAK_WORKERS", "1"))
 FIRST = min(60.0, SECONDS / 2)  # seconds in which memory is looked at for the first time
-AFTER = min(300.0, SECONDS * 300 / 720)  # seconds between the end of all work and the last look
-GROWTH = 15.0 if SECONDS >= 600 else 30.0  # MB; a short run keeps most of what is kept for five minutes
-KILL_EVERY, EDIT_EVERY, VANISH_EVERY = 4.0, 5.0, 0.25  # seconds
-PAUSE = 0.02  # seconds between a client's operations: the load is bounded
+AFTER = min(300.0, SECONDS / 3)  # seconds between the end of all work and the last look
+GROWTH = (
+    15.0 if SECONDS >= 600 else 30.0
+)  # MB, of each process; a short run keeps most of what is kept for five minutes
+MORE_FILES = 24  # that each process may have open at last; servers that run have some
+KILL_EVERY, EDIT_EVERY, VANISH_EVERY, KILL_WORKER_EVERY = 4.0, 5.0, 0.25, 20.0  # seconds
+LOST_WITHIN = 10.0  # seconds after a worker was killed in which its clients may find out
+KEPT = 15  # clients of each era that keep their connections to one server
+LARGE = 2_000_000  # bytes
+PAUSE = 0.05  # seconds between a client's operations: the load is bounded
 WAIT = 60.0
 
 SERVER = Path(__file__).with_name("server.py")
 URI = "soak://watched"
 KEYS = {"ada": "key-of-ada-for-the-soak-only", "bob": "key-of-bob-for-the-soak-only"}
+WATCHER = "key-of-who-reads-metrics-for-the-soak"
 FAULTS = {"SERVER_FAILED", "SESSION_ERROR", "CIRCUIT_OPEN", "TIMEOUT"}  # what a killed server may cost its calls
 QUESTION: Json = {"elicitation": {"form": {}}}
 
@@ -49,6 +60,10 @@ numbers = itertools.count(1)
 
 class Wrong(Exception):
     """What must not be."""
+
+
+class Ended(Wrong):
+    """A connection has ended before its answer: it may where a worker was killed."""
 
 
 class Tally:
@@ -91,9 +106,9 @@ class Client:
             }
         return {"jsonrpc": "2.0", "id": next(numbers), "method": method, "params": params}
 
-    async def send(self, message: Json, verb: str = "POST") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    def request(self, message: Json, verb: str, connection: str) -> bytes:
         body = json.dumps(message).encode() if verb == "POST" else b""
-        lines = [f"{verb} /mcp HTTP/1.1", "Host: localhost", f"Accept: {STREAM}", "Connection: close"]
+        lines = [f"{verb} /mcp HTTP/1.1", "Host: localhost", f"Accept: {STREAM}", f"Connection: {connection}"]
         lines += [f"Authorization: Bearer {KEYS[self.who]}", "Content-Type: application/json"]
         if self.era == MODERN:
             lines += [f"MCP-Protocol-Version: {MODERN}", f"Mcp-Method: {message['method']}"]
@@ -101,8 +116,11 @@ class Client:
         elif self.session:
             lines += [f"MCP-Protocol-Version: {self.era}", f"Mcp-Session-Id: {self.session}"]
         lines += [f"Content-Length: {len(body)}"] if body else []
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+    async def send(self, message: Json, verb: str = "POST") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=16 * 1024 * 1024)
-        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        writer.write(self.request(message, verb, "close"))
         return reader, writer
 
     async def raw(self, message: Json, verb: str = "POST") -> tuple[int, dict[bytes, bytes], bytes]:
@@ -127,6 +145,60 @@ class Client:
             status, _, _ = await self.raw({}, "DELETE")
             if status != 204:
                 raise Wrong(f"a session's end was answered with {status}")
+
+
+class Kept(Client):
+    """A client that keeps its connection, and makes another where that has ended."""
+
+    connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def raw(self, message: Json, verb: str = "POST") -> tuple[int, dict[bytes, bytes], bytes]:
+        async with asyncio.timeout(WAIT):
+            if self.connection is None:
+                self.connection = await asyncio.open_connection("127.0.0.1", self.port, limit=16 * 1024 * 1024)
+            reader, writer = self.connection
+            try:
+                writer.write(self.request(message, verb, "keep-alive"))
+                found = await one_response(reader)
+            except BaseException:
+                await self.leave()
+                raise
+        if found[1].get(b"connection") == b"close":
+            await self.leave()
+        return found
+
+    async def leave(self) -> None:
+        if self.connection:
+            _, writer = self.connection
+            self.connection = None
+            writer.transport.abort()
+
+    async def end(self) -> None:
+        try:
+            await super().end()
+        finally:
+            await self.leave()
+
+
+async def one_response(reader: asyncio.StreamReader) -> tuple[int, dict[bytes, bytes], bytes]:
+    """That of a connection on which others follow."""
+    if not (first := await reader.readline()):
+        raise asyncio.IncompleteReadError(b"", None)
+    headers: dict[bytes, bytes] = {}
+    while line := (await reader.readline()).strip():
+        name, _, value = line.partition(b":")
+        headers[name.lower()] = value.strip()
+    if headers.get(b"transfer-encoding") == b"chunked":
+        body = b""
+        while size := int(await reader.readline(), 16):
+            body += await reader.readexactly(size)
+            await reader.readline()
+        await reader.readline()
+    else:
+        body = await reader.readexactly(int(headers.get(b"content-length", 0)))
+    if headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+        body = [line for line in body.split(b"\n") if line.startswith(b"data: ")][-1].removeprefix(b"data: ")
+    return int(first.split()[1]), headers, body
 
 
 def result_of(answer: Json, id: int, status: int = 200) -> Json:
@@ -167,6 +239,7 @@ class Soak:
         self.port, self.gateway, self.config, self.notes = port, gateway, config, notes
         self.tally = Tally()
         self.until = time.monotonic() + SECONDS
+        self.worker_killed = -LOST_WITHIN
         self.chance = random.Random(7)
 
     @property
@@ -176,23 +249,70 @@ class Soak:
     def client(self, who: str, era: str) -> Client:
         return Client(self.port, who, era)
 
+    @contextlib.asynccontextmanager
+    async def opened(self, client: Client) -> AsyncIterator[Client]:
+        """With its session, which ends with it."""
+        for _ in range(3):
+            if await self.one("beginning", client.open):
+                break
+        else:
+            self.tally.wrong("a client could not begin")
+        yield client
+        await self.one("end", client.end)
+
     # What clients do.
 
     async def calls(self, who: str, era: str, server: str) -> None:
-        client = await self.client(who, era).open()
-        for turn in itertools.count():
-            if not self.goes_on:
-                break
-            number = next(numbers)
-            if turn % 4 == 0:
-                await self.one("once", lambda: self.once(client, server, number))
-            elif turn % 4 == 1:
-                await self.one("slow", lambda: self.says(client, f"{server}__slow", number))
-            elif turn % 4 == 2:
-                await self.one("progress", lambda: self.progress(client, server, number))
-            else:
-                await self.one("echo", lambda: self.says(client, f"{server}__echo", number))
-        await client.end()
+        async with self.opened(self.client(who, era)) as client:
+            for turn in itertools.count():
+                if not self.goes_on:
+                    break
+                number = next(numbers)
+                if turn % 4 == 0:
+                    await self.one("once", lambda: self.once(client, server, number))
+                elif turn % 4 == 1:
+                    await self.one("slow", lambda: self.says(client, f"{server}__slow", number))
+                elif turn % 4 == 2:
+                    await self.one("progress", lambda: self.progress(client, server, number))
+                else:
+                    await self.one("echo", lambda: self.says(client, f"{server}__echo", number))
+
+    async def keeps_calling(self, who: str, era: str, server: str) -> None:
+        """One call after another on one connection: the shortest way through the gateway."""
+        async with self.opened(Kept(self.port, who, era)) as client:
+            while self.goes_on:
+                number = next(numbers)
+                await self.one(f"echo of {server}, kept", lambda: self.says(client, f"{server}__echo", number))
+
+    async def reads_large(self, who: str, era: str, server: str) -> None:
+        async with self.opened(self.client(who, era)) as client:
+            for turn in itertools.count():
+                if not self.goes_on:
+                    break
+                number = next(numbers)
+                read = self.large if turn % 3 else self.large_slowly
+                await self.one("large result", lambda: read(client, server, number))
+
+    async def large(self, client: Client, server: str, number: int) -> None:
+        said = await client.call(f"{server}__large", say=str(number), bytes=LARGE)
+        word = f"{number}, "
+        same((len(said), said == (word * (LARGE // len(word) + 1))[:LARGE]), (LARGE, True))
+
+    async def large_slowly(self, client: Client, server: str, number: int) -> None:
+        """Reads a part, waits, and reads on; or leaves."""
+        call = {"name": f"{server}__large", "arguments": {"say": str(number), "bytes": LARGE}}
+        message = client.message("tools/call", call)
+        reader, writer = await client.send(message)
+        async with asyncio.timeout(WAIT):
+            first = await reader.read(65536)
+            await asyncio.sleep(0.5)
+            if number % 2:
+                reset(writer)
+                return
+            whole = first + await reader.read()
+        await shut(writer)
+        if whole.count(f"{number}, ".encode()) < LARGE // len(f"{number}, ") - 1 and b'"error"' not in whole:
+            raise Ended(f"{len(whole)} bytes of a large result")
 
     async def says(self, client: Client, tool: str, number: int) -> None:
         same(await client.call(tool, say=f"say {number}"), f"say {number}")
@@ -220,17 +340,16 @@ class Soak:
                     same(text_of(result_of(event, message["id"])), f"say {number}")
                     same(seen, [1, 2, 3, 4, 5])
                     return
-            raise Wrong("a stream ended without an answer")
+            raise Ended("a stream ended without an answer")
         finally:
             await shut(writer)
 
     async def questions(self, who: str, era: str, server: str) -> None:
-        client = await self.client(who, era).open()
-        while self.goes_on:
-            number = next(numbers)
-            ask = self.asked_modern if era == MODERN else self.asked
-            await self.one("question", lambda: ask(client, f"{server}__ask", number))
-        await client.end()
+        async with self.opened(self.client(who, era)) as client:
+            while self.goes_on:
+                number = next(numbers)
+                ask = self.asked_modern if era == MODERN else self.asked
+                await self.one("question", lambda: ask(client, f"{server}__ask", number))
 
     async def asked(self, client: Client, tool: str, number: int) -> None:
         message = client.message("tools/call", {"name": tool, "arguments": {"say": f"ask {number}"}})
@@ -246,7 +365,7 @@ class Soak:
                     said = text_of(result_of(event, message["id"]))
                     same(said, f"ask {number}: accept word-{number}")
                     return
-            raise Wrong("a question's stream ended without an answer")
+            raise Ended("a question's stream ended without an answer")
         finally:
             await shut(writer)
 
@@ -260,10 +379,9 @@ class Soak:
         same(text_of(again), f"ask {number}: accept word-{number}")
 
     async def cancels(self, who: str, era: str, server: str) -> None:
-        client = await self.client(who, era).open()
-        while self.goes_on:
-            await self.one("cancellation", lambda: self.cancelled(client, server))
-        await client.end()
+        async with self.opened(self.client(who, era)) as client:
+            while self.goes_on:
+                await self.one("cancellation", lambda: self.cancelled(client, server))
 
     async def cancelled(self, client: Client, server: str) -> None:
         message = client.message("tools/call", {"name": f"{server}__hold", "arguments": {}})
@@ -280,7 +398,7 @@ class Soak:
 
     async def watches(self, who: str, server: str) -> None:
         """A modern client hears of a resource, in every round on another stream."""
-        client = await self.client(who, MODERN).open()
+        client = self.client(who, MODERN)
         while self.goes_on:
             await self.one("subscription", lambda: self.watched(client, server))
 
@@ -299,18 +417,17 @@ class Soak:
                     return
                 elif "error" in event:
                     result_of(event, message["id"])
-            raise Wrong("a subscription ended without a word")
+            raise Ended("a subscription ended without a word")
         except TimeoutError:  # its server was killed between the two
             raise Failed({"code": 0, "message": "not told", "data": {"code": "TIMEOUT"}}) from None
         finally:
             await shut(writer)
 
     async def runs_tasks(self, who: str, server: str) -> None:
-        client = await self.client(who, LEGACY).open()
-        while self.goes_on:
-            number = next(numbers)
-            await self.one("task", lambda: self.task(client, f"{server}__work", number))
-        await client.end()
+        async with self.opened(self.client(who, LEGACY)) as client:
+            while self.goes_on:
+                number = next(numbers)
+                await self.one("task", lambda: self.task(client, f"{server}__work", number))
 
     async def task(self, client: Client, tool: str, number: int) -> None:
         made = await client.ask("tools/call", name=tool, arguments={"say": f"work {number}"}, task={"ttl": 60_000})
@@ -334,7 +451,7 @@ class Soak:
             async with asyncio.timeout(WAIT):
                 while not (line := await reader.readline()).startswith(b"data: "):
                     if not line:
-                        raise Wrong("no stream of 2024-11-05")
+                        raise Ended("no stream of 2024-11-05")
             place = line.removeprefix(b"data: ").strip().decode()
 
             async def post(message: Json) -> None:
@@ -348,6 +465,8 @@ class Soak:
                 async with asyncio.timeout(WAIT):
                     status, _, _ = await read_response(its_reader)
                 await shut(its_writer)
+                if status == 404:
+                    raise Ended("the stream of 2024-11-05 is gone")
                 same(status, 202)
 
             said = events(reader)
@@ -411,6 +530,18 @@ class Soak:
                     os.kill(self.chance.choice(victims), signal.SIGKILL)
                     self.tally.done["killed servers"] += 1
 
+    async def kills_workers(self) -> None:
+        while self.goes_on:
+            await asyncio.sleep(KILL_WORKER_EVERY)
+            if WORKERS > 1 and self.goes_on and (victims := workers_of(self.gateway)):
+                self.worker_killed = time.monotonic()
+                os.kill(self.chance.choice(victims), signal.SIGKILL)
+                self.tally.done["killed workers"] += 1
+
+    def may_be_lost(self, begun: float) -> bool:
+        """Whether what began then may have been a killed worker's."""
+        return begun - LOST_WITHIN < self.worker_killed
+
     async def edits(self) -> None:
         for edit in itertools.count():
             await asyncio.sleep(EDIT_EVERY)
@@ -444,19 +575,23 @@ class Soak:
                 raise Wrong(f"refused: {error}") from None
             self.tally.faults[code] += 1
 
-    async def one(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """One operation. A killed server may cost it its answer, and nothing else."""
+    async def one(self, name: str, work: Callable[[], Awaitable[Any]]) -> bool:
+        """One operation, and whether it was done. A killed server may cost it its answer, and nothing else."""
+        begun, done = time.monotonic(), False
         try:
             with self.may_fail():
                 await work()
                 self.tally.done[name] += 1
-        except Wrong as wrong:
-            self.tally.wrong(f"{name}: {wrong}")
+                done = True
         except TimeoutError:
             self.tally.wrong(f"{name}: no answer within {WAIT:g} s")
-        except (OSError, asyncio.IncompleteReadError, websockets.WebSocketException, KeyError, ValueError) as error:
-            self.tally.wrong(f"{name}: {error!r}")
+        except (Wrong, OSError, EOFError, IndexError, KeyError, ValueError, websockets.WebSocketException) as error:
+            if self.may_be_lost(begun) and not (isinstance(error, Wrong) and not isinstance(error, Ended)):
+                self.tally.faults["a worker was killed"] += 1
+            else:
+                self.tally.wrong(f"{name}: {error!r}")
         await asyncio.sleep(PAUSE)
+        return done
 
     async def run(self) -> None:
         both = (MODERN, LEGACY)
@@ -464,6 +599,13 @@ class Soak:
             work = [
                 *(self.calls(who, era, server) for who in KEYS for era in both for server in ("alpha", "beta", "far")),
                 *(self.calls(who, LEGACY, server) for who in KEYS for server in ("own", "mine")),
+                *(
+                    self.keeps_calling(who, era, "far")
+                    for _, who in zip(range(KEPT), itertools.cycle(KEYS))
+                    for era in both
+                ),
+                *(self.keeps_calling("bob", era, server) for era in both for server in ("alpha", "old")),
+                *(self.reads_large("ada", era, server) for era in both for server in ("beta", "far")),
                 *(self.questions(who, LEGACY, "own") for who in KEYS),
                 self.questions("ada", MODERN, "asker"),
                 *(self.cancels("bob", era, "alpha") for era in both),
@@ -473,6 +615,7 @@ class Soak:
                 self.speaks_websocket("bob", "alpha"),
                 self.vanishes(),
                 self.kills(),
+                self.kills_workers(),
                 self.edits(),
             ]
             for each in work:
@@ -524,17 +667,43 @@ def family(pid: int) -> list[int]:
 
 def servers_of(pid: int) -> list[int]:
     """The server processes below a gateway."""
-    found: list[int] = []
-    for each in family(pid):
+    return [each for each in family(pid) if str(SERVER).encode() in command_of(each)]
+
+
+def workers_of(pid: int) -> list[int]:
+    """The processes that take its connections: they are told what it was."""
+    return [each for each in family(pid) if b"\0serve\0" in command_of(each)]
+
+
+def files_of(pid: int) -> Counter[str]:
+    """How many open files of each kind: sockets, pipes, or their names."""
+    found: Counter[str] = Counter()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
-            if str(SERVER).encode() in Path(f"/proc/{each}/cmdline").read_bytes():
-                found.append(each)
+            found[os.readlink(each).partition(":[")[0]] += 1
     return found
 
 
-def resident_mb(pid: int) -> float:
-    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
-    return int(line.split()[1]) * 1024 / 1e6
+def command_of(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+class Look(NamedTuple):
+    """What a gateway's processes have: the owner's, and the most of a worker's."""
+
+    resident: float  # MB
+    files: int
+
+    @staticmethod
+    def at(pid: int) -> Look:
+        seen: list[Look] = []
+        for each in [pid, *workers_of(pid)]:
+            with contextlib.suppress(OSError, ValueError):
+                [line] = [x for x in Path(f"/proc/{each}/status").read_text().splitlines() if x.startswith("VmRSS:")]
+                seen.append(Look(int(line.split()[1]) * 1024 / 1e6, len(os.listdir(f"/proc/{each}/fd"))))
+        return Look(max(look.resident for look in seen), max(look.files for look in seen))
 
 
 def entry(notes: Path, **more: Any) -> Json:
@@ -553,21 +722,23 @@ def write_config(path: Path, notes: Path, edit: int | None = None) -> None:
         "own": entry(notes, scope="session"),
         "mine": entry(notes, scope="principal"),
         "far": far,
+        "old": {"type": "sse", "url": f"{far['url']}/sse"},
     }
     if edit is not None:
         servers[f"extra-{edit // 2 * 2}"] = entry(notes, env={"EDIT": str(edit)})
-    clients = [{"id": who, "key": key, "mcp_server_access": "all"} for who, key in KEYS.items()]
+    clients: list[Json] = [{"id": who, "key": key, "mcp_server_access": "all"} for who, key in KEYS.items()]
+    clients.append({"id": "watcher", "key": WATCHER, "admin": True})
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps({"mcpServers": servers, "clients": clients}))
     fresh.chmod(0o600)
     fresh.replace(path)
 
 
-async def started(folder: Path, name: str, config: Path) -> Gateway:
+async def started(folder: Path, name: str, config: Path, *more: str) -> Gateway:
     home = folder / name
     home.mkdir()
     process = await asyncio.create_subprocess_exec(
-        *[sys.executable, "-m", "toolgate", "serve", "--port", "0", "--config", str(config)],
+        *[sys.executable, "-m", "toolgate", "serve", "--port", "0", "--config", str(config), *more],
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -596,8 +767,23 @@ async def ended(gateway: Gateway, tally: Tally) -> None:
 async def looks(pid: int, seen: list[float], seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        seen.append(resident_mb(pid))
+        seen.append(Look.at(pid).resident)
         await asyncio.sleep(1)
+
+
+async def calls_left(port: int) -> list[str]:
+    """The servers that still have calls, as the gateway counts them."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                 f"Authorization: Bearer {WATCHER}\r\n\r\n".encode())  # fmt: skip
+    async with asyncio.timeout(WAIT):
+        status, _, body = await read_response(reader)
+    await shut(writer)
+    same(status, 200)
+    counted = [line for line in body.decode().splitlines() if line.startswith("toolgate_server_calls{")]
+    if not counted:
+        raise Wrong("the metrics count no calls")
+    return [line for line in counted if not line.endswith(" 0")]
 
 
 async def main() -> int:
@@ -609,29 +795,35 @@ async def main() -> int:
         gateways = [await started(folder, "behind", behind)]
         far["url"] = f"http://127.0.0.1:{gateways[0].port}/mcp/servers/there"
         write_config(config, notes)
-        gateways.append(await started(folder, "gateway", config))
+        gateways.append(await started(folder, "gateway", config, *["--workers", str(WORKERS)] * (WORKERS > 1)))
         gateway = gateways[-1]
         pid = gateway.process.pid
+        before = Look.at(pid)
         soak = Soak(gateway.port, pid, config, notes)
         first: list[float] = []
         try:
             looking = asyncio.create_task(looks(pid, first, FIRST))
             await soak.run()
             await looking
-            busy = resident_mb(pid)
+            busy = Look.at(pid)
             print(f"all have left after {SECONDS:g} s; now {AFTER:g} s of nothing", flush=True)
             await asyncio.sleep(AFTER)
-            last = resident_mb(pid)
+            last, left = Look.at(pid), [dict(files_of(each)) for each in [pid, *workers_of(pid)]]
             soak.check_executed()
+            for line in await calls_left(gateway.port):
+                soak.tally.wrong(f"calls are left: {line}")
         finally:
             for each in reversed(gateways):
                 await ended(each, soak.tally)
     operations = sum(soak.tally.done.values())
     print(f"{operations} operations: {dict(soak.tally.done)}")
     print(f"calls that a killed server cost: {dict(soak.tally.faults)}")
-    print(f"resident: {max(first):.1f} MB in the first {FIRST:g} s, {busy:.1f} at the end, {last:.1f} at last")
-    if last > max(first) + GROWTH:
-        soak.tally.wrong(f"memory has grown by {last - max(first):.1f} MB, and may by {GROWTH:g}")
+    print(f"resident: {max(first):.1f} MB in the first {FIRST:g} s, {busy.resident:.1f} at the end, "
+          f"{last.resident:.1f} at last; open files: {before.files}, {busy.files} and {last.files}")  # fmt: skip
+    if last.resident > max(first) + GROWTH:
+        soak.tally.wrong(f"memory has grown by {last.resident - max(first):.1f} MB, and may by {GROWTH:g}")
+    if last.files > before.files + MORE_FILES:
+        soak.tally.wrong(f"{last.files} files are open, and {before.files} were: {left}")
     if soak.tally.problems:
         print(f"FAILED: {len(soak.tally.problems)} problems; the gateway said at last:", file=sys.stderr)
         print(gateway.errors[-3000:].decode(errors="replace"), file=sys.stderr)

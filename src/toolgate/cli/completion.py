@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from toolgate.cli import printing, tree
-from toolgate.cli.tree import Command, Option
+from toolgate.cli.tree import Command, Option, Value
 
 app = typer.Typer(add_completion=False)
 
@@ -37,21 +37,34 @@ def _names(command: Command) -> list[str]:
     return [*(name for option in command.options for name in option.names), "--help"]
 
 
-def _taking_values(commands: tuple[Command, ...]) -> list[str]:
+def _words(command: Command) -> list[str]:
+    return [word for each in command.arguments for word in each.expects.words]
+
+
+def _taking_values(commands: tuple[Command, ...]) -> Mapping[str, Value]:
+    """By option. One of a name stands for the same in every command, or for nothing that is known."""
     options = (option for command in tree.runnable(commands) for option in command.options if option.value)
-    return sorted({name for option in options for name in option.names})
+    return {name: option.expects for option in options for name in option.names}
 
 
 # bash.
 
 _BASH = """\
+_toolgate_value() {{
+    case "$1" in
+        {files}) ;;
+{words}
+        *) compopt +o default 2>/dev/null ;;
+    esac
+}}
+
 _toolgate() {{
     local word command="" below="" words="" cur="${{COMP_WORDS[COMP_CWORD]}}" i
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         word="${{COMP_WORDS[i]}}"
         case "$word" in
-            {values}) ((++i < COMP_CWORD)) || return ;;
+            {values}) ((++i < COMP_CWORD)) || {{ _toolgate_value "$word" "$cur"; return; }} ;;
             -*) ;;
             *) if [[ -z $command ]]; then command="$word"; elif [[ -z $below ]]; then below="$word"; fi ;;
         esac
@@ -61,14 +74,40 @@ _toolgate() {{
 {cases}
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
+    case "$command $below" in
+        {without_files}) compopt +o default 2>/dev/null ;;
+        *) [[ $cur == -* ]] || COMPREPLY=() ;;
+    esac
 }}
 complete -o default -F _toolgate toolgate"""
 
 
 def _bash(commands: tuple[Command, ...]) -> Iterator[str]:
     first = shlex.quote(" ".join([*(each.name for each in commands), "--help", "--version"]))
-    cases = "\n".join(_cases(commands))
-    yield _BASH.format(values="|".join(_taking_values(commands)), first=first, cases=cases)
+    values = _taking_values(commands)
+    yield _BASH.format(
+        values="|".join(values),
+        files="|".join(name for name, value in values.items() if value.is_file),
+        words="\n".join(_offered(name, value.words) for name, value in values.items() if value.words),
+        first=first,
+        cases="\n".join(_cases(commands)),
+        without_files="|".join(_without_files(commands)),
+    )
+
+
+def _without_files(commands: tuple[Command, ...]) -> Iterator[str]:
+    yield '" "'
+    yield from (f'"{each.name} "' for each in commands if each.below)
+    yield from map(_pattern, filter(tree.no_file, tree.runnable(commands)))
+
+
+def _offered(option: str, words: Sequence[str]) -> str:
+    return f'        {option}) COMPREPLY=($(compgen -W {shlex.quote(" ".join(words))} -- "$2")) ;;'
+
+
+def _pattern(command: Command) -> str:
+    """Of a command, or one below another, and what stands behind it."""
+    return f'"{command.name}"' if " " in command.name else f'"{command.name} "*'
 
 
 def _cases(commands: tuple[Command, ...]) -> Iterator[str]:
@@ -76,16 +115,18 @@ def _cases(commands: tuple[Command, ...]) -> Iterator[str]:
         if command.below:
             yield f'        "{command.name} ") words={shlex.quote(" ".join(_names(command)))} ;;'
         for each in command.below or (command,):
-            pattern = f'"{each.name}"' if command.below else f'"{each.name} "*'
-            yield f"        {pattern}) words={shlex.quote(' '.join(_names(each)))} ;;"
+            yield f"        {_pattern(each)}) words={shlex.quote(' '.join([*_words(each), *_names(each)]))} ;;"
 
 
 # zsh.
+
+_OF_ALL = "'--help[show the help]' '--version[print the version]'"
 
 
 def _zsh(commands: tuple[Command, ...]) -> Iterator[str]:
     yield "#compdef toolgate\n"
     yield "_toolgate() {\n    local -a below\n    if (( CURRENT == 2 )); then"
+    yield f"        if [[ $words[2] == -* ]]; then\n            _arguments {_OF_ALL}\n            return\n        fi"
     yield f"        below=({_described(commands)})\n        _describe command below\n        return\n    fi"
     yield "    shift words\n    (( CURRENT-- ))\n    case $words[1] in"
     for command in commands:
@@ -111,7 +152,10 @@ def _described(commands: tuple[Command, ...]) -> str:
 
 def _arguments(command: Command, indent: str) -> str:
     rules = [f"{name}[{_in_brackets(option)}]{_value(option)}" for option in command.options for name in option.names]
-    return indent + " ".join(["_arguments", *map(shlex.quote, [*rules, "--help[show the help]", "*:argument:_files"])])
+    words = f"({' '.join(found)})" if (found := _words(command)) else " " if tree.no_file(command) else "_files"
+    return indent + " ".join(
+        ["_arguments", *map(shlex.quote, [*rules, "--help[show the help]", f"*:argument:{words}"])]
+    )
 
 
 def _in_brackets(option: Option) -> str:
@@ -120,7 +164,11 @@ def _in_brackets(option: Option) -> str:
 
 
 def _value(option: Option) -> str:
-    return f":{option.value.strip('<>[]{}').replace(':', ' ')}:_files" if option.value else ""
+    if not option.value:
+        return ""
+    value = option.expects
+    action = f"({' '.join(value.words)})" if value.words else "_files" if value.is_file else " "
+    return f":{option.value.strip('<>[]{}').replace(':', ' ')}:{action}"
 
 
 # fish.
@@ -140,16 +188,28 @@ end
 
 def _fish(commands: tuple[Command, ...]) -> Iterator[str]:
     yield _FISH
+    yield "complete -c toolgate -l help -d 'Show the help.'"
+    yield "complete -c toolgate -n __toolgate_at -f -l version -d 'Print the version.'"
     for command in commands:
         yield _fish_word("", command)
         for each in command.below:
             yield _fish_word(command.name, each)
     for command in tree.runnable(commands):
+        place = shlex.quote(f"__toolgate_in {command.name}")
+        if tree.no_file(command):
+            words = f" -a {shlex.quote(' '.join(found))}" if (found := _words(command)) else ""
+            yield f"complete -c toolgate -f -n {place}{words}"
         for option in command.options:
             names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
-            place = shlex.quote(f"__toolgate_in {command.name}")
-            required = " -r" if option.value else ""
-            yield f"complete -c toolgate -n {place} {names}{required} -d {shlex.quote(option.help.split(chr(10))[0])}"
+            said = shlex.quote(option.help.split("\n")[0])
+            yield f"complete -c toolgate -n {place} {names}{_fish_value(option)} -d {said}"
+
+
+def _fish_value(option: Option) -> str:
+    if not option.value:
+        return ""
+    words = option.expects.words
+    return " -r" if option.expects.is_file else f" -x -a {shlex.quote(' '.join(words))}" if words else " -x"
 
 
 def _fish_word(below: str, command: Command) -> str:

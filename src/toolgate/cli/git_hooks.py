@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,9 +36,20 @@ class Done(NamedTuple):
     is_whole: bool
 
 
-def install(config: str | None) -> Done:
-    """For the repository of this folder. Raises `NotPossible`."""
+def install(config: str | None, agrees: Callable[[Path], bool]) -> Done:
+    """For the repository of this folder. `agrees` is asked where git looks for its hooks elsewhere: its settings may be
+    those of whoever packed the folder. Raises `NotPossible`."""
     folder, within = _places()
+    if not _is_of_repository(folder) and not agrees(folder):
+        raise NotPossible(
+            f"git looks for the hooks of this repository in {folder}, which is not in it: nothing was written. --yes "
+            "installs them there; git config --show-origin core.hooksPath says who has set that"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ownership.check(folder)
+    except OSError as error:
+        raise NotPossible(f"{folder} cannot be used: {getattr(error, 'why', error.strerror)}") from None
     said: list[str] = []
     is_whole = True
     for name in HOOKS:
@@ -84,12 +95,26 @@ def _places() -> tuple[Path, str]:
     within = os.path.relpath(project.folder.resolve(), Path(top.stdout.rstrip("\n")).resolve())
     if within.startswith(".."):
         raise NotPossible(f"The project {project.folder} is not inside the checkout {top.stdout.strip()}")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        ownership.check(folder)
-    except OSError as error:
-        raise NotPossible(f"{folder} cannot be used: {getattr(error, 'why', error.strerror)}") from None
     return folder, within
+
+
+def _is_of_repository(folder: Path) -> bool:
+    """It lies in the folder that `.git` lies in, wherever that says that its files are (`core.worktree`); of a worktree
+    in its repository, where that knows of the worktree."""
+    here = next((each for each in (Path.cwd(), *Path.cwd().parents) if (each / ".git").exists()), None)
+    if not here:
+        return False
+    if folder.resolve().is_relative_to(here.resolve()):
+        return True
+    own, common = (
+        Path(_git("rev-parse", each).stdout.rstrip("\n")).resolve() for each in ("--git-dir", "--git-common-dir")
+    )
+    try:
+        known_as = Path((own / "gitdir").read_text().rstrip("\n")).resolve()
+    except (OSError, UnicodeDecodeError):
+        return False
+    is_known = known_as == (here / ".git").resolve() and own.is_relative_to(common)
+    return is_known and folder.resolve().is_relative_to(common)
 
 
 def _git(*arguments: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]:

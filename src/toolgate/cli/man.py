@@ -20,6 +20,8 @@ Read it with `toolgate man | man -l -`, or keep it:
 toolgate man > ~/.local/share/man/man1/toolgate.1"""
 
 _HEAD = """\
+.ad l
+.nh
 .SH NAME
 toolgate \\- one MCP endpoint in front of every MCP server
 .SH SYNOPSIS
@@ -49,14 +51,27 @@ It did not: a call failed, something was not found, or a check found a problem.
 .TP
 .B 2
 The command line is wrong, or the configuration is missing, invalid or not trusted.
+.SH ENVIRONMENT
+.TP
+.B TOOLGATE_CONFIG
+The configuration file, where \\-\\-config is not given.
+.TP
+.B XDG_CONFIG_HOME
+Its folder toolgate is searched for a file instead of ~/.config/toolgate.
+.TP
+.B XDG_STATE_HOME
+Its folder toolgate holds the state instead of ~/.local/state/toolgate.
+.TP
+.BI TOOLGATE_SECRET_ NAME
+The value of ${secret:NAME}.
 .SH FILES
 .TP
 .I ~/.config/toolgate/toolgate.toml
 The configuration.
 .TP
 .I ~/.local/state/toolgate
-What gateways keep, see
-.B toolgate state"""
+What gateways keep; see
+.BR "toolgate state" ."""
 
 
 @app.command(help=HELP)

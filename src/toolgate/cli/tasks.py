@@ -329,8 +329,15 @@ def graph(
 def hooks(
     action: Annotated[str, typer.Argument(help="install or remove.")],
     config: common.ConfigPath = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask where git looks for hooks outside of the repository.")
+    ] = False,
 ) -> None:
-    actions = {"install": lambda: git_hooks.install(config), "remove": git_hooks.remove}
+    def agrees(folder: Path) -> bool:
+        question = f"git looks for hooks in {folder}, outside of this repository. Install them there?"
+        return yes or (printing.can_ask() and typer.confirm(printing.on_a_terminal(question), err=True))
+
+    actions = {"install": lambda: git_hooks.install(config, agrees), "remove": git_hooks.remove}
     if action not in actions:
         printing.fail(f"unknown action {action}: choose install or remove", 2)
     try:

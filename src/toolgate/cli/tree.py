@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import typer
 
-from toolgate.cli import COMMANDS, app
+from toolgate.cli import COMMANDS, agents, app
+from toolgate.config import SURFACES
+
+_FILES = frozenset(["CHILDREN_CONFIG", "CONFIG", "FILE", "FILES", "FOLDER", "OUTPUT", "PATH", "TO"])
+_WORDS: Mapping[str, Sequence[str]] = {
+    "PROGRAM": tuple(agents.AGENTS),
+    "PROGRAMS": tuple(agents.AGENTS),
+    "SHELL": ("bash", "zsh", "fish"),
+    "SURFACE": tuple(SURFACES),
+}
+
+
+class Value(msgspec.Struct, frozen=True):
+    """What stands for an argument, or behind an option: one of these `words`, a file, or anything else."""
+
+    words: Sequence[str] = ()
+    is_file: bool = False
 
 
 class Argument(msgspec.Struct, frozen=True):
@@ -17,6 +34,10 @@ class Argument(msgspec.Struct, frozen=True):
     label: str
     help: str
 
+    @property
+    def expects(self) -> Value:
+        return _expected(self.label)
+
 
 class Option(msgspec.Struct, frozen=True):
     """`value` is what stands behind it; empty for a flag."""
@@ -24,6 +45,10 @@ class Option(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     value: str
     help: str
+
+    @property
+    def expects(self) -> Value:
+        return _expected(self.value)
 
     @property
     def label(self) -> str:
@@ -45,6 +70,16 @@ class Command(msgspec.Struct, frozen=True):
     def usage(self) -> str:
         labels = (each.label for each in self.arguments)
         return " ".join(["toolgate", self.name, *labels, *(["[OPTIONS]"] if self.options else [])])
+
+
+def _expected(label: str) -> Value:
+    word = "".join(re.findall(r"[A-Z_]+", label)[:1])
+    return Value(_WORDS.get(word, ()), word in _FILES)
+
+
+def no_file(command: Command) -> bool:
+    """Whether none of its arguments is one."""
+    return not any(each.expects.is_file for each in command.arguments)
 
 
 def commands() -> tuple[Command, ...]:
@@ -73,7 +108,7 @@ def _command(name: str, line: str, found: Any) -> Command:
 
 def _argument(found: Any) -> Argument:
     name = found.metavar or found.name.upper()
-    more = "..." if found.nargs == -1 else ""
+    more = "..." if found.nargs == -1 and "..." not in name else ""
     label = f"{name}{more}" if found.required or name.startswith("[") else f"[{name}{more}]"
     return Argument(label, found.help or "")
 

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from toolgate.catalog.poisoning import visible
 from toolgate.cli import widening
 from toolgate.config import Config, ConfigError, Server, telling, trust
 from toolgate.config.formats import SUFFIXES, parse
+from toolgate.config.problems import KeyPath, dotted
 
 LONG = 2000  # characters that a person sees at once; of more it is said that there is more
 _variable = re.compile(r"\$\{(?!secret:)([^${}]{1,80})\}|\{env:(\w{1,80})\}")
@@ -32,9 +33,8 @@ def described(path: Path) -> tuple[bytes, list[str]]:
     """The bytes of a file, and what they say, in lines for people. Raises `ConfigError`."""
     read: list[bytes] = []
     config = configs.load(path, os.environ, references=True, accept=read.append)
-    text = read[0].decode()
-    tree = parse(text, SUFFIXES[path.suffix.lower()])
-    lines = [*_lines(config), *_reads(tree, text)]
+    tree = parse(read[0].decode(), SUFFIXES[path.suffix.lower()])
+    lines = [*_lines(config), *_reads(tree)]
     return read[0], [visible(line) for line in lines]
 
 
@@ -86,7 +86,8 @@ def _lines(config: Config) -> Iterator[str]:
     if vault := config.secrets.vault:
         yield f"contact Vault at {vault.address or '$VAULT_ADDR'} for secrets, with {vault.token or '$VAULT_TOKEN'}"
     for name, provider in config.providers.items():
-        headers = f", with {', '.join(provider.headers)}" if provider.headers else ""
+        sent = {**({"its key": provider.key} if provider.key else {}), **provider.headers}
+        headers = f", with {', '.join(telling.sent(sent))}" if sent else ""
         yield f"ask {provider.model} of {name} at {provider.base}{headers} for {', '.join(provider.uses) or 'nothing'}"
         if provider.samples != "none" and "datasets" in provider.uses:
             yield f"  and send it {provider.samples} values of three rows of a dataset"
@@ -96,6 +97,8 @@ def _lines(config: Config) -> Iterator[str]:
         yield f"write its audit log to {config.audit.path}"
     if config.http.host != configs.Http().host:
         yield f"listen on {config.http.host}"
+    if tls := config.http.tls:
+        yield f"show who connects the certificate {tls.certificate}, and read its key from {tls.key}"
     yield from widening.of_config(config)
 
 
@@ -116,13 +119,36 @@ def _of_server(server: Server) -> Iterator[str]:
         yield f"  incomplete: {server.problem}"
 
 
-def _reads(tree: object, text: str) -> Iterator[str]:
+def _reads(tree: object) -> Iterator[str]:
     if files := list(dict.fromkeys(_env_files(tree))):
         yield f"read variables from {', '.join(files)}"
-    if variables := sorted({name or braced for name, braced in _variable.findall(text)}):
+    texts = list(_texts(tree, ()))
+    if variables := list(_places(texts, _variable)):
         yield f"read from the environment: {', '.join(variables)}"
-    if secrets := sorted(set(_secret.findall(text))):
+    if secrets := list(_places(texts, _secret)):
         yield f"look up the secrets: {', '.join(secrets)}"
+
+
+def _places(texts: Sequence[tuple[KeyPath, str]], pattern: re.Pattern[str]) -> Iterator[str]:
+    """Each name that the pattern finds, with the keys that it is for."""
+    places: dict[str, dict[str, None]] = {}
+    for path, text in texts:
+        for found in pattern.finditer(text):
+            name = next(filter(None, found.groups()))
+            places.setdefault(name, {})[dotted(path)] = None
+    yield from (f"{name} for {' and '.join(places[name])}" for name in sorted(places))
+
+
+def _texts(tree: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(tree, str):
+        yield path, tree
+    elif isinstance(tree, dict):
+        for key, each in cast("dict[str, Any]", tree).items():
+            yield (*path, key), key
+            yield from _texts(each, (*path, key))
+    elif isinstance(tree, list):
+        for at, each in enumerate(cast("list[Any]", tree)):
+            yield from _texts(each, (*path, at))
 
 
 def _env_files(tree: object) -> Iterator[str]:

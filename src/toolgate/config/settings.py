@@ -101,7 +101,7 @@ class Http(msgspec.Struct, frozen=True):
             "serve HTTPS with this certificate ([proxy.md](proxy.md#without-a-proxy))",
             default="none: plain HTTP",
         ),
-        Harmless("clients decide whether they trust a certificate"),
+        allowing.TOLD,
     ] = None
 
     def url(self, host: str, port: int) -> str:
@@ -161,10 +161,10 @@ class PoolLimits(msgspec.Struct, frozen=True):
 class VirtualSearch(msgspec.Struct, frozen=True):
     """Above either threshold, lists of tools show the search tool alone."""
 
-    enabled: Annotated[bool, Key(flag, "`true`: use the thresholds below")] = False
-    threshold: Annotated[int, Key(whole(1), "the number of tools")] = 40
+    enabled: Annotated[bool, Key(flag, "`true`: use the thresholds below"), allowing.LOOKS] = False
+    threshold: Annotated[int, Key(whole(1), "the number of tools"), allowing.LOOKS] = 40
     threshold_tokens: Annotated[
-        int, Key(whole(1), "the size of their descriptions and schemas, in estimated tokens")
+        int, Key(whole(1), "the size of their descriptions and schemas, in estimated tokens"), allowing.LOOKS
     ] = 10000
     mode: Annotated[
         Literal["bm25", "regex", "semantic"],
@@ -173,6 +173,7 @@ class VirtualSearch(msgspec.Struct, frozen=True):
             'how `search_tools` searches: `"bm25"`, `"regex"`, or `"semantic"`, which needs `model` or a provider for '
             '`"embeddings"`, and which all searches for tools use then',
         ),
+        allowing.LOOKS,
     ] = "bm25"
     model: Annotated[
         str,
@@ -182,6 +183,7 @@ class VirtualSearch(msgspec.Struct, frozen=True):
             "([providers.md](providers.md#a-model-on-this-machine)); it is loaded with the first search",
             default="none: a provider is asked",
         ),
+        Allows("load a model of embeddings from {}"),
     ] = ""
 
 
@@ -432,7 +434,6 @@ class Config(msgspec.Struct, frozen=True):
     virtual_search: Annotated[
         VirtualSearch,
         Section(VirtualSearch, "Above a threshold, lists of tools show only the search tool.", "relist"),
-        allowing.LOOKS,
     ] = VirtualSearch()
     log: Annotated[Log, Section(Log, "The log, on stderr.", "gateway"), allowing.WRITTEN] = Log()
     telemetry: Annotated[

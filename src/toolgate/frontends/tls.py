@@ -1,7 +1,8 @@
 """TLS of the gateway's own listener: its certificate, read anew when its files change, and its handshakes.
 
-The rule this file keeps: a connection counts from the moment that it is accepted, as one of its address's, and has as
-long for its handshake as for the head of a request; so nobody keeps connections open that no limit knows.
+The rules this file keeps: a connection counts from the moment that it is accepted, as one of its address's; it costs
+hardly more than its socket until its client has said something; and so many handshakes go on at once, of which an
+address has half, that what they take has a bound. Who waits for a place need not wait for those that stand still.
 """
 
 from __future__ import annotations
@@ -19,19 +20,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from toolgate.config import ownership
-from toolgate.core.clock import Clock
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.concurrency import Shared
+from toolgate.core.fairness import Shares
 from toolgate.frontends.connections import Connection, Connections
 
 LOOK = 5.0  # seconds between looks at the files
 LARGEST = 1024 * 1024  # bytes of a file
 SOON = 14  # days for which a certificate is to be valid
-PATIENCE = 30.0  # seconds for a handshake
+FIRST_BYTES = 10.0  # seconds for a client to say something
+PATIENCE = 10.0  # seconds for a handshake, and before that for a place
+MOST = 512  # handshakes at once: each takes about 50 KB
+STANDS_STILL = 1.0  # seconds after which a handshake loses its place where others wait
 GOODBYE = 1.0  # seconds for a client to end TLS in order
 AGAIN = 1.0  # seconds until the next try, where no connection can be accepted
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 log = logging.getLogger(__name__)
+of_clients = log.getChild("clients")  # what they do wrong
 
 
 class Unusable(Exception):
@@ -133,11 +140,24 @@ def _ending(certificate: Path) -> str:
 class _Handshake:
     """A connection that has no protocol yet, as `Connection` has transports."""
 
-    task: asyncio.Task[None] | None = None
+    began = 0.0  # with a place, by the clock; 0: it has none
+
+    def __init__(self, accepted: socket.socket, address: str, listener: _Listener) -> None:
+        self.socket = accepted
+        self.address = address
+        self.connection = Connection(listener.connections.unread, self, address)
+        self._listener = listener
+        self._task: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(accepted, self._hear)
+        self._timer: Timer | None = listener.clock.call_later(FIRST_BYTES, self.abort)
 
     def abort(self) -> None:
-        if self.task:
-            self.task.cancel()
+        if self._task:
+            self._task.cancel()
+        elif self._timer:
+            self._no_longer_waits()
+            self._over()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing is written."""
@@ -145,17 +165,62 @@ class _Handshake:
     def get_write_buffer_size(self) -> int:
         return 0
 
+    async def ended(self) -> None:
+        """Give it up, and return when it is gone."""
+        self.abort()
+        if self._task:
+            await asyncio.wait((self._task,))
+
+    def _hear(self) -> None:
+        try:
+            is_there = bool(self.socket.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return
+        except OSError:
+            is_there = False
+        self._no_longer_waits()
+        if is_there:
+            self._task = self._loop.create_task(self._listener.shake(self), name="TLS")
+            self._task.add_done_callback(self._shaken)
+        else:
+            self._over()
+
+    def _no_longer_waits(self) -> None:
+        self._loop.remove_reader(self.socket)
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _shaken(self, task: asyncio.Task[None]) -> None:
+        self._over(is_kept=not task.cancelled())
+
+    def _over(self, is_kept: bool = False) -> None:
+        """`is_kept`: a transport has the socket."""
+        self._listener.open.discard(self)
+        self.connection.closed()
+        del self.connection  # which knows this
+        if not is_kept:
+            self.socket.close()
+
 
 class _Listener:
     """Accepts connections, and has the protocol of each made."""
 
     def __init__(
-        self, made: Callable[[], asyncio.BaseProtocol], certificate: Certificate, connections: Connections
+        self,
+        made: Callable[[], asyncio.BaseProtocol],
+        certificate: Certificate,
+        connections: Connections,
+        clock: Clock,
     ) -> None:
+        self.connections = connections
+        self.clock = clock
+        self.open: set[_Handshake] = set()
         self._made = made
         self._certificate = certificate
-        self._connections = connections
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._places = Shared(MOST)
+        self._under_way: Shares[_Handshake] = Shares()
+        self._timer: Timer | None = None
 
     async def accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -166,29 +231,50 @@ class _Listener:
                 if error.errno in _EXHAUSTED:
                     await asyncio.sleep(AGAIN)
                 continue
-            self._begin(accepted, str(address[0]))
+            handshake = _Handshake(accepted, str(address[0]), self)
+            self.open.add(handshake)
+            handshake.connection.counts(self.connections)  # until its protocol counts it
 
-    def _begin(self, accepted: socket.socket, address: str) -> None:
-        """It counts until its protocol counts it. What is given up here may not even have begun."""
-        handshake = _Handshake()
-        connection = Connection(self._connections.unread, handshake, address)
+    async def shake(self, handshake: _Handshake) -> None:
+        key = handshake.connection.key
+        if not self._places.take_now(key):
+            self._timer = self._timer or self.clock.call_later(STANDS_STILL, self._make_room)
+            try:
+                async with self.clock.timeout(PATIENCE):
+                    await self._places.turn(key)
+            except TimeoutError:
+                handshake.socket.close()
+                return
+        handshake.began = self.clock.now()
+        self._under_way.put(key, id(handshake), handshake)
+        try:
+            await self._shake(handshake)
+        finally:
+            self._forget(handshake)
+            self._places.give_back(key)
 
-        def ended(task: asyncio.Task[None]) -> None:
-            self._handshakes.discard(task)
-            connection.closed()
-            if task.cancelled():
-                accepted.close()
+    def _make_room(self) -> None:
+        """As long as others wait, those that stand still lose their places, of whoever has the most."""
+        self._timer = None
+        for _ in range(self._places.waiting):
+            oldest = next(self._under_way.greatest(), None)
+            if not oldest or self.clock.now() - oldest.began < STANDS_STILL:
+                break
+            self._forget(oldest)
+            oldest.abort()
+        if self._places.waiting:
+            self._timer = self.clock.call_later(STANDS_STILL, self._make_room)
 
-        task = handshake.task = asyncio.get_running_loop().create_task(self._shake(accepted, address), name="TLS")
-        self._handshakes.add(task)
-        task.add_done_callback(ended)
-        connection.counts(self._connections)
+    def _forget(self, handshake: _Handshake) -> None:
+        if handshake.began:
+            handshake.began = 0.0
+            self._under_way.remove(handshake.connection.key, id(handshake))
 
-    async def _shake(self, accepted: socket.socket, address: str) -> None:
+    async def _shake(self, handshake: _Handshake) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._made,
-                accepted,
+                handshake.socket,
                 ssl=self._certificate.context,
                 ssl_handshake_timeout=PATIENCE,
                 ssl_shutdown_timeout=GOODBYE,
@@ -196,15 +282,14 @@ class _Listener:
         except ssl.SSLError as error:
             is_plain = error.reason == "HTTP_REQUEST"
             why = "it sent plain HTTP" if is_plain else (error.reason or "not TLS").lower().replace("_", " ")
-            log.warning("a TLS handshake with %s failed: %s", address, why)
-        except OSError:  # the client has gone, or said nothing
+            of_clients.warning("a TLS handshake with %s failed: %s", handshake.address, why)
+        except OSError:  # the client has gone, or does not go on
             pass
 
     async def close(self) -> None:
-        handshakes = list(self._handshakes)
-        for task in handshakes:
-            task.cancel()
-        await asyncio.gather(*handshakes, return_exceptions=True)
+        await asyncio.gather(*(each.ended() for each in list(self.open)))
+        if self._timer:
+            self._timer.cancel()
 
 
 @asynccontextmanager
@@ -217,7 +302,7 @@ async def accepting(
 ) -> AsyncGenerator[None]:
     """Inside the block connections to the listener are accepted, which is closed then."""
     listener.setblocking(False)
-    accepts, loop = _Listener(made, certificate, connections), asyncio.get_running_loop()
+    accepts, loop = _Listener(made, certificate, connections, clock), asyncio.get_running_loop()
     tasks = loop.create_task(accepts.accept(listener)), loop.create_task(certificate.follow(clock))
     try:
         yield

@@ -75,6 +75,12 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         "its owner": 'os.chown(W["secret"], 1000, 1000); E("changed")',
         "its time": 'os.utime(W["secret"], (1, 1)); E("changed")',
         "its attributes": 'os.setxattr(W["secret"], "user.x", b"x"); E("changed")',
+        "flags of what it may read": "import fcntl\nb = bytearray(8); fd = os.open(os.__file__, 0); fcntl.ioctl(fd, 0x80086601, b)\n"
+        'may("ioctl", fd, 0x40086602, bytes(b)); may("ioctl", fd, 0x40046602, bytes(b)); may("ioctl", fd, 0x401C5820, bytes(28))',
+        "flags of a folder": "import fcntl\nb = bytearray(8); fd = os.open(os.path.dirname(os.__file__), 0); "
+        'fcntl.ioctl(fd, 0x80086601, b); may("ioctl", fd, 0x40086602, bytes(b))',
+        "versions and blocks of what it may read": 'fd = os.open(os.__file__, 0); may("ioctl", fd, 0x40087602, bytes(8)); '
+        'may("ioctl", fd, 0x40086604, bytes(8)); may("ioctl", fd, 0x660C, 0)',
         "by a handle": 'h = (128).to_bytes(4, "little") + bytes(140); may("name_to_handle_at", -100, W["secret"], h, bytes(8), 0)',
         "watch the folder": 'fd = sc("inotify_init1", 0); may("inotify_add_watch", fd, W["state"], 0xfff)',
         "a device": 'os.mknod(W["own"] + "/disk", 0o60600, os.makedev(254, 0)); E("made")',

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
@@ -92,12 +93,11 @@ class Channel:
             if not self._is_open:
                 return
             try:
-                message, files, _, _ = socket.recv_fds(self._end, LONGEST, 1)
+                message, passed = _received(self._end)
             except BlockingIOError:
                 return
             except OSError:
-                message, files = b"", []
-            passed = [socket.socket(fileno=file) for file in files]
+                message, passed = b"", []
             if not message:
                 self.close()
                 self._ended()
@@ -115,6 +115,17 @@ class Channel:
                 passed.close()
         self._unsent.clear()
         self._end.close()
+
+
+def _received(end: socket.socket) -> tuple[bytes, list[socket.socket]]:
+    """A message and the sockets that came with it, which no program is to inherit: `socket.recv_fds` cannot say so, and
+    a copy in another process keeps a connection open that both ends have closed."""
+    files = array("i")
+    message, more, _, _ = end.recvmsg(LONGEST, socket.CMSG_LEN(files.itemsize), socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in more:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            files.frombytes(data[: len(data) - len(data) % files.itemsize])
+    return message, [socket.socket(fileno=file) for file in files]
 
 
 def of_file(number: int) -> socket.socket:

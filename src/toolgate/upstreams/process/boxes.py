@@ -7,6 +7,7 @@ configuration names; and no box but one that reads all files shows the folder in
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import logging
 import os
@@ -26,6 +27,7 @@ from toolgate.upstreams.process.supervisor import Launch, Supervisor
 
 log = logging.getLogger(__name__)
 
+_NOT_LET = (errno.EACCES, errno.EPERM, errno.EROFS)
 FOLDER = "boxes"
 PACKAGES = "packages"
 DAY = 86_400.0  # seconds
@@ -61,7 +63,7 @@ class Boxes:
             return self._without_box(server, holder)
         command, args, folders, interpreter = server.command, server.args, (), ""
         if split := packages.split_of(server.name, command, args):
-            found = await self._packages.installed(server.name, command, split, server.env)
+            found = await self._packages.installed(server.name, command, split, server.env, server.fetch_timeout)
             command, args, folders, interpreter = found.program, found.args, found.folders, found.interpreter
         own = self._own_folder(server, holder)
         home = str(own) if not confines.reads_all else None
@@ -102,11 +104,12 @@ class Boxes:
 
     def _without_box(self, server: Server, holder: str) -> Launch:
         command, args = server.command, server.args
-        if server.cwd or self._is_meant(server) or not folders.takes_from_its_folder(command, args):
+        takers = folders.takers(command, args)
+        if server.cwd or self._is_meant(server) or not takers:
             return Launch(command, args, server.env, server.cwd)
         own = self._own_folder(server, holder)
         command = os.path.abspath(command) if os.path.dirname(command) else command
-        env = dict(folders.back_to(os.getcwd(), own)) if folders.is_of_npm(command, args) else dict[str, str]()
+        env = dict(folders.back_to(os.getcwd(), own)) if folders.goes_back(takers) else dict[str, str]()
         return Launch(command, folders.from_here(args), {**env, **server.env}, str(own))
 
     def _is_meant(self, server: Server) -> bool:
@@ -119,11 +122,13 @@ class Boxes:
         whose = f"-{hashlib.sha256(holder.encode()).hexdigest()[:16]}" if holder and server.scope != "shared" else ""
         folder = self._state.absolute() / FOLDER / f"{server.id}{whose}"
         try:
-            for each in (folder.parent, folder, folder / "tmp"):
+            for each in (folder.parent, folder):
                 each.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_tmp(folder / "tmp")
         except OSError as error:
             message = f"{server.name} was not started: its folder {folder} cannot be made: {error.strerror}"
-            raise Fault("SERVER_FAILED", message, reach="not_sent", hint="give this user write access") from None
+            hint = "give this user write access" if error.errno in _NOT_LET else f"remove {error.filename or folder}"
+            raise Fault("SERVER_FAILED", message, reach="not_sent", hint=hint) from None
         return folder
 
     def _parts(
@@ -185,3 +190,10 @@ class Boxes:
             hint = "name a folder that does not hold it; a file that the server writes needs a folder of its own"
             raise Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
         return place
+
+
+def _make_tmp(folder: Path) -> None:
+    """The server may write what is above it, and may have put anything there. Raises `OSError`."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        folder.mkdir(mode=0o700)

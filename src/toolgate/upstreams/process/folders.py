@@ -29,11 +29,14 @@ docker-compose podman-compose
 make just task mise cargo go dotnet dnx nix mvn gradle jbang bundle rake mix composer Rscript R julia
 """
 _OF_A_PROJECT = frozenset(_PROJECTS.split())
+# Those of them that nothing else is called behind a program of which nobody knows whether it starts another.
+_WORDS = frozenset(["make", "just", "task", "mise", "cargo", "go", "dotnet", "nix", "rake", "mix", "rye", "R", "julia"])
 # What starts the program that is named behind it.
 _STARTERS = """
 env nice nohup timeout stdbuf setsid ionice chronic op dotenvx direnv asdf fnm volta doppler infisical
 """
 _BEFORE_OTHERS = frozenset(_STARTERS.split())
+_CONTAINERS = frozenset(["docker", "podman"])
 _SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "fish"])
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx]*[mc].*")
@@ -56,26 +59,36 @@ exec /bin/sh "$@"
 """
 
 
-def takes_from_its_folder(command: str, args: Sequence[str]) -> bool:
-    """Whether a command line may run code that lies in the folder that it starts in, without naming it by a path."""
-    name, rest = _name(command), list(args)
-    if name in _BEFORE_OTHERS or name in _SHELLS:
-        words = [word for each in rest for word in (re.split(r"[\s;&|()]+", each) if name in _SHELLS else [each])]
-        return any(takes_from_its_folder(word, words[at + 1 :]) for at, word in enumerate(words))
+def takers(command: str, args: Sequence[str]) -> list[str]:
+    """The programs of a command line that may run code which lies in the folder that they start in, without naming it
+    by a path. Any program may start another that its arguments name."""
+    name, words = _name(command), _words(args)
+    if name in _CONTAINERS:  # what is started within has another folder
+        return [name] if _takes(name, args) else []
+    own = [name] if name not in _SHELLS and _takes(name, args) else []
+    starts_all = name in _BEFORE_OTHERS or name in _SHELLS
+    inner = [(at, _name(word)) for at, word in enumerate(words) if word[0] != "."]
+    may = [(at, each) for at, each in inner if starts_all or (each not in _WORDS and at + 1 < len(words))]
+    return own + [each for at, each in may if _takes(each, words[at + 1 :])]
+
+
+def _takes(name: str, rest: Sequence[str]) -> bool:
+    """The same of a program by itself."""
     if name == "uvx" or (name == "uv" and rest[:2] == ["tool", "run"]):
         return any(_PYTHON.fullmatch(_name(word)) and _has_module(rest[at + 1 :]) for at, word in enumerate(rest))
     if _PYTHON.fullmatch(name):
         return _has_module(rest)
     if name == "node":
         return any(_LOADED_BY_NODE.fullmatch(each) for each in _options(rest, frozenset()))
-    if name in ("docker", "podman"):
+    if name in _CONTAINERS:
         return "compose" in _options(rest, frozenset(), 1)
     return name in _OF_NPM or name in _OF_A_PROJECT
 
 
-def is_of_npm(command: str, args: Sequence[str]) -> bool:
-    """Whether npm is in it, which can start a program in another folder."""
-    return any(_name(word) in _OF_NPM for each in (command, *args) for word in each.split())
+def goes_back(found: Sequence[str]) -> bool:
+    """Whether of these `takers` npm alone is in the line, which can start a program in another folder. What that
+    program would start would be there, too."""
+    return len(found) == 1 and found[0] in _OF_NPM
 
 
 def from_here(args: Sequence[str]) -> tuple[str, ...]:
@@ -111,6 +124,11 @@ def empty(parent: Path) -> Generator[str]:
     with tempfile.TemporaryDirectory(prefix="run-", dir=parent) as folder:
         put_ends(folder)
         yield folder
+
+
+def _words(args: Sequence[str]) -> list[str]:
+    """Those of arguments, of which one may be a whole command line."""
+    return [word for each in args for word in re.split(r"[\s;&|()='\"]+", each) if word]
 
 
 def _has_module(args: Sequence[str]) -> bool:

@@ -110,6 +110,14 @@ _CONNECTED_PAIR = (  # one of datagrams can be turned to any other program's soc
 )
 _OF_THE_TERMINAL = (0x5412, 0x541C)  # which put words into the mouth of who sits there
 
+# What file systems do to a file that is open for reading, which landlock does not see: flags, versions, encryption,
+# subvolumes. Each has a letter for its own (ext4 and all, versions, xfs and all, btrfs, f2fs, bcachefs), and of these
+# only what tells something, and what needs a file that is open for writing, is allowed.
+_OF_FILE_SYSTEMS = (0x6600, 0x7600, 0x5800, 0x9400, 0xF500, 0xBC00)
+_LETTER = 0xFF00
+_FLAGS_TOLD = (0x80086601, 0x80046601, 0x80087601, 0x80047601, 0x801C581F, 0xC020660B)  # and extents
+_COPIES = (0x40049409, 0x4020940D)  # that share their blocks
+
 _NO_DEVICES = (0, 0o010000, 0o100000, 0o140000)  # pipes, files, sockets
 _HARMLESS_FCNTL = (0, 1, 2, 3, 4, 1030)  # copies and flags; not who gets signals
 _ABOUT_OTHERS = (8, 10, 15, 1024, 1026)  # signals when something comes; leases, for which all who open the file wait
@@ -193,6 +201,8 @@ _SERVER = (
     Rule("personality", _ALLOW, (Condition(0, "in", (0, 0xFFFFFFFF)),)),
     Rule("personality", _REFUSED),
     Rule("ioctl", _REFUSED, (Condition(1, "in", _OF_THE_TERMINAL),)),
+    Rule("ioctl", _ALLOW, (Condition(1, "in", (*_FLAGS_TOLD, *_COPIES)),)),
+    Rule("ioctl", _REFUSED, (Condition(1, "in", _OF_FILE_SYSTEMS, _LETTER),)),
     *(  # of processes of the same user, whether in a box or not
         rule
         for call in ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam")

@@ -105,6 +105,15 @@ CASES: list[tuple[seccomp.Profile, str, tuple[int, ...], set[str], int]] = [
     ("server", "io_uring_setup", (), set(), ABSENT),
     ("server", "ioctl", (0, 0x5412), set(), REFUSED),
     ("server", "ioctl", (0, 0x5401), set(), ALLOW),
+    ("server", "ioctl", (0, 0x80086601), set(), ALLOW),  # which flags, extents, reflinks
+    ("server", "ioctl", (0, 0xC020660B), set(), ALLOW),
+    ("server", "ioctl", (0, 0x40049409), set(), ALLOW),
+    ("server", "ioctl", (0, 0x40086602), {"modes"}, REFUSED),  # FS_IOC_SETFLAGS
+    ("server", "ioctl", (0, 0x140086602), set(), REFUSED),  # the kernel looks at the lower half only
+    ("server", "ioctl", (0, 0x401C5820), set(), REFUSED),  # FS_IOC_FSSETXATTR
+    ("server", "ioctl", (0, 0x40087602), set(), REFUSED),  # FS_IOC_SETVERSION
+    ("server", "ioctl", (0, 0x40806685), set(), REFUSED),  # FS_IOC_ENABLE_VERITY
+    ("server", "ioctl", (0, 0x5000940E), set(), REFUSED),  # a subvolume of btrfs
     ("server", "personality", (0xFFFFFFFF,), set(), ALLOW),
     ("server", "personality", (0x0400000,), set(), REFUSED),
     ("server", "prlimit64", (0,), set(), ALLOW),
