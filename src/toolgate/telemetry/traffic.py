@@ -153,5 +153,5 @@ class Traffic:
 
 
 def _under_way(call: Call, since: float) -> UnderWay:
-    names = (call.client.principal.id, call.method, call.server, call.target, call.via)
-    return UnderWay(*(each[:LONGEST] for each in names), call.kind, since)
+    who, target = call.client.principal.id[:LONGEST], call.target[:LONGEST]
+    return UnderWay(who, call.method[:LONGEST], call.server, target, call.via, call.kind, since)
