@@ -378,7 +378,7 @@ class Soak:
         same(text_of(result), f"ask {number}: accept word-{number}")
 
     def answer(self, question: str, number: int) -> Json:
-        """Its own call's. Where a worker was killed with an answer, its server's call ends without, and its question may
+        """Its own call's. Where an answer was lost with a worker, its server's call ends without, and the question may
         then be a later call's of the same client, for all that the gateway knows."""
         asked = question.splitlines()[-1]
         if asked != f"> ask {number}" and not self.tally.faults["a worker was killed"]:
