@@ -279,7 +279,7 @@ def test_what_every_program_gets_and_files_of_the_users_own_programs_need_no_ans
     assert set(written(home)) == {"docs", "plain", "time", "github"}
 
 
-@pytest.mark.parametrize("place", ["environment", "elsewhere"])
+@pytest.mark.parametrize("place", ["environment", "elsewhere", "before the file"])
 def test_the_name_of_a_secret_that_the_file_has_itself_is_none_that_stands_for_another(
     home: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -289,6 +289,10 @@ def test_the_name_of_a_secret_that_the_file_has_itself_is_none_that_stands_for_a
     own.write_text("[mcpServers.own]\ncommand = 'x'\n")
     if place == "environment":
         monkeypatch.setenv("TOOLGATE_SECRET_DOCS_TOKEN", "ghp_ofTheUserABCDEFabcdef0123456789")
+    elif place == "before the file":
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(home))
+        (home / "docs-token").write_text("of the user")
+        own.write_text('secrets.backends = ["env", "systemd", "file"]\n' + own.read_text())
     else:
         own.write_text(own.read_text() + "env = { A = '${secret:docs-token}' }  # in the keyring\n")
     assert run(theirs(home, url=THEIR_URL, headers={"Authorization": f"Bearer {TOKEN}"})).exit_code == 0

@@ -7,7 +7,7 @@ name is taken twice only for the same value; and what holds a variable already i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 from toolgate.config import fields, masking
@@ -28,10 +28,10 @@ _user = re.compile(r"(?<=://)([^/?#@\s]+)(?=@)")
 
 class Extraction:
     """Gathers in `found` the secrets of all servers that it is given, by name. `known` are those that there are;
-    `taken` are names that stand, or may stand, for others elsewhere."""
+    `is_taken` says of a name whether it stands, or may stand, for another one elsewhere."""
 
-    def __init__(self, known: Mapping[str, str], taken: Collection[str] = ()) -> None:
-        self._known, self._taken = known, taken
+    def __init__(self, known: Mapping[str, str], is_taken: Callable[[str], bool] = lambda name: False) -> None:
+        self._known, self._is_taken = known, is_taken
         self.found: dict[str, str] = {}
 
     def of(self, name: str, server: Mapping[str, Any]) -> Table:
@@ -105,7 +105,7 @@ class Extraction:
         """Or it is this value already."""
         if called in self.found or called in self._known:
             return self.found.get(called, self._known.get(called)) == value
-        return called not in self._taken
+        return not self._is_taken(called)
 
 
 _plain = re.compile(r"(?:true|false|yes|no|on|off|none|null|\d{1,6})?", re.IGNORECASE)

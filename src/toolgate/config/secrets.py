@@ -182,6 +182,14 @@ class Sources:
         """The backend that has it. Raises `Lacking`."""
         return self._looked_up(name)[0]
 
+    def has(self, name: str) -> bool:
+        """Some place has it."""
+        try:
+            self._looked_up(name)
+        except Lacking:
+            return False
+        return True
+
     def _looked_up(self, name: str) -> tuple[str, str]:
         asked: list[str] = []
         for backend, place in self._all():

@@ -20,8 +20,6 @@ from toolgate.config.dialect import Dialect
 from toolgate.config.formats import Format, Malformed
 from toolgate.config.secret_references import Extraction
 from toolgate.config.secrets import Broken
-from toolgate.config.variables import ENVIRONMENT_PREFIX
-from toolgate.core.names import slug
 from toolgate.core.not_edited import NotEdited
 from toolgate.state import edited_files
 
@@ -112,14 +110,18 @@ def known_secrets(own: OwnConfig) -> Mapping[str, str]:
 
 
 def extraction(own: OwnConfig) -> Extraction:
-    """For servers that are put into this file. No name is used for their secrets that the environment has, or that the
-    file names without a value in the file of secrets: one that stands elsewhere would be given to the wrong server.
-    Raises `NotEdited`."""
-    in_environment = (
-        each.removeprefix(ENVIRONMENT_PREFIX) for each in os.environ if each.startswith(ENVIRONMENT_PREFIX)
-    )
-    taken = {*map(slug, in_environment), *secrets.named_in(own.text or "")}
-    return Extraction(known_secrets(own), taken)
+    """For servers that are put into this file. No name is used for their secrets that stands for another one in a place
+    where the gateway looks before it looks into the file of secrets, or that the configuration names already: else it
+    would be given to the wrong server. Raises `NotEdited`."""
+    backends = own.config.secrets.backends
+    before = backends[: backends.index("file")] if "file" in backends else backends
+    settings = msgspec.structs.replace(own.config.secrets, backends=before)
+    places, named = secrets.Sources(settings, os.environ, own.secrets_file), set(secrets.named_in(own.text or ""))
+
+    def is_taken(name: str) -> bool:
+        return name in named or places.has(name)
+
+    return Extraction(known_secrets(own), is_taken)
 
 
 def _kept(own: OwnConfig, found: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
