@@ -558,6 +558,14 @@ def bind(host: str, port: int, is_shared: bool = False) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=2048, reuse_port=is_shared)
 
 
+# Whose share of the log it is, by logger: who needs no key to do wrong hides nobody else.
+_who = {
+    "uvicorn.error": "an HTTP client",
+    tls.of_clients.name: "a TLS client",
+    unread.log.name: "a client whose connection was closed",
+}
+
+
 class _Bounded(logging.Filter):
     """What clients do wrong, told as often as helps: no key is needed to send what is no HTTP."""
 
@@ -568,9 +576,9 @@ class _Bounded(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         # What fails in here has a share of its own for each place: nobody hides one failure behind what is no HTTP, nor
-        # behind another failure that clients can bring about.
+        # behind another failure that clients can bring about. Nor is a client that does not read hidden behind others.
         is_failure = record.levelno >= logging.ERROR
-        return self.complaints.takes(f"the HTTP server, {_failed_at(record)}" if is_failure else "an HTTP client")
+        return self.complaints.takes(f"the HTTP server, {_failed_at(record)}" if is_failure else _who[record.name])
 
 
 def _failed_at(record: logging.LogRecord) -> str:
@@ -626,7 +634,7 @@ async def making(
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=LAST_WORDS,
     )
-    logs, bounded = [logging.getLogger("uvicorn.error"), unread.log, tls.log], _Bounded()
+    logs, bounded = [logging.getLogger(name) for name in _who], _Bounded()
     for log in logs:
         log.addFilter(bounded)
     server = _Server(config)

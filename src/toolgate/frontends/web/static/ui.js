@@ -82,7 +82,11 @@ async function refresh(seconds) {
     try {
       const answer = await fetch(location.href, { redirect: "error" });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (answer.ok && !isBusy()) main.replaceChildren(...find("main", page).childNodes);
+      if (answer.ok && !isBusy()) {
+        const said = find(".says[role=status]", main); // of what was done: it stays to be read
+        main.replaceChildren(...find("main", page).childNodes);
+        if (said && !find(".says", main)) main.prepend(said);
+      }
     } catch {
       location.reload();
       return;
