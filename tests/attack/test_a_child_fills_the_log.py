@@ -20,6 +20,7 @@ from toolgate.config import Server
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import MOST, WHILE, Complaints
 from toolgate.core.inflow import IntakeQueue
+from toolgate.frontends import tls, unread
 from toolgate.upstreams.links.stdio import StdioLink
 
 NONSENSE = "what is not a message " + "x" * 200
@@ -147,6 +148,21 @@ async def test_what_is_no_http_fills_no_log(told: Told) -> None:
             writer.close()
         assert len([each for each in told() if each.startswith("Invalid HTTP")]) == MOST
     assert f"an HTTP client: {2 * MOST} more lines" in told()[-1]
+
+
+@real
+async def test_strangers_hide_neither_a_client_that_does_not_read_nor_what_is_said_of_the_certificate(
+    told: Told,
+) -> None:
+    async with over_http(settings()):
+        for log in (logging.getLogger("uvicorn.error"), tls.of_clients):
+            for _ in range(3 * MOST):
+                log.warning("wrong")
+        unread.log.warning("a connection of ann was closed")
+        tls.log.warning("still serving the previous certificate")
+        said = told()
+        assert said.count("wrong") == 2 * MOST
+        assert said[-2:] == ["a connection of ann was closed", "still serving the previous certificate"]
 
 
 @real

@@ -219,13 +219,31 @@ def words_of(line: str) -> list[str]:
 @pytest.mark.parametrize("line", lines(TAKES))
 def test_what_takes_code_from_its_folder_is_known(line: str) -> None:
     command, *args = words_of(line)
-    assert folders.takes_from_its_folder(command, args)
+    assert folders.takers(command, args)
 
 
 @pytest.mark.parametrize("line", lines(TAKES_NOT))
 def test_what_takes_none_starts_in_the_gateways_folder_as_ever(line: str) -> None:
     command, *args = words_of(line)
-    assert not folders.takes_from_its_folder(command, args)
+    assert not folders.takers(command, args)
+
+
+@pytest.mark.parametrize(
+    ("line", "goes_back"),
+    [
+        ("npx -y pack", True),
+        ("env A=1 npx -y pack --option x", True),
+        ("taskset 1 npm exec pack", True),
+        ("npx -y mcp-proxy npx -y pack", False),
+        ("npx -y mcp-proxy python -m pack", False),
+        ("npx -y supergateway --stdio npx_-y_pack", False),
+        ("uvx mcp-proxy npx -y pack", True),
+        ("bunx pack", False),
+    ],
+)
+def test_npm_goes_back_only_where_nothing_behind_it_would_take_code_there(line: str, goes_back: bool) -> None:
+    command, *args = words_of(line)
+    assert folders.goes_back(folders.takers(command, args)) is goes_back
 
 
 # What lies above the folders in which packages are fetched.

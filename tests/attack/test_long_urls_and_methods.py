@@ -11,10 +11,13 @@ from urllib import parse
 import pytest
 from inmemory import Scripted, Visitor, gateway, tools
 from msgspec import Raw
+from virtualtime import settle
+from wires import Wire
 
 from toolgate.auth.safe_net import LONGEST_URL, SafeNet
 from toolgate.core import asks, jsonrpc
 from toolgate.core.fault import Fault
+from toolgate.frontends.server import LONGEST_PATH
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.links import refusals
 
@@ -70,3 +73,39 @@ def test_a_component_s_names_are_logged_by_their_beginning() -> None:
     tool = {"name": name, "inputSchema": {}}
     found = metadata.read(json.dumps([tool, tool]).encode())
     assert len(found.faults) == 1 and len(found.faults[0]) < 500
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/" + "%" * 60_000, 414),
+        ("/mcp/servers/" + "%41" * 1000, 414),
+        ("/mcp?" + "a" * 9000, 414),
+        ("/mcp/" + "%" * 1000, 400),
+        ("/ui/oidc/callback?code=%zz", 400),
+        ("/mcp/%4", 400),
+        ("/%2e%2E/x?y=%20", 404),
+    ],
+)
+async def test_what_a_request_is_for_is_decoded_only_where_that_is_short_and_well_formed(
+    target: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python takes a thousandth of a millisecond for each percent sign that begins nothing, before anybody is asked
+    who they are."""
+    decoded: list[int] = []
+    whole = parse.unquote
+
+    def unquote(path: str, *more: str) -> str:
+        decoded.append(len(path))
+        return whole(path, *more)
+
+    monkeypatch.setattr(parse, "unquote", unquote)
+    async with gateway(scripts={"there": Scripted(tools_list=tools("take"))}) as app:
+        wire = Wire(app)
+        ping = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        wire.send(f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nhi".encode() + ping)
+        await settle()
+        assert wire.unread.startswith(b"HTTP/1.1 %d " % status)
+        if status != 404:
+            assert wire.is_over and wire.unread.count(b"HTTP/1.1 ") == 1 and not decoded
+        assert max(decoded, default=0) <= LONGEST_PATH

@@ -156,6 +156,10 @@ async def test_servers_are_shown_started_and_stopped() -> None:
         assert "It is ready" not in (await reader.open("/ui/servers/there")).text
         assert "Stopped." in (await reader.press("/ui/servers/there/stop")).text
         assert app.gateway.snapshot.upstreams["there"].status().state == "stopped"
+        await reader.press("/ui/servers/there/check")
+        before = len([each for each in scripted.requests if each["method"] == "initialize"])
+        assert "It is ready and lists 2 tools." in (await reader.press("/ui/servers/there/restart")).text
+        assert len([each for each in scripted.requests if each["method"] == "initialize"]) == before + 1
 
 
 async def test_a_server_is_added_and_removed_and_its_secrets_are_not_shown() -> None:
@@ -192,8 +196,13 @@ async def test_a_form_that_is_wrong_says_so_and_changes_nothing(form: dict[str, 
 async def test_a_thousand_servers_make_no_page_without_end() -> None:
     many = [Server(id=f"s{number}", name=f"s{number}", type="registry", enabled=False) for number in range(1000)]
     async with gateway(*many, config=Config()) as app:
-        page = await (await signed_in(app)).open("/ui/servers")
-        assert "500 more are not shown." in page.text
+        reader = await signed_in(app)
+        page = await reader.open("/ui/servers")
+        assert "1 to 500 of 1000. More" in page.text
+        page = await reader.open("/ui/servers?at=500")
+        assert "501 to 1000 of 1000. Earlier" in page.text and "s999" in page.text
+        for at in ("x", "-1", "9" * 40):
+            assert "1 to 500 of 1000. More" in (await reader.open(f"/ui/servers?at={at}")).text
 
 
 def test_all_that_browsers_load_is_small_and_from_here() -> None:
@@ -367,12 +376,90 @@ async def test_a_tool_that_fails_or_asks_says_so() -> None:
         assert "no tool nothing" in (await reader.open("/ui/tools/tool?name=nothing", 404)).text
 
 
+POINT = {
+    "type": "object",
+    "properties": {"x": {"type": "number"}, "y": {"type": "number", "default": 0}},
+    "required": ["x"],
+}
+RICH = {
+    "type": "object",
+    "$defs": {"point": POINT, "color": {"enum": ["red", "blue"], "description": "of the line"}},
+    "properties": {
+        "from": {"$ref": "#/$defs/point"},
+        "to": {"anyOf": [{"$ref": "#/$defs/point"}, {"type": "null"}], "default": None},
+        "tags": {"type": "array", "items": {"type": "string"}, "default": ["a", "b"]},
+        "sizes": {"type": "array", "items": {"type": "integer"}},
+        "color": {"allOf": [{"$ref": "#/$defs/color"}], "default": "blue"},
+        "level": {"oneOf": [{"const": 1}, {"const": 2}]},
+        "id": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "points": {"type": "array", "items": {"$ref": "#/$defs/point"}},
+        "at": {"type": "object", "properties": {"in": POINT}, "default": {"in": {"x": 7}}},
+    },
+    "required": ["from"],
+}
+
+
+@pytest.mark.promise("b.operator.forms")
+async def test_a_form_has_what_schemas_have_objects_arrays_choices_alternatives_and_defaults() -> None:
+    listed = {"tools": [{"name": "draw", "inputSchema": RICH}]}
+    there = Scripted(tools_list=listed, tools_call=said("drawn"))
+    async with gateway(GREETER, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        page = await reader.open("/ui/tools/tool?name=there__draw")
+        assert [each["name"] for each in page.all("select")] == ["a4", "a5"]
+        assert len(page.all("fieldset")) == 4 and "id (text or number)" in page.text
+        assert "tags (one text a line)" in page.text and "points (JSON)" in page.text and "of the line" in page.text
+        form = {each["name"]: page.value(each["name"]) for each in page.all("textarea")}
+        form |= {each["name"]: each["value"] for each in page.all("input") if "value" in each and "type" not in each}
+        form |= {
+            "a0.0": "1",
+            "a0.1": "",
+            "a2": "a\r\n5\r\n",
+            "a3": "1\n2",
+            "a4": '"blue"',
+            "a5": "2",
+            "a6": "n5",
+            "a7": '[{"x": 1}]',
+        }
+        await reader.press("/ui/tools/try", **form)
+        assert there.requests[-1]["params"]["arguments"] == {
+            "from": {"x": 1},
+            "tags": ["a", "5"],
+            "sizes": [1, 2],
+            "color": "blue",
+            "level": 2,
+            "id": "n5",
+            "points": [{"x": 1}],
+        }
+        await reader.press("/ui/tools/try", **{**form, "a8.0.0": "8"})
+        assert there.requests[-1]["params"]["arguments"]["at"] == {"in": {"x": 8, "y": 0}}
+
+
+@pytest.mark.parametrize(("written", "value"), [("5", 5), ("n5", "n5"), ("[5]", "[5]"), ("true", "true"), ("", None)])
+def test_what_may_be_a_text_is_one_where_it_is_nothing_else(written: str, value: Any) -> None:
+    found = tool_fields.fields({"properties": {"id": {"type": ["string", "integer", "null"]}}})
+    assert tool_fields.arguments(found, {"a0": written}) == ({"id": value} if written else {})
+
+
+def test_what_refers_to_itself_ends() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "value": {"type": "string"}}}
+    loop = {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}
+    schema = {"$defs": {"node": node, **loop}, "properties": {"node": {"$ref": "#/$defs/node"}, "a": loop["a"]}}
+    first, second = tool_fields.fields(schema)
+    for _ in range(tool_fields.DEEPEST - 1):
+        first = first.fields[0]
+    assert first.fields[0].kind == "json" and second.kind == "json"
+
+
 @pytest.mark.parametrize(
     "schema",
     [
         None,
         [],
         "x",
+        {"properties": {"a": {"anyOf": 7}, "b": {"oneOf": [7, {}]}, "c": {"$ref": 7}, "d": {"$ref": "#/x/y/z/u/v/w"}}},
+        {"properties": {"a": {"allOf": [{"allOf": [{}]}]}, "b": {"type": "array", "items": []}, "c": {"type": {}}}},
+        {"properties": {str(each): {"anyOf": [{"type": "string"}] * 5000} for each in range(200)}},
         {"properties": []},
         {"properties": {"a": None, "b": True, "c": {"type": [], "enum": 7}}},
         {"properties": {str(each): {} for each in range(5000)}, "required": {"a": 1}},
@@ -400,6 +487,28 @@ async def test_the_matrix_says_what_each_client_may_do_by_the_function_that_deci
         assert "read there allow" in page.text and "write there ask" in page.text and "delete there off" in page.text
         assert KEYS["ada"] not in page.text and '"there__delete": "off"' in page.text
         assert "no client nobody" in (await reader.open("/ui/access/nobody", 404)).text
+
+
+@pytest.mark.promise("b.operator.why")
+async def test_prompts_and_resources_have_their_verdicts_and_why() -> None:
+    ann = Permissions(resources={"there__notes://secret": "off"}, prompts={"there__*": "ask"})
+    config = Config(clients=(client("ann", key=KEYS["ada"], permissions=ann), client("bob", key=KEYS["bob"])))
+    there = Scripted(
+        tools_list=tools("read"),
+        resources_list={"resources": [{"uri": f"notes://{name}", "name": name} for name in ("open", "secret")]},
+        resources_templates_list={"resourceTemplates": [{"uriTemplate": "notes://{id}", "name": "any"}]},
+        prompts_list={"prompts": [{"name": "greet"}]},
+    )
+    async with gateway(config=config, scripts={"there": there}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/servers/there")
+        await reader.press("/ui/servers/there/check")
+        page = await reader.open("/ui/access/ann")
+        assert "notes://secret there off mcp_permissions.resources: there__notes://secret" in page.text
+        assert "notes://open there allow mcp_server_access" in page.text
+        assert "Templates of resources" in page.text and "notes://{id} there " in page.text
+        assert "greet there ask mcp_permissions.prompts: there__*" in page.text
+        assert len([each for each in page.all("button") if each.get("name") == "set"]) == 3  # of the tool alone
 
 
 async def test_others_are_heard_while_very_many_verdicts_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,19 @@ async def pass_time(app: App, seconds: float) -> None:
 
 
 @pytest.mark.promise("b.operator.pins")
+async def test_the_page_of_a_tool_says_that_it_has_changed() -> None:
+    there = Scripted(tools_list=tools("echo", "other", description="It reads."))
+    async with gateway(config=Config(guard=Guard(pinning="warn")), scripts={"there": there}) as app:
+        await listed(app)
+        await change(app, there, "echo", "other", description="It reads, and writes.")
+        reader = await signed_in(app)
+        page = await reader.open("/ui/tools/tool?name=there__echo")
+        assert "it has changed" in page.text
+        (link,) = [each["href"] for each in page.all("a") if each["href"].startswith("/ui/pins/")]
+        assert "+description: It reads, and writes." in (await reader.open(link)).text
+
+
+@pytest.mark.promise("b.operator.pins")
 async def test_a_changed_tool_is_seen_and_trusted_as_it_was_seen() -> None:
     async with changed("echo", "other") as (app, reader, _):
         assert "there__echo" not in await listed(app)

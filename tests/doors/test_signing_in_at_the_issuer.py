@@ -3,9 +3,11 @@ browser that went."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
+import secrets
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -15,11 +17,12 @@ import pytest
 from doors.issuers import AUDIENCE, CONFIG, ISSUER, KEYS, NOW, Issuer, key
 from inmemory import GREETER, gateway
 from reader import Document, Reader, signed_in
-from virtualtime import FakeClock
+from virtualtime import FakeClock, settle
 
 from toolgate import config as configs
 from toolgate.app import App
-from toolgate.auth import authenticator, cross_checks
+from toolgate.auth import authenticator, cross_checks, page_sign_in
+from toolgate.auth.page_sign_in import MOST_ADDRESSES, MOST_AT_ONCE, NotSignedIn, PageSignIn, SignedIn
 from toolgate.auth.safe_net import Fetched
 from toolgate.config import Auth, Config, ConfigError
 from toolgate.config.access import PagesClient
@@ -261,7 +264,8 @@ async def test_a_code_is_good_once(provider: Provider) -> None:
         held = reader.cookie
         await back(reader, query)
         reader.cookie = held
-        assert "invalid_grant" in (await back(reader, query, 403)).text
+        assert "tried already: begin again" in (await back(reader, query, 403)).text
+        assert len(provider.asked) == 1  # or anybody could have it asked without end
 
 
 async def test_a_session_ends_with_the_token_and_with_the_client(provider: Provider) -> None:
@@ -440,3 +444,49 @@ async def test_an_issuer_that_cannot_be_reached_with_the_code_says_so(provider: 
 
         provider._token = away  # type: ignore[method-assign]
         assert "cannot be asked: no route" in (await back(reader, query, 403)).text
+
+
+async def test_a_stranger_leaves_places_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody can begin a sign-in, and come back with any code."""
+    forever = asyncio.Event()
+
+    async def nobody(*_: Any) -> Any:
+        await forever.wait()
+
+    clock = FakeClock()
+    sign_in = PageSignIn(lambda: SIGN_IN.auth, lambda: None, nobody, clock)
+    monkeypatch.setattr(sign_in, "_found", nobody)
+
+    def comes_back(address: str) -> asyncio.Task[SignedIn]:
+        cookie = f"{int(clock.wall())}.{secrets.token_hex()}"
+        return asyncio.create_task(sign_in.finish({"state": sign_in._made("state", cookie)}, cookie, "", address))  # pyright: ignore[reportPrivateUsage]
+
+    strange = [comes_back("192.0.2.6") for _ in range(30)]
+    await settle()
+    assert sum(task.done() for task in strange) == 30 - MOST_AT_ONCE // 2
+    others = [comes_back(f"192.0.2.{last}") for last in range(100, 100 + MOST_ADDRESSES)]
+    await settle()
+    assert sum(not task.done() for task in (*strange, *others)) == MOST_ADDRESSES
+    assert not others[0].done()
+    for task in (*strange, *others):
+        task.cancel()
+    await asyncio.gather(*strange, *others, return_exceptions=True)
+    assert not sign_in._at_once  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_of_sign_ins_that_are_over_no_more_is_kept_than_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nobody(*_: Any) -> Any:
+        raise NotSignedIn("x")
+
+    clock = FakeClock()
+    sign_in = PageSignIn(lambda: SIGN_IN.auth, lambda: None, nobody, clock)
+    monkeypatch.setattr(sign_in, "_found", nobody)
+    monkeypatch.setattr(page_sign_in, "MOST_USED", 5)
+    for number in range(9):
+        cookie = f"{int(clock.wall())}.{number}"
+        with pytest.raises(NotSignedIn, match="x"):
+            await sign_in.finish({"state": sign_in._made("state", cookie)}, cookie, "", "a")  # pyright: ignore[reportPrivateUsage]
+    assert len(sign_in._used) == 5  # pyright: ignore[reportPrivateUsage]
+    await clock.advance(601)
+    sign_in._use(f"{int(clock.wall())}.later")  # pyright: ignore[reportPrivateUsage]
+    assert len(sign_in._used) == 1  # pyright: ignore[reportPrivateUsage]

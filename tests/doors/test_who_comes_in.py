@@ -233,6 +233,11 @@ NOBODY: dict[str, tuple[Callable[[Issuer], Headers], int, str]] = {
         403,
         "",
     ),
+    "claims within a claim's members": (
+        lambda i: bearer(i.token(sub="zoe", groups=[["staff"], [["staff"]], {"staff": 1}])),
+        403,
+        "",
+    ),
     "claims that only look alike": (lambda i: bearer(i.token(sub="zoe", groups=["staffer", True, 1])), 403, ""),
     "no scope": (lambda i: bearer(i.token(scope=...)), 403, "insufficient_scope"),
     "another scope": (lambda i: bearer(i.token(scope="other mcpx")), 403, "insufficient_scope"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -11,9 +12,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from processes.ground import CHILDREN, failure, gateway, real, settings
+from processes.ground import CHILDREN, alive, child, failure, gateway, real, settings, until
 
-from toolgate.upstreams.process import confinement
+from toolgate.config import PoolLimits
+from toolgate.upstreams.process import confinement, packages
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="boxes are for Linux"),
@@ -224,3 +226,116 @@ async def test_what_cannot_be_done_in_two_steps_is_refused(command: str, args: l
         error = await failure(served.client().call("one__do", code=""))
         assert says in str(error.message)
         assert 'box = "off"' in error.data["hint"]
+
+
+# Stands in for a runner whose registry answers slowly: it waits for a file.
+WAITS = """#!{python} -IS
+import os, time
+with open({record!r}, "a") as file:
+    file.write(f"{{os.getpid()}}\\n")
+while not os.path.exists({go!r}):
+    time.sleep(0.01)
+print({says!r})
+"""
+
+
+class SlowRunners(Runners):
+    @property
+    def go(self) -> Path:
+        return self.folder / "go"
+
+    def entry(self, **more: Any) -> dict[str, Any]:
+        says = f"{self.npm}/node_modules/.bin:/usr/bin:/bin"
+        python, runner = os.path.realpath(sys.executable), self.folder / "npx"
+        runner.write_text(WAITS.format(python=python, record=str(self.record), go=str(self.go), says=says))
+        runner.chmod(0o755)
+        return {"command": str(runner), "args": ["@scope/pack"], "box": "strict", **more}
+
+    @property
+    def pids(self) -> list[int]:
+        return [int(line) for line in self.record.read_text().splitlines()] if self.record.exists() else []
+
+
+@real
+async def test_a_fetch_has_a_time_of_its_own_and_ends_with_it(tmp_path: Path) -> None:
+    runners = SlowRunners(tmp_path)
+    async with gateway(settings(one=runners.entry(fetch_timeout="3s"))) as served:
+        error = await failure(served.client().call("one__do", code=""))
+        assert "could not be fetched for its box: it did not end within 3 s (fetch_timeout)" in str(error.message)
+        assert runners.pids and not any(map(alive, runners.pids))
+        assert served.status("one").state == "failed"
+
+
+@real
+async def test_a_call_waits_for_a_package_as_for_a_start_and_the_fetch_goes_on(tmp_path: Path) -> None:
+    runners = SlowRunners(tmp_path)
+    async with gateway(settings(one=runners.entry(start_timeout="3s"))) as served:
+        error = await failure(served.client().call("one__do", code=""))
+        assert "its package is still being fetched after 3 s" in str(error.message)
+        assert error.data["outcome"] == "not_sent" and "fetch_timeout" in error.data["hint"]
+        assert served.status("one").state == "starting" and alive(runners.pids[0])
+        runners.go.touch()
+        await until(lambda: served.status("one").state == "ready")
+        assert await served.client().call("one__do", code="print(1)") == "1\n"
+        assert len(runners.pids) == 1
+
+
+@real
+async def test_while_a_package_is_fetched_its_server_holds_no_slot_of_the_pool(tmp_path: Path) -> None:
+    runners = SlowRunners(tmp_path)
+    config = settings(one=runners.entry(), two=child("doing"))
+    async with gateway(msgspec.structs.replace(config, pool=PoolLimits(max_live=1))) as served:
+        slow = asyncio.create_task(served.client().call("one__do", code="print(1)"))
+        await until(lambda: runners.pids)
+        assert await served.client().call("two__do", code="print(2)") == "2\n"
+        assert served.status("one").state == "starting" and len(served.app._link_deps.pool) == 1
+        runners.go.touch()
+        assert await slow == "1\n"
+        assert len(set(runners.pids)) == 1
+
+
+@real
+async def test_what_many_starts_want_is_fetched_once_and_given_up_with_the_last_of_them(tmp_path: Path) -> None:
+    runners = SlowRunners(tmp_path)
+    config = settings(one=runners.entry())
+    async with gateway(config) as served:
+        launch, (server,) = served.app._boxes.launch, config.servers
+        starts = [asyncio.create_task(launch(server, f"holder {number}")) for number in range(5)]
+        await until(lambda: runners.pids)
+        for start in starts[1:]:
+            start.cancel()
+        await asyncio.wait(starts[1:])
+        again = asyncio.create_task(launch(server, "another"))
+        runners.go.touch()
+        assert (await starts[0]).command == (await again).command == f"{runners.npm}/node_modules/.bin/pack"
+        assert len(runners.pids) == 1
+
+        runners.go.unlink()
+        left = asyncio.create_task(launch(server, ""))
+        await until(lambda: len(runners.pids) == 2)
+        left.cancel()
+        await asyncio.wait((left,))
+        assert not alive(runners.pids[1])
+
+
+@real
+async def test_a_server_that_is_stopped_ends_the_fetch_of_its_package(tmp_path: Path) -> None:
+    runners = SlowRunners(tmp_path)
+    async with gateway(settings(one=runners.entry())) as served:
+        slow = asyncio.create_task(failure(served.client().call("one__do", code="")))
+        await until(lambda: runners.pids)
+        await served.app.gateway.snapshot.upstreams["one"].stop()
+        assert not alive(runners.pids[0])
+        assert "stopped" in str((await slow).message)
+
+
+@real
+async def test_only_so_many_packages_are_fetched_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "AT_ONCE", 2)
+    runners = SlowRunners(tmp_path)
+    names = ("one", "two", "three")
+    async with gateway(settings(**{name: runners.entry(fetch_timeout="60s") for name in names})) as served:
+        calls = [asyncio.create_task(served.client().call(f"{name}__do", code="print(1)")) for name in names]
+        await until(lambda: len(runners.pids) == 2 and served.app._boxes._packages._turns.waiting == 1)
+        runners.go.touch()
+        assert await asyncio.gather(*calls) == ["1\n"] * 3

@@ -191,25 +191,47 @@ class Rules:
             return "allow" if self.sees(server) else "off"
         return self._thing(server, kind, name) or self._base(server)
 
-    def why(self, server: str, tool: str, hints: Hints = _SILENT) -> Why:
-        """The verdict on a tool, with the first of the rules that say so: what decides comes first."""
-        verdict = self.verdict(server, "tools", tool, hints)
-        return next((each for each in self._grounds(server, tool) if each.verdict == verdict), Why(verdict, "defaults"))
+    def why(self, server: str, kind: str, name: str, hints: Hints = _SILENT) -> Why:
+        """The verdict on a tool, prompt or resource, with the first of the rules that say so: what decides comes
+        first."""
+        verdict = self.verdict(server, kind, name, hints)
+        grounds = self._grounds(server, kind, name)
+        return next((each for each in grounds if each.verdict == verdict), Why(verdict, "defaults"))
 
-    def _grounds(self, server: str, tool: str) -> Iterator[Why]:
+    def _grounds(self, server: str, kind: str, name: str) -> Iterator[Why]:
         if self._gate is not None and server not in self._gate:
             yield Why("off", "mcp_server_access, which does not name the server")
-        spellings = _spellings(server, tool)
-        table, loosely = self._things["tools"], _spellings(server, as_a_lenient_reader(tool[:_LONGEST_NAME]))
+        has_uri = kind in ("resources", "resourceTemplates")
+        where = f"mcp_permissions.{'resources' if has_uri else kind}"
+        table, spellings = self._things[kind], _uris(server, name) if has_uri else _spellings(server, name)
         said = table.rule(spellings)
         if said:
-            yield Why(said[1], f"mcp_permissions.tools: {said[0]}")
-        if not table.exact(spellings) and (meant := self._loosely["tools"].rule(loosely)):
-            yield Why(meant[1], f"mcp_permissions.tools: {meant[0]}, as a server may read the name")
+            yield Why(said[1], f"{where}: {said[0]}")
+        if not table.exact(spellings):
+            meanings = self._uri_meanings(server, name) if has_uri else self._name_meanings(server, kind, name)
+            for meant, verdict in meanings:
+                yield Why(verdict, f"{where}: {meant}, as a server may read the name")
         if not said:
             yield from self._base_grounds(server)
-        if self.read_only:
+        if kind == "tools" and self.read_only:
             yield Why(self.read_only, "mcp_permissions.read_only: the tool does not say that it only reads")
+        if has_uri and uri_readings.is_obscure(name):
+            yield Why("off", f"{where}: the URI may be read as another one, of which something is said")
+
+    def _name_meanings(self, server: str, kind: str, name: str) -> Iterator[tuple[str, Verdict]]:
+        loosely = _spellings(server, as_a_lenient_reader(name[:_LONGEST_NAME]))
+        if meant := self._loosely[kind].rule(loosely):
+            yield meant
+
+    def _uri_meanings(self, server: str, uri: str) -> Iterator[tuple[str, Verdict]]:
+        """What is said of what a server may take it for, the strictest first."""
+        if uri_readings.is_obscure(uri) or not self._things["resources"].says_anything:
+            return
+        forms = uri_readings.forms(uri)
+        found = [self._meant.rule(_uris(server, form)) for form in forms]
+        files = {as_a_lenient_reader(each) for form in forms for each in uri_readings.as_a_file(form)}
+        found += [self._meant_loosely.rule(_uris(server, file)) for file in sorted(files)]
+        yield from sorted((each for each in found if each), key=lambda each: -_STRICTNESS[each[1]])
 
     def _base_grounds(self, server: str) -> Iterator[Why]:
         if of_server := self._servers.rule((server,)):

@@ -204,7 +204,7 @@ def _has(claims: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _is(found: object, wanted: object) -> bool:
-    """Equal, or, of several that a token has, one that is. `true` is not 1."""
-    if isinstance(found, list) and not isinstance(wanted, list):
-        return any(_is(each, wanted) for each in cast("list[object]", found))
-    return isinstance(found, bool) == isinstance(wanted, bool) and found == wanted
+    """Equal, or, of several that a token has, one that is; what is within that is somebody's own. `true` is not 1."""
+    several = isinstance(found, list) and not isinstance(wanted, list)
+    members = cast("list[object]", found if several else [found])
+    return any(isinstance(one, bool) == isinstance(wanted, bool) and one == wanted for one in members)

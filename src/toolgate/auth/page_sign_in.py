@@ -12,6 +12,7 @@ import base64
 import hashlib
 import hmac
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
@@ -29,7 +30,9 @@ from toolgate.core.model import Principal
 
 LASTS = 600.0  # seconds that a user has
 LONGEST_HINT = 4096  # characters of an ID token that may stand in a URL
-MOST_AT_ONCE = 8  # answers that are held against their issuer
+MOST_AT_ONCE = 8  # answers that are held against their issuer; half as many from one address
+MOST_ADDRESSES = 64  # those that have one place beyond these, where others have taken all
+MOST_USED = 10_000  # sign-ins that are over, and are not to be tried again
 
 ByIdToken = Callable[[str, str, str, str], Awaitable[Principal]]
 
@@ -80,7 +83,8 @@ class PageSignIn:
         self._by_id_token = by_id_token
         self._clock = clock
         self._key = secrets.token_bytes(32)
-        self._at_once = 0
+        self._at_once: Counter[str] = Counter()  # by address
+        self._used: dict[bytes, float] = {}  # what came back once, until when it might come again; the first one first
 
     @property
     def host(self) -> str:
@@ -112,9 +116,11 @@ class PageSignIn:
             answer.get("state", "").encode(), self._made("state", cookie).encode()
         ):
             raise NotSignedIn("This sign-in was not begun in this browser, or more than ten minutes ago: begin again")
-        if self._at_once >= MOST_AT_ONCE:
+        own, all_of_them = self._at_once[address], self._at_once.total()
+        if own >= MOST_AT_ONCE // 2 or (all_of_them >= MOST_AT_ONCE and (own or all_of_them >= MOST_ADDRESSES)):
             raise NotSignedIn("Too many sign in at once: try again in a moment")
-        self._at_once += 1
+        self._use(cookie)
+        self._at_once[address] += 1
         try:
             issuer, metadata = await self._found()
             _check_issuer(metadata, answer)
@@ -127,7 +133,16 @@ class PageSignIn:
         except Unauthorized as refused:
             raise NotSignedIn(f"Nobody is let in by that: {refused.message}") from None
         finally:
-            self._at_once -= 1
+            self._at_once -= Counter([address])
+
+    def _use(self, cookie: str) -> None:
+        """A sign-in is tried once: its issuer would be asked without end. Raises `NotSignedIn`."""
+        now, digest = self._clock.wall(), hashlib.sha256(cookie.encode()).digest()
+        while self._used and (next(iter(self._used.values())) <= now or len(self._used) >= MOST_USED):
+            del self._used[next(iter(self._used))]
+        if digest in self._used:
+            raise NotSignedIn("This sign-in was tried already: begin again")
+        self._used[digest] = now + LASTS
 
     def _is_begun(self, cookie: str) -> bool:
         begun = cookie.partition(".")[0]

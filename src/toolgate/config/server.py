@@ -392,6 +392,16 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         Key(values.duration, "how long the start may take, up to the end of the handshake", "restart"),
         allowing.PACE,
     ] = 60.0
+    fetch_timeout: Annotated[
+        float,
+        Key(
+            values.duration,
+            "how long `npx` or `uvx` may take to fetch its package for its [box](boxes.md#npx-and-uvx). Calls wait for "
+            "that as long as for a start, and then fail; the fetch goes on",
+            "restart",
+        ),
+        allowing.PACE,
+    ] = 300.0
     start: Annotated[
         Literal["", "lazy", "eager"],
         Key(

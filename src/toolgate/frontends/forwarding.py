@@ -16,6 +16,7 @@ import msgspec
 
 from toolgate.frontends.peers import Operator
 
+LONGEST = 1024  # characters of an element that is looked into
 MOST_HOPS = 16  # proxies in a row whose word is looked at
 FORWARDED, X_FOR, X_SCHEME, X_HOST = b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"
 _OURS = frozenset({FORWARDED, X_FOR, X_SCHEME, X_HOST})
@@ -108,6 +109,8 @@ def _nearest(elements: Sequence[str], hops: int) -> str:
 
 def _pairs(element: str) -> Mapping[str, str]:
     """Of one element of `Forwarded`; nothing where any of it cannot be read."""
+    if len(element) > LONGEST:
+        return {}
     found = [_pair.fullmatch(each) for each in element.split(";")]
     pairs = {each[1].lower(): each[2] or each[3] or "" for each in found if each}
     return pairs if len(pairs) == len(found) else {}

@@ -44,6 +44,8 @@ from toolgate.frontends.tls import Certificate
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
+LONGEST_TARGET = 8 * 1024  # bytes of what a request is for
+LONGEST_PATH = 2 * 1024  # bytes of it before its query
 MOST_LINES = 200  # of a head, about: each costs twenty times its bytes where these are few
 FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
@@ -383,6 +385,14 @@ class HttpProtocol(HttpToolsProtocol):
         self._patience = HEAD_PATIENCE
 
     def on_headers_complete(self) -> None:
+        refused = "" if self.transport.is_closing() else _refused_target(self.url)
+        if refused:
+            self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\n\r\n" % refused.encode())
+            self._intake.drop()
+            self.transport.close()
+        if self.transport.is_closing():
+            self._is_passed_over = True
+            return
         self._is_passed_over = self.parser.should_upgrade() and not self._should_upgrade()
         if self._is_passed_over:
             return
@@ -425,6 +435,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._again = b"".join((*head, b"\r\n", rest))
 
     def on_body(self, body: bytes) -> None:
+        if self._is_passed_over:
+            return
         self._overhead = max(0, self._overhead - len(body) * (1 + FRAMING))
         super().on_body(body)
         if len(self.cycle.body) > UNTAKEN:
@@ -515,6 +527,16 @@ class HttpProtocol(HttpToolsProtocol):
             self._timer = None
 
 
+_malformed = re.compile(rb"%(?![0-9A-Fa-f]{2})")  # decoding them takes Python a thousandth of a millisecond each
+
+
+def _refused_target(target: bytes) -> str:
+    """The status by which what a request is for is refused before it is decoded, where nobody knows who sends it."""
+    if len(target) > LONGEST_TARGET or len(target.partition(b"?")[0]) > LONGEST_PATH:
+        return "414 URI Too Long"
+    return "400 Bad Request" if b"%" in target and _malformed.search(target) else ""
+
+
 _absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
@@ -536,6 +558,14 @@ def bind(host: str, port: int, is_shared: bool = False) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=2048, reuse_port=is_shared)
 
 
+# Whose share of the log it is, by logger: who needs no key to do wrong hides nobody else.
+_who = {
+    "uvicorn.error": "an HTTP client",
+    tls.of_clients.name: "a TLS client",
+    unread.log.name: "a client whose connection was closed",
+}
+
+
 class _Bounded(logging.Filter):
     """What clients do wrong, told as often as helps: no key is needed to send what is no HTTP."""
 
@@ -546,9 +576,9 @@ class _Bounded(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         # What fails in here has a share of its own for each place: nobody hides one failure behind what is no HTTP, nor
-        # behind another failure that clients can bring about.
+        # behind another failure that clients can bring about. Nor is a client that does not read hidden behind others.
         is_failure = record.levelno >= logging.ERROR
-        return self.complaints.takes(f"the HTTP server, {_failed_at(record)}" if is_failure else "an HTTP client")
+        return self.complaints.takes(f"the HTTP server, {_failed_at(record)}" if is_failure else _who[record.name])
 
 
 def _failed_at(record: logging.LogRecord) -> str:
@@ -604,7 +634,7 @@ async def making(
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=LAST_WORDS,
     )
-    logs, bounded = [logging.getLogger("uvicorn.error"), unread.log, tls.log], _Bounded()
+    logs, bounded = [logging.getLogger(name) for name in _who], _Bounded()
     for log in logs:
         log.addFilter(bounded)
     server = _Server(config)

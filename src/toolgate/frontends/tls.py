@@ -38,6 +38,7 @@ AGAIN = 1.0  # seconds until the next try, where no connection can be accepted
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 log = logging.getLogger(__name__)
+of_clients = log.getChild("clients")  # what they do wrong
 
 
 class Unusable(Exception):
@@ -281,7 +282,7 @@ class _Listener:
         except ssl.SSLError as error:
             is_plain = error.reason == "HTTP_REQUEST"
             why = "it sent plain HTTP" if is_plain else (error.reason or "not TLS").lower().replace("_", " ")
-            log.warning("a TLS handshake with %s failed: %s", handshake.address, why)
+            of_clients.warning("a TLS handshake with %s failed: %s", handshake.address, why)
         except OSError:  # the client has gone, or does not go on
             pass
 

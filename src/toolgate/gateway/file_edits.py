@@ -203,7 +203,8 @@ def of_verdict(settings: Settings, client: str, server: str, tool: str, verdict:
     about = {"client": client, "tool": name, "verdict": verdict or "as its server"}
     edit = _edit(settings, path, now, after, "access.edit", about)
     known = next((each for each in edit.wanted.clients if each.id == client), None)
-    found = Rules(known, edit.wanted.add_servers, edit.wanted.codex.calls).why(server, tool, hints) if known else None
+    rules = Rules(known, edit.wanted.add_servers, edit.wanted.codex.calls) if known else None
+    found = rules.why(server, "tools", tool, hints) if rules else None
     if found and verdict and found.verdict != verdict:
         raise NotEdited(f"it would still be {found.verdict}, by {found.rule}: change that in the configuration")
     return edit

@@ -609,20 +609,56 @@ def test_any_uri_has_forms(uri: str) -> None:
 )
 def test_the_rule_that_decides_is_named(reach: Any, permissions: dict[str, Any], rule: str) -> None:
     found = rules(reach, **permissions)
-    assert found.why("github", "get").rule == rule
-    assert found.why("github", "get").verdict == found.verdict("github", "tools", "get")
+    assert found.why("github", "tools", "get").rule == rule
+    assert found.why("github", "tools", "get").verdict == found.verdict("github", "tools", "get")
+
+
+@pytest.mark.promise("b.operator.why")
+@pytest.mark.parametrize(
+    ("kind", "name", "permissions", "rule"),
+    [
+        ("prompts", "get", {"prompts": {"github__get": "off"}}, "mcp_permissions.prompts: github__get"),
+        ("prompts", "get", {"tools": {"github__get": "off"}}, "mcp_server_access, and no permission that says less"),
+        ("prompts", "get", {"read_only": "off"}, "mcp_server_access, and no permission that says less"),
+        (
+            "prompts",
+            "get",
+            {"prompts": {"GitHub__GET": "off"}},
+            "mcp_permissions.prompts: github__get, as a server may read the name",
+        ),
+        (
+            "resources",
+            "file:///a",
+            {"resources": {"github__file:///a": "ask"}},
+            "mcp_permissions.resources: github__file:///a",
+        ),
+        ("resources", "file:///a", {"everything": "off"}, "mcp_permissions.global"),
+        (
+            "resourceTemplates",
+            "file:///{name}",
+            {"resources": {"github__file:///*": "off"}},
+            "mcp_permissions.resources: github__file:///*",
+        ),
+    ],
+)
+def test_of_prompts_and_resources_too(kind: str, name: str, permissions: dict[str, Any], rule: str) -> None:
+    found = rules("all", **permissions)
+    assert found.why("github", kind, name).rule == rule
+    assert found.why("github", kind, name).verdict == found.verdict("github", kind, name)
 
 
 NAMES = st.sampled_from(
     ["github__get", "github__g*", "*get", "*", "GITHUB__Get", "docs__get", "github__set", "github*"]
 )
-VERDICTS = st.sampled_from(["allow", "ask", "off"])
+VERDICTS_OF = ["allow", "ask", "off"]
+VERDICTS = st.sampled_from(VERDICTS_OF)
 SAID = st.fixed_dictionaries(
     {},
     optional={
         "everything": VERDICTS,
         "servers": st.dictionaries(st.sampled_from(["github", "git*", "docs", "*"]), VERDICTS, max_size=3),
         "tools": st.dictionaries(NAMES, VERDICTS, max_size=4),
+        "prompts": st.dictionaries(NAMES, VERDICTS, max_size=4),
         "read_only": st.sampled_from(["", "ask", "off"]),
     },
 )
@@ -634,11 +670,39 @@ SAID = st.fixed_dictionaries(
     SAID,
     st.sampled_from(["get", "GET", "set", "x" * 3000, "g\u200bet"]),
     st.sampled_from([READS, WRITES, Hints()]),
+    st.sampled_from(["tools", "prompts"]),
 )
 def test_a_rule_of_the_configuration_is_named_for_every_verdict(
-    reach: Any, permissions: dict[str, Any], tool: str, hints: Hints
+    reach: Any, permissions: dict[str, Any], name: str, hints: Hints, kind: str
 ) -> None:
     found = rules(reach, **permissions)
-    why = found.why("github", tool, hints)
-    assert why.verdict == found.verdict("github", "tools", tool, hints)
-    assert why.rule != "defaults" or len(tool) > 2048
+    why = found.why("github", kind, name, hints)
+    assert why.verdict == found.verdict("github", kind, name, hints)
+    assert why.rule != "defaults" or len(name) > 2048
+
+
+URIS = [
+    "file:///a/b",
+    "file:///a/../b",
+    "FILE:///A/b",
+    "file:///a/%62",
+    "file://localhost/a/b",
+    "x:%00",
+    "{+path}",
+    "b",
+]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.dictionaries(st.sampled_from([f"github__{each}" for each in (*URIS, "file:///*", "*b")]), VERDICTS, max_size=4),
+    st.sampled_from(["", *VERDICTS_OF]),
+    st.sampled_from(URIS),
+    st.sampled_from(["resources", "resourceTemplates"]),
+)
+def test_a_rule_is_named_for_every_verdict_on_a_resource(
+    said: dict[str, Any], everything: str, uri: str, kind: str
+) -> None:
+    found = rules("all", resources=said, **({"everything": everything} if everything else {}))
+    why = found.why("github", kind, uri)
+    assert why.verdict == found.verdict("github", kind, uri) and why.rule != "defaults"

@@ -18,11 +18,12 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Raw
 
-from toolgate.auth.access import Rules
+from toolgate.auth.access import Rules, Why
 from toolgate.auth.cross_checks import problems
 from toolgate.catalog import tool_info
 from toolgate.config import Config, ConfigError, reading, render
-from toolgate.config.access import KnownClient, Verdict
+from toolgate.config.access import KnownClient
+from toolgate.core import mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Hints
 from toolgate.gateway.gateway import Gateway
@@ -61,34 +62,40 @@ class AccessMatrix(msgspec.Struct):
 
 
 class AccessOfClient(msgspec.Struct):
-    """The verdict on each tool that is known, by server and by the server's own names; `why` has the rule that decides
-    it. `rules` is the client as it is configured, masked. `is_whole`: no tool was left out."""
+    """The verdict on each thing that is known, with the rule that decides it: by its kind, its server and the server's
+    own name of it. `rules` is the client as it is configured, masked. `is_whole`: all servers have listed their tools,
+    and nothing was left out."""
 
     id: str
     name: str
-    tools: Mapping[str, Mapping[str, Verdict]]
-    why: Mapping[str, Mapping[str, str]]
+    verdicts: Mapping[str, Mapping[str, Mapping[str, Why]]]
     rules: Mapping[str, Any]
     is_whole: bool
 
 
-class _ToolVerdicts:
-    """The tools of servers, as far as they are known, judged up to a bound, a portion at a time."""
+class _Verdicts:
+    """What is known of what servers list, judged up to a bound, a portion at a time. `left_out`: some was beyond it."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self.left = MOST_JUDGED
+        self._left = MOST_JUDGED
+        self.left_out = False
 
-    async def of(self, server: str, rules: Rules, judge: Callable[[str, Hints], Judged]) -> Mapping[str, Judged] | None:
-        """By the server's own names. None where that is beyond the bound, or its tools are not known."""
-        known = self._snapshot.catalog.known(server, "tools", Client())
-        if not known or len(known.own) > self.left:
+    async def of(
+        self, server: str, kind: str, rules: Rules, judge: Callable[[str, Hints], Judged]
+    ) -> Mapping[str, Judged] | None:
+        """By the server's own names. None where that is beyond the bound, or its list is not known."""
+        known = self._snapshot.catalog.known(server, kind, Client())
+        if not known:
             return None
-        self.left -= len(known.own)
+        if len(known.own) > self._left:
+            self.left_out = True
+            return None
+        self._left -= len(known.own)
         judged: dict[str, Judged] = {}
         began = monotonic()
         for name in known.own:
-            info = tool_info.of(known, name) if rules.read_only else None
+            info = tool_info.of(known, name) if rules.read_only and kind == "tools" else None
             judged[name] = judge(name, info.hints if info else _SILENT)
             if monotonic() - began > PORTION:
                 await asyncio.sleep(0)
@@ -98,14 +105,14 @@ class _ToolVerdicts:
 
 async def matrix(gateway: Gateway) -> AccessMatrix:
     snapshot, known, clients = gateway.snapshot, gateway.access.clients, list[ClientAccess]()
-    tool_verdicts = _ToolVerdicts(snapshot)
+    found = _Verdicts(snapshot)
     for client in snapshot.config.clients:
         rules = known.get(client.id)
         servers: dict[str, Mapping[str, int] | bool] = {}
         for server in snapshot.servers if rules else ():
             assert rules
             judge = partial(rules.verdict, server, "tools")
-            verdicts = await tool_verdicts.of(server, rules, judge) if rules.sees(server) else None
+            verdicts = await found.of(server, "tools", rules, judge) if rules.sees(server) else None
             servers[server] = rules.sees(server) if verdicts is None else Counter(verdicts.values())
         clients.append(
             ClientAccess(client.id, client.name, client.admin, client.enabled, client.surface or "", servers)
@@ -118,17 +125,18 @@ async def of_client(gateway: Gateway, id: str) -> AccessOfClient:
     """Raises `Fault`."""
     snapshot = gateway.snapshot
     client = _client(snapshot.config, id)
-    rules, tool_verdicts = gateway.access.clients.get(client.id), _ToolVerdicts(snapshot)
-    tools: dict[str, Mapping[str, Verdict]] = {}
-    why: dict[str, Mapping[str, str]] = {}
-    is_whole = True
-    for server in snapshot.servers if rules else ():
+    rules, found = gateway.access.clients.get(client.id), _Verdicts(snapshot)
+    verdicts: dict[str, dict[str, Mapping[str, Why]]] = {kind: {} for kind in mcp.LIST_OF_KIND}
+    unlisted = 0
+    for kind, of_kind in verdicts.items() if rules else ():
         assert rules
-        verdicts = await tool_verdicts.of(server, rules, partial(rules.why, server))
-        tools[server] = {name: each.verdict for name, each in (verdicts or {}).items()}
-        why[server] = {name: each.rule for name, each in (verdicts or {}).items()}
-        is_whole = is_whole and verdicts is not None
-    return AccessOfClient(client.id, client.name, tools, why, _configured(snapshot.config, client), is_whole)
+        for server in snapshot.servers:
+            judged = await found.of(server, kind, rules, partial(rules.why, server, kind))
+            unlisted += judged is None and kind == "tools"
+            if judged:
+                of_kind[server] = judged
+    is_whole = not unlisted and not found.left_out
+    return AccessOfClient(client.id, client.name, verdicts, _configured(snapshot.config, client), is_whole)
 
 
 def hints_of(gateway: Gateway, server: str, tool: str) -> Hints:

@@ -236,7 +236,8 @@ class OperatorPages:
             await self._say(response, _of_failure(Failed(404, "There is no such page")), session)
             return
         try:
-            outcome = await view(PageRequest(self._asking(session), name, form, query))
+            asked = PageRequest(self._asking(session), name, form, query)
+            outcome = await view(asked)
         except Failed as failed:
             await self._say(response, _of_failure(failed), session)
             return
@@ -244,7 +245,7 @@ class OperatorPages:
             session.says, session.has_failed = outcome.says, False
             await _see(response, outcome.path)
         else:
-            await self._say(response, outcome, session)
+            await self._say(response, outcome, session, at=asked.at)
 
     async def _form(self, request: _Request, session: BrowserSession) -> Mapping[str, str]:
         """Of a POST. Raises `Refused` for one that is not of a page of this session."""
@@ -281,11 +282,23 @@ class OperatorPages:
         return ask
 
     async def _say(
-        self, response: Response, shown: Shown, session: BrowserSession | None = None, more: HeaderList = ()
+        self,
+        response: Response,
+        shown: Shown,
+        session: BrowserSession | None = None,
+        more: HeaderList = (),
+        at: int = 0,
     ) -> None:
         """Templates are slow to import, and nobody pays for them who asks for no page."""
         rendering = await asyncio.to_thread(importlib.import_module, "toolgate.frontends.web.rendering")
-        about: dict[str, Any] = {"version": __version__, "base": PREFIX, "csrf": "", "says": "", "has_failed": False}
+        about: dict[str, Any] = {
+            "version": __version__,
+            "base": PREFIX,
+            "csrf": "",
+            "says": "",
+            "has_failed": False,
+            "at": at,
+        }
         if session:
             about |= {"csrf": session.csrf, "says": session.says, "who": session.principal.id}
             session.says = ""

@@ -24,6 +24,7 @@ from toolgate.provision.choosing import Lacking, server_of
 from toolgate.telemetry.traffic import Kind, Wanted
 
 TRAFFIC = "/traffic"
+LONGEST_AT = 8  # digits
 MOST_COLUMNS = 30  # servers in the matrix of access
 
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
@@ -37,6 +38,12 @@ class PageRequest(NamedTuple):
     name: str
     form: Mapping[str, str]
     query: Mapping[str, str]
+
+    @property
+    def at(self) -> int:
+        """Behind how many items of a long list the page begins."""
+        said = self.query.get("at", "")
+        return int(said) if said.isdecimal() and len(said) < LONGEST_AT else 0
 
 
 class Shown(NamedTuple):
@@ -122,6 +129,11 @@ async def check_server(request: PageRequest) -> Outcome:
 async def stop_server(request: PageRequest) -> Outcome:
     await request.ask("POST", f"/servers/{request.name}/stop")
     return Done(_of_server(request.name), "Stopped. The next call starts it.")
+
+
+async def restart_server(request: PageRequest) -> Outcome:
+    await request.ask("POST", f"/servers/{request.name}/stop")
+    return await check_server(request)
 
 
 async def remove_server(request: PageRequest) -> Outcome:
@@ -242,7 +254,17 @@ async def _of_tool(request: PageRequest, name: str) -> dict[str, Any]:
     found = next((each for each in listed["listing"]["tools"] if each.get("name") == name), None)
     if not found:
         raise Failed(404, f"There is no tool {name}", "toolgate list shows those that clients get")
-    return {"nav": "/tools", "tool": found, "fields": tool_fields.fields(found.get("inputSchema")), "form": {}}
+    fields = tool_fields.fields(found.get("inputSchema"))
+    return {"nav": "/tools", "tool": found, "fields": fields, "form": {}, "pending": await _pending(request, name)}
+
+
+async def _pending(request: PageRequest, name: str) -> Mapping[str, Any]:
+    """What is said of a tool that has changed since it was trusted, and of which server it is; else nothing."""
+    for server in (await request.ask("GET", "/pins"))["servers"]:
+        for each in server["pending"]:
+            if f"{server['id']}__{each['name']}" == name:
+                return {**each, "server": server["id"]}
+    return {}
 
 
 async def try_tool(request: PageRequest) -> Outcome:
@@ -295,12 +317,23 @@ async def access(request: PageRequest) -> Outcome:
 
 async def access_of(request: PageRequest) -> Outcome:
     found = await request.ask("GET", f"/access/{quote(request.name, safe='')}")
-    verdicts = [
-        (server, tool, said, found["why"][server][tool])
-        for server, tools in found["tools"].items()
-        for tool, said in tools.items()
-    ]
+    verdicts = {
+        _KINDS[kind]: [
+            (server, name, each["verdict"], each["rule"])
+            for server, names in servers.items()
+            for name, each in names.items()
+        ]
+        for kind, servers in found["verdicts"].items()
+    }
     return Shown("access_of.html", {"nav": "/access", "client": found, "verdicts": verdicts})
+
+
+_KINDS = {
+    "tools": "Tools",
+    "resources": "Resources",
+    "resourceTemplates": "Templates of resources",
+    "prompts": "Prompts",
+}
 
 
 async def rule(request: PageRequest) -> Outcome:
@@ -440,6 +473,7 @@ VIEWS: Mapping[str, Mapping[str, View]] = {
     "/servers/{name}": {"GET": server},
     "/servers/{name}/check": {"POST": check_server},
     "/servers/{name}/stop": {"POST": stop_server},
+    "/servers/{name}/restart": {"POST": restart_server},
     "/servers/{name}/remove": {"POST": remove_server},
     "/tools": {"GET": tools},
     "/tools/tool": {"GET": tool},

@@ -84,6 +84,13 @@ def sign_in_required(server: Server) -> Fault:
     return Fault(SIGN_IN, message, server=server.id, hint=f"toolgate connect {server.id}")
 
 
+def still_fetched(server: Server) -> Fault:
+    """What is told who has waited for the start, while that goes on."""
+    message = f"Server not started: its package is still being fetched after {server.start_timeout:g} s"
+    hint = f"call again later: it may take {server.fetch_timeout:g} s (fetch_timeout), and the next call finds it done"
+    return Fault("SERVER_FAILED", message, server=server.id, reach="not_sent", hint=hint)
+
+
 def not_started(server: Server, fault: Fault, found: Diagnosis) -> Fault:
     """What a call is told that needed the server; its status keeps the reason alone."""
     if fault.code == SIGN_IN:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import msgspec
@@ -38,6 +39,7 @@ from toolgate.upstreams.mcp.condition import (
     not_started,
     sign_in_required,
     status_of,
+    still_fetched,
 )
 from toolgate.upstreams.mcp.era_choice import EraChoice
 from toolgate.upstreams.mcp.idle import IdleTimer
@@ -52,6 +54,7 @@ from toolgate.upstreams.mcp.subscriptions import subscriptions_of
 from toolgate.upstreams.mcp.tasks import Tasks
 from toolgate.upstreams.mcp.watchdog import Watchdog
 from toolgate.upstreams.pool import SHARED, Holder
+from toolgate.upstreams.process.supervisor import Launch
 from toolgate.upstreams.stopping import OVER_SHARE, stopped, was_stopped
 
 log = logging.getLogger(__name__)
@@ -144,6 +147,7 @@ class UpstreamSession:
         self._why = ""  # it gave way although it was needed
         self._idle = IdleTimer(self._clock, self._patience, self._idle_since, lambda: self._take_down("idle"))
         self._opening: asyncio.Task[Connection] | None = None
+        self._is_fetched = asyncio.Event()  # the package of a server that is opened
         self._closing: asyncio.Task[None] | None = None
         self._newest: Connection | None = None
         self._last: Mapping[str, object] = {}  # what was known of the newest connection when it ended
@@ -211,9 +215,12 @@ class UpstreamSession:
         if self.live:
             return self.live
         if not self._opening:
+            self._is_fetched.clear()
             self._opening = asyncio.get_running_loop().create_task(self._open(client), name=f"open {self._server.id}")
             self._opening.add_done_callback(self._opening_over)
         opening = self._opening
+        if self._server.confines:
+            await self._wait_for_package()
         await asyncio.wait((opening,))
         if opening.cancelled():
             raise self._stopped()
@@ -221,6 +228,15 @@ class UpstreamSession:
         if isinstance(error, Fault):
             raise error.at("", "")
         return opening.result()
+
+    async def _wait_for_package(self) -> None:
+        """As long as a start may take. Others may wait on: that goes on, and is told when it is up."""
+        patience = self._server.start_timeout
+        try:
+            async with self._clock.timeout(patience):
+                await self._is_fetched.wait()
+        except TimeoutError:
+            raise still_fetched(self._server) from None
 
     async def _reopen(self, client: Client) -> None:
         self.leases += 1
@@ -262,6 +278,7 @@ class UpstreamSession:
 
     def _opening_over(self, done: asyncio.Task[Connection]) -> None:
         self._opening = None
+        self._is_fetched.set()
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits any more
         self._rested()
@@ -275,31 +292,15 @@ class UpstreamSession:
         if self._closing:
             await asyncio.wait((self._closing,))
         before, self._why = self.condition, ""
-        await self._take_slot(client)
+        self._becomes("starting")
+        with self._starting(before):
+            link_deps = await self._launching(client)
+        self._is_fetched.set()
+        await self._take_slot(client, before)
         eras = self._deps.eras
         order = (self.beside,) if self.beside else eras.order(client, self.era)
-        try:
-            connection, was_refused = await self._spoken_to(client, order)
-        except Fault as fault:
-            if fault.code == SIGN_IN:
-                self._becomes("failed", sign_in_required(server))
-            elif fault.code == NO_ROOM:
-                self.condition = before
-            elif self.beside:
-                self.is_refused = True
-                self.condition = before
-                log.info("cannot use %s as %s: %s", server.name, self.beside, fault.message)
-            else:
-                eras.forget()
-                self.failed(fault)
-                self._becomes("failed", fault)
-                if self._complaints.takes(server.id):
-                    told = excerpt(fault.told().message, LONGEST_LOGGED, server.id)
-                    log.warning("%s did not start: %s", server.name, told)
-            raise not_started(self._server, fault, self._diagnosis(fault)) from None
-        except BaseException:
-            self._becomes("failed", self._stopped())
-            raise
+        with self._starting(before):
+            connection, was_refused = await self._spoken_to(client, order, link_deps)
         assert connection.requests.dialect.revision  # it is open
         self.era = connection.requests.dialect.revision.era
         if self.beside:
@@ -310,12 +311,55 @@ class UpstreamSession:
         self._is_up(connection, client, before)
         return connection
 
-    async def _spoken_to(self, client: Client, order: Sequence[Era]) -> tuple[Connection, bool]:
+    @contextmanager
+    def _starting(self, before: Condition) -> Generator[None]:
+        """Say of what fails in here what it says of the server."""
+        server = self._server
+        try:
+            yield
+        except Fault as fault:
+            if fault.code == SIGN_IN:
+                self._becomes("failed", sign_in_required(server))
+            elif fault.code == NO_ROOM:
+                self.condition = before
+            elif self.beside:
+                self.is_refused = True
+                self.condition = before
+                log.info("cannot use %s as %s: %s", server.name, self.beside, fault.message)
+            else:
+                self._deps.eras.forget()
+                self.failed(fault)
+                self._becomes("failed", fault)
+                if self._complaints.takes(server.id):
+                    told = excerpt(fault.told().message, LONGEST_LOGGED, server.id)
+                    log.warning("%s did not start: %s", server.name, told)
+            raise not_started(self._server, fault, self._diagnosis(fault)) from None
+        except BaseException:
+            self._becomes("failed", self._stopped())
+            raise
+
+    async def _launching(self, client: Client) -> LinkDeps:
+        """With what starts a program: its package is there before the server takes a slot of the pool, and is fetched
+        once however often it is started. Raises `Fault`."""
+        server, link_deps = self._server, self._deps.link_deps
+        if server.type != "stdio" or not link_deps.launch:
+            return link_deps
+        launch = await link_deps.launch(server, self._holder_of(client))
+
+        async def known(_server: Server, _holder: str) -> Launch:
+            return launch
+
+        return msgspec.structs.replace(link_deps, launch=known)
+
+    def _holder_of(self, client: Client) -> str:
+        return client.principal.id if self._server.scope != "shared" else ""
+
+    async def _spoken_to(self, client: Client, order: Sequence[Era], link_deps: LinkDeps) -> tuple[Connection, bool]:
         """A connection in the first of these eras that the server speaks, and whether it refused one before. Raises
         `Fault`. What fails is gone when this returns."""
         connection = self._newest = self._new_connection()
         requests = connection.requests
-        principal = client.principal.id if self._server.scope != "shared" else ""
+        principal = self._holder_of(client)
         owner = self._whose(client.principal) or of_server(self._server.id)
 
         def whose(origin: int | None) -> str:
@@ -332,7 +376,7 @@ class UpstreamSession:
             requests.counts,
         )
         try:
-            requests.link = await self._deps.make_link(self._server, Receiver(principal, *told), self._deps.link_deps)
+            requests.link = await self._deps.make_link(self._server, Receiver(principal, *told), link_deps)
             was_refused = await open_connection(requests, client, order)
             if requests.fault:  # it died on the threshold
                 raise requests.fault
@@ -351,16 +395,14 @@ class UpstreamSession:
         except BaseException:
             self._end(connection)  # it holds a slot until all of it is gone
             raise
-        return (await self._spoken_to(client, order[1:]))[0], True
+        return (await self._spoken_to(client, order[1:], link_deps))[0], True
 
     def _whose(self, who: Principal) -> str:
         """Whose share of the pool it takes: nobody's where others use it, too."""
         scope = self._server.scope
         return SHARED if scope == "shared" or (scope == "principal" and who.id == _ANYBODY) else who.counted_as
 
-    async def _take_slot(self, client: Client) -> None:
-        before = self.condition
-        self._becomes("starting")
+    async def _take_slot(self, client: Client, before: Condition) -> None:
         if self._stays:
             return
         try:

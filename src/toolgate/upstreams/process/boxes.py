@@ -63,7 +63,7 @@ class Boxes:
             return self._without_box(server, holder)
         command, args, folders, interpreter = server.command, server.args, (), ""
         if split := packages.split_of(server.name, command, args):
-            found = await self._packages.installed(server.name, command, split, server.env)
+            found = await self._packages.installed(server.name, command, split, server.env, server.fetch_timeout)
             command, args, folders, interpreter = found.program, found.args, found.folders, found.interpreter
         own = self._own_folder(server, holder)
         home = str(own) if not confines.reads_all else None
@@ -104,11 +104,12 @@ class Boxes:
 
     def _without_box(self, server: Server, holder: str) -> Launch:
         command, args = server.command, server.args
-        if server.cwd or self._is_meant(server) or not folders.takes_from_its_folder(command, args):
+        takers = folders.takers(command, args)
+        if server.cwd or self._is_meant(server) or not takers:
             return Launch(command, args, server.env, server.cwd)
         own = self._own_folder(server, holder)
         command = os.path.abspath(command) if os.path.dirname(command) else command
-        env = dict(folders.back_to(os.getcwd(), own)) if folders.is_of_npm(command, args) else dict[str, str]()
+        env = dict(folders.back_to(os.getcwd(), own)) if folders.goes_back(takers) else dict[str, str]()
         return Launch(command, folders.from_here(args), {**env, **server.env}, str(own))
 
     def _is_meant(self, server: Server) -> bool:

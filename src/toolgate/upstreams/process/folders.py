@@ -59,16 +59,17 @@ exec /bin/sh "$@"
 """
 
 
-def takes_from_its_folder(command: str, args: Sequence[str]) -> bool:
-    """Whether a command line may run code that lies in the folder that it starts in, without naming it by a path. Any
-    program may start another that its arguments name."""
+def takers(command: str, args: Sequence[str]) -> list[str]:
+    """The programs of a command line that may run code which lies in the folder that they start in, without naming it
+    by a path. Any program may start another that its arguments name."""
     name, words = _name(command), _words(args)
-    if name in _BEFORE_OTHERS or name in _SHELLS:
-        return any(_takes(_name(word), words[at + 1 :]) for at, word in enumerate(words))
     if name in _CONTAINERS:  # what is started within has another folder
-        return _takes(name, args)
-    inner = [(at, _name(word)) for at, word in enumerate(words[:-1]) if word[0] != "."]
-    return _takes(name, args) or any(_takes(each, words[at + 1 :]) for at, each in inner if each not in _WORDS)
+        return [name] if _takes(name, args) else []
+    own = [name] if name not in _SHELLS and _takes(name, args) else []
+    starts_all = name in _BEFORE_OTHERS or name in _SHELLS
+    inner = [(at, _name(word)) for at, word in enumerate(words) if word[0] != "."]
+    may = [(at, each) for at, each in inner if starts_all or (each not in _WORDS and at + 1 < len(words))]
+    return own + [each for at, each in may if _takes(each, words[at + 1 :])]
 
 
 def _takes(name: str, rest: Sequence[str]) -> bool:
@@ -84,9 +85,10 @@ def _takes(name: str, rest: Sequence[str]) -> bool:
     return name in _OF_NPM or name in _OF_A_PROJECT
 
 
-def is_of_npm(command: str, args: Sequence[str]) -> bool:
-    """Whether npm is in it, which can start a program in another folder."""
-    return any(_name(word) in _OF_NPM for word in (command, *_words(args)))
+def goes_back(found: Sequence[str]) -> bool:
+    """Whether of these `takers` npm alone is in the line, which can start a program in another folder. What that
+    program would start would be there, too."""
+    return len(found) == 1 and found[0] in _OF_NPM
 
 
 def from_here(args: Sequence[str]) -> tuple[str, ...]:

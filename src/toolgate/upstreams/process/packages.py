@@ -5,7 +5,8 @@ whatever name, nor what its Python would load when it starts; of what it depends
 fetched. The runner is the one in the gateway's PATH, with the gateway's variables and a few of the server's; and it
 starts in an empty folder, so that no file of a server says how packages are fetched. A server that says itself where
 packages come from, or how they are reached, has a cache of its own. What no server has used for a month, and none
-that is configured names, is removed: it may be of another configuration, so the names alone do not say.
+that is configured names, is removed: it may be of another configuration, so the names alone do not say. What many
+starts want at the same time is fetched once, and no more when none of them wants it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,13 +28,14 @@ import msgspec
 from toolgate.config import ownership
 from toolgate.config.profiles import RUNNERS, Split, bare
 from toolgate.core.clock import Clock
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.process import folders
 from toolgate.upstreams.process.programs import holds
 from toolgate.upstreams.process.supervisor import Supervisor
 
-LONGEST_FETCH = 300.0  # seconds
+AT_ONCE = 16  # fetches; each is a process of some 100 MB
 UNUSED = 30 * 86_400.0  # seconds after which something is removed
 MOST_REMOVED = 100  # in one go
 LONGEST_OUTPUT = 256 * 1024  # bytes
@@ -99,6 +101,14 @@ def split_of(name: str, command: str, args: tuple[str, ...]) -> Split | None:
     return split
 
 
+class _Fetch:
+    """One that is under way, for `wanted` servers."""
+
+    def __init__(self, work: Coroutine[Any, Any, Installed], name: str) -> None:
+        self.task = asyncio.get_running_loop().create_task(work, name=f"fetch {name}")
+        self.wanted = 0
+
+
 class Packages:
     """Fetches them with the runners of this machine."""
 
@@ -108,10 +118,42 @@ class Packages:
         self._clock = clock
         self._folder = folder
         self._used: set[str] = set()  # by servers that this process has started
+        self._turns = FairLimit(AT_ONCE)
+        self._under_way: dict[Hashable, _Fetch] = {}
 
-    async def installed(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
-        """Raises `Fault`."""
+    async def installed(
+        self, name: str, command: str, split: Split, env: Mapping[str, str], patience: float
+    ) -> Installed:
+        """Within `patience` seconds. Raises `Fault`."""
         self._check_runner(name, command)
+        key = name, command, split, tuple(sorted(env.items())), patience
+        fetch = self._under_way.get(key)
+        if not fetch:
+            fetch = self._under_way[key] = _Fetch(self._in_time(name, command, split, env, patience), name)
+        fetch.wanted += 1
+        try:
+            return await asyncio.shield(fetch.task)
+        finally:
+            fetch.wanted -= 1
+            if not fetch.wanted:
+                del self._under_way[key]
+                fetch.task.cancel()
+                await asyncio.gather(fetch.task, return_exceptions=True)
+
+    async def _in_time(
+        self, name: str, command: str, split: Split, env: Mapping[str, str], patience: float
+    ) -> Installed:
+        try:
+            async with self._clock.timeout(patience):
+                await self._turns.turn(name)
+                try:
+                    return await self._fetched(name, command, split, env)
+                finally:
+                    self._turns.give_back(name)
+        except TimeoutError:
+            raise _failed(name, command, f"it did not end within {patience:g} s (fetch_timeout)") from None
+
+    async def _fetched(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         is_npm = _is_npm(command)
         own = self._variables(split, env)
         used = self._places(command, split, own)
@@ -242,10 +284,7 @@ class Packages:
             )
             try:
                 child.close_input()
-                async with self._clock.timeout(LONGEST_FETCH):
-                    reason = await ended
-            except TimeoutError:
-                raise _failed(name, command, f"it did not end within {LONGEST_FETCH:g} s") from None
+                reason = await ended
             finally:
                 child.end()
                 await child.ended()

@@ -82,7 +82,11 @@ async function refresh(seconds) {
     try {
       const answer = await fetch(location.href, { redirect: "error" });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (answer.ok && !isBusy()) main.replaceChildren(...find("main", page).childNodes);
+      if (answer.ok && !isBusy()) {
+        const said = find(".says[role=status]", main); // of what was done: it stays to be read
+        main.replaceChildren(...find("main", page).childNodes);
+        if (said && !find(".says", main)) main.prepend(said);
+      }
     } catch {
       location.reload();
       return;
@@ -109,16 +113,17 @@ function row(call) {
     made.className = kind;
     return made;
   };
-  cell(new Date(call.time * 1000).toLocaleTimeString());
+  cell(new Date((call.time ?? call.since) * 1000).toLocaleTimeString());
   cell(call.who);
   const what = cell(call.method === "tools/call" ? call.target : `${call.method} ${call.target}`);
   if (call.via) what.append(` by ${call.via}`);
   if (call.arguments) what.append(document.createElement("br"), visible(call.arguments));
   cell(call.server);
   const isBad = call.decision === "deny" || call.outcome === "error";
-  cell([call.decision, call.outcome, call.code].filter(Boolean).join(" "), isBad ? "bad" : "");
-  cell(call.ms);
-  cell(`${call.bytes_in}, ${call.bytes_out}`);
+  const isOver = call.time !== undefined;
+  cell(isOver ? [call.decision, call.outcome, call.code].filter(Boolean).join(" ") : "under way", isBad ? "bad" : isOver ? "" : "warn");
+  cell(isOver ? call.ms : "");
+  cell(isOver ? `${call.bytes_in}, ${call.bytes_out}` : "");
   return line;
 }
 
@@ -135,6 +140,7 @@ function watch() {
       const portion = JSON.parse(event.data);
       lost += portion.lost;
       feed.prepend(...portion.calls.map(row).reverse());
+      find("#running").replaceChildren(...portion.under_way.map(row));
       while (feed.rows.length > MOST_ROWS) feed.deleteRow(-1);
       says.textContent = lost ? `${lost} more are not shown: they came too fast.` : "";
     };
@@ -149,6 +155,7 @@ function watch() {
     if (source) source.close();
     pause.textContent = source ? "Go on" : "Pause";
     says.textContent = source ? "Paused: what ends now is not shown." : "";
+    find("#running").replaceChildren();
     if (source) source = null;
     else open();
   });
