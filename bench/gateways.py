@@ -92,7 +92,7 @@ def hang_up(process: subprocess.Popen[Any]) -> None:
     process.send_signal(signal.SIGHUP)
 
 
-def toolgate(full: bool, stdio: bool) -> Callable[[Path, Place, str], Running]:
+def toolgate(full: bool, stdio: bool, workers: int = 1) -> Callable[[Path, Place, str], Running]:
     def start(_: Path, place: Place, era: str) -> Running:
         server = {"command": place.stdio[0], "args": place.stdio[1:]} if stdio else {"url": place.urls[era]}
         servers = dict.fromkeys(place.named(era), server)
@@ -112,6 +112,7 @@ def toolgate(full: bool, stdio: bool) -> Callable[[Path, Place, str], Running]:
 
         write()
         command = [*TOOLGATE, "serve", "--config", str(file), "--port", str(place.port)]
+        command += ["--workers", str(workers)] if workers > 1 else []
         return Running(command, tool=f"{era}__echo", key=KEY if full else "", reload=write)
 
     return start
@@ -174,6 +175,8 @@ PEERS = (
     Peer("nginx, reverse proxy", "HTTP", BOTH, "nginx/usr/sbin/nginx", nginx, "Debian: nginx"),
     Peer("toolgate, open", "HTTP", BOTH, "", toolgate(full=False, stdio=False), joins_lists=True),
     Peer("toolgate, full policy", "HTTP", BOTH, "", toolgate(full=True, stdio=False)),
+    Peer("toolgate, open, 2 workers", "HTTP", ("modern",), "", toolgate(full=False, stdio=False, workers=2)),
+    Peer("toolgate, full policy, 2 workers", "HTTP", ("modern",), "", toolgate(full=True, stdio=False, workers=2)),
     Peer("toolgate, open", "stdio", LEGACY, "", toolgate(full=False, stdio=True)),
     Peer("toolgate, full policy", "stdio", LEGACY, "", toolgate(full=True, stdio=True)),
     Peer("FastMCP, tuned", "HTTP", LEGACY, "fastmcp/bin/python", fastmcp, "PyPI: fastmcp uvloop httptools",

@@ -90,6 +90,7 @@ class Lane:
         """Wait until a client is let in and its call answered."""
         if not self.process or not self.running:
             return
+        self.why = "not up in time"
         while time.monotonic() < until and self.here:
             try:
                 with Load(program, self.url, self.era, self.running.tool, 1, 5, self.running.key) as load:

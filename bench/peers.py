@@ -91,12 +91,10 @@ def calls(case: Case, bench: Bench) -> list[Lane]:
         lanes = [lane for lane in lanes if lane.peer.behind == "HTTP"]
     with ExitStack() as stack:
         urls = stack.enter_context(bench.upstreams(*options))
-        for lane in lanes:
+        for lane in lanes:  # one after the other: all at once, the slow ones hold up each other
             stack.callback(lane.end)
             bench.start(lane, bench.place(urls, options))
-        until = time.monotonic() + PATIENCE
-        for lane in lanes:
-            lane.up(bench.load, until)
+            lane.up(bench.load, time.monotonic() + PATIENCE)
         last = time.monotonic() + 60 * bench.args.minutes
         for turn in range(bench.args.runs):
             for key, cell in case.cells.items():
