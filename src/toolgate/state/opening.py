@@ -118,11 +118,11 @@ def _upgrade(connection: sqlite3.Connection, file: Path, version: int, steps: Se
         if not kept:
             raise
         raise Unusable(
-            f"{file} cannot be upgraded from version {version} ({error}), and is left as it was; "
+            f"{file} cannot be upgraded from version {version} ({error}), and was not changed; "
             "use the toolgate that made it, or set another folder as `state`"
         ) from None
     if kept:
-        log.info("%s was upgraded from version %d; as it was before, it is kept as %s", file, version, kept.name)
+        log.info("%s was upgraded from version %d; a copy of that is kept as %s", file, version, kept.name)
 
 
 def _keep_before(connection: sqlite3.Connection, file: Path, version: int) -> Path:
