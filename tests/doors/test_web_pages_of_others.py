@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -24,7 +24,7 @@ AUTH = Auth(issuer="https://issuer.example", audience="https://gate.example")
 
 
 @asynccontextmanager
-async def served(*origins: str) -> AsyncIterator[tuple[App, Scripted]]:
+async def served(*origins: str) -> AsyncGenerator[tuple[App, Scripted]]:
     script = Scripted(tools_list=tools("echo", "slow", "bad"), tools_call=answered)
     config = Config(clients=CLIENTS, http=Http(allowed_origins=origins), auth=AUTH)
     async with gateway(config=config, scripts={"there": script}) as app:
