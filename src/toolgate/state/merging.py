@@ -21,6 +21,8 @@ from toolgate.state import own_config
 from toolgate.state.own_config import OwnConfig
 
 MOST = 1000  # servers in all
+# Keys of ours by which a server is started unasked, or less of it is looked at. Whoever wrote a file does not set them.
+_USERS_ALONE = ("start", "pinning", "validate_arguments", "new_privileges")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -98,6 +100,11 @@ class _Merging:
 
     def _add(self, name: str, table: dict[str, Any], source: Source) -> str:
         """The name that it has here."""
+        if not source.is_users and (ours := [key for key in _USERS_ALONE if key in table]):
+            table = {key: value for key, value in table.items() if key not in ours}
+            self._notes.append(
+                f"{name} of {source.path}: {', '.join(ours)} left out: only you set that, in your own file"
+            )
         fresh = table if self._keeps_secrets else self._extraction.of(name, table)
         there = {**self._known, **self.servers}
         if same := next((each for each, server in there.items() if server == fresh), ""):
