@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from toolgate.config import Config, telling
+from toolgate.config import Config, Server, fields, telling
 from toolgate.config.secret_references import with_secrets_named
 from toolgate.config.variables import named_in
 from toolgate.core.names import slug
@@ -21,8 +21,7 @@ from toolgate.state import own_config
 from toolgate.state.own_config import OwnConfig
 
 MOST = 1000  # servers in all
-# Keys of ours by which a server is started unasked, or less of it is looked at. Whoever wrote a file does not set them.
-_USERS_ALONE = ("start", "pinning", "validate_arguments", "new_privileges")
+_USERS_ALONE = fields.users_alone(Server)
 
 
 class Source(msgspec.Struct, frozen=True):
