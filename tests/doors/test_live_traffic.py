@@ -98,6 +98,34 @@ async def test_who_watches_sees_calls_as_they_end_without_their_results() -> Non
         await watching.gone()
 
 
+@pytest.mark.promise("b.operator.live")
+async def test_calls_that_take_long_are_seen_before_they_end_and_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic, "MOST_UNDER_WAY", 1)
+    slow = Scripted(tools_list=tools("echo"), tools_call=...)
+    async with gateway(config=TWO, scripts={"there": slow}) as app:
+        reader = await signed_in(app)
+        watching, other = await watched(app, reader), await watched(app, reader, only="failed")
+        first = asyncio.ensure_future(call(app, "there__echo", text="private"))
+        await pass_time(app, traffic.LONG / 2)
+        assert not watching.so_far.messages
+        await pass_time(app, traffic.LONG)
+        second = asyncio.ensure_future(call(app, "there__echo", "bob"))
+        await pass_time(app, 3 * traffic.LONG)
+        (portion,) = watching.so_far.messages  # what stays as it is, is told once
+        (seen,) = portion["under_way"]
+        assert (seen["who"], seen["server"], seen["target"], seen["kind"]) == ("client:ann", "there", "echo", "tools")
+        assert not portion["calls"] and b"private" not in watching.so_far.body
+        for asked in [each["id"] for each in slow.requests if each["method"] == "tools/call"]:
+            slow.say(json.dumps({"jsonrpc": "2.0", "id": asked, "result": said("done")}).encode())
+        await asyncio.gather(first, second)
+        await pass_time(app)
+        assert watching.so_far.last["under_way"] == [] and len(calls(watching)) == 2
+        assert not other.so_far.messages
+        await watching.gone()
+        await other.gone()
+        assert not app._frontend_deps.traffic._begun
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [

@@ -459,7 +459,7 @@ async def test_a_stranger_leaves_places_to_others(monkeypatch: pytest.MonkeyPatc
 
     def comes_back(address: str) -> asyncio.Task[SignedIn]:
         cookie = f"{int(clock.wall())}.{secrets.token_hex()}"
-        return asyncio.create_task(sign_in.finish({"state": sign_in._made("state", cookie)}, cookie, "", address))
+        return asyncio.create_task(sign_in.finish({"state": sign_in._made("state", cookie)}, cookie, "", address))  # pyright: ignore[reportPrivateUsage]
 
     strange = [comes_back("192.0.2.6") for _ in range(30)]
     await settle()
@@ -471,7 +471,7 @@ async def test_a_stranger_leaves_places_to_others(monkeypatch: pytest.MonkeyPatc
     for task in (*strange, *others):
         task.cancel()
     await asyncio.gather(*strange, *others, return_exceptions=True)
-    assert not sign_in._at_once
+    assert not sign_in._at_once  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_of_sign_ins_that_are_over_no_more_is_kept_than_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,8 +485,8 @@ async def test_of_sign_ins_that_are_over_no_more_is_kept_than_ten_minutes(monkey
     for number in range(9):
         cookie = f"{int(clock.wall())}.{number}"
         with pytest.raises(NotSignedIn, match="x"):
-            await sign_in.finish({"state": sign_in._made("state", cookie)}, cookie, "", "a")
-    assert len(sign_in._used) == 5
+            await sign_in.finish({"state": sign_in._made("state", cookie)}, cookie, "", "a")  # pyright: ignore[reportPrivateUsage]
+    assert len(sign_in._used) == 5  # pyright: ignore[reportPrivateUsage]
     await clock.advance(601)
-    sign_in._use(f"{int(clock.wall())}.later")
-    assert len(sign_in._used) == 1
+    sign_in._use(f"{int(clock.wall())}.later")  # pyright: ignore[reportPrivateUsage]
+    assert len(sign_in._used) == 1  # pyright: ignore[reportPrivateUsage]

@@ -271,7 +271,7 @@ async def test_a_call_waits_for_a_package_as_for_a_start_and_the_fetch_goes_on(t
     runners = SlowRunners(tmp_path)
     async with gateway(settings(one=runners.entry(start_timeout="3s"))) as served:
         error = await failure(served.client().call("one__do", code=""))
-        assert "after 3 s the package of one is still being fetched" in str(error.message)
+        assert "its package is still being fetched after 3 s" in str(error.message)
         assert error.data["outcome"] == "not_sent" and "fetch_timeout" in error.data["hint"]
         assert served.status("one").state == "starting" and alive(runners.pids[0])
         runners.go.touch()

@@ -206,5 +206,5 @@ def _has(claims: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def _is(found: object, wanted: object) -> bool:
     """Equal, or, of several that a token has, one that is; what is within that is somebody's own. `true` is not 1."""
     several = isinstance(found, list) and not isinstance(wanted, list)
-    each = cast("list[object]", found) if several else [found]
-    return any(isinstance(one, bool) == isinstance(wanted, bool) and one == wanted for one in each)
+    members = cast("list[object]", found if several else [found])
+    return any(isinstance(one, bool) == isinstance(wanted, bool) and one == wanted for one in members)

@@ -84,6 +84,9 @@ class Served(Policy):
         self._now = clock.now
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
+        return self._begun(call)
+
+    def _begun(self, call: Call) -> Passed:
         if call.reached is None:
             call = msgspec.structs.replace(call, reached=Reached())
         return Passed(call, _Begun(self._now(), call.reached or Reached()))
@@ -146,11 +149,16 @@ class Watched(Served):
         return self._traffic.is_watched
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
-        return super().before(call, was_passed, waited) if self._traffic.is_watched else call
+        if not self._traffic.is_watched:
+            return call
+        passed = self._begun(call)
+        return Passed(passed.call, (passed.ticket, self._traffic.begun(call, self._wall())))
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: Any) -> None:
         if ticket:
-            super().ended(call, ending, ticket)
+            begun, number = ticket
+            self._traffic.ended(number)
+            super().ended(call, ending, begun)
 
     def _tell(self, ended: Ended) -> None:
         seen = Seen(*_told(ended, self._redactor), time=self._wall(), kind=ended.call.kind)

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from queue import SimpleQueue
 
 import msgspec
@@ -47,10 +48,17 @@ class Access(msgspec.Struct, omit_defaults=True):
 
     def __str__(self) -> str:
         """For people, and what reads `key=value`. What is empty is left out."""
-        told = ((name, str(getattr(self, name))) for name in self.__struct_fields__)
-        return "access " + " ".join(
-            f"{name}={value if _plain.fullmatch(value) else json.dumps(value)}" for name, value in told if value
+        return (
+            f"access{_member('who', self.who)}{_member('address', self.address)}{_member('method', self.method)}"
+            f"{_member('server', self.server)}{_member('target', self.target)}{_member('decision', self.decision)}"
+            f"{_member('outcome', self.outcome)} ms={self.ms} bytes_in={self.bytes_in} bytes_out={self.bytes_out}"
+            f"{_member('code', self.code)}{_member('via', self.via)}"
         )
+
+
+@lru_cache(maxsize=1024)  # lines say the same names again and again
+def _member(name: str, value: str) -> str:
+    return f" {name}={value if _plain.fullmatch(value) else json.dumps(value)}" if value else ""
 
 
 _plain = re.compile(r"[!#-<>-\[\]-~]+")  # printable, without what quotes, parts or escapes

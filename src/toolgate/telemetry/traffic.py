@@ -1,7 +1,8 @@
-"""Calls as they end, for who watches them now.
+"""Calls as they end, and those that take long, for who watches them now.
 
 The rules this file keeps: nothing is kept for who comes later; who watches is told in portions, and what does not fit
-into one is lost and counted; and of both, those who watch and what waits for them, there is no more than a bound.
+into one is lost and counted; and of those who watch, of what waits for them and of the calls that are under way there
+is no more than a bound.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import msgspec
 from msgspec import Meta
 
 from toolgate.core.fault import Fault
-from toolgate.telemetry.access_log import Access
+from toolgate.core.model import Call
+from toolgate.telemetry.access_log import LONGEST, Access
 
 MOST_WATCHERS = 16
 MOST_WAITING = 200  # calls, of one watcher
+MOST_UNDER_WAY = 200  # calls that are known to be
+LONG = 1.0  # seconds after which a call that is under way is told
 LONGEST_ARGUMENTS = 2000  # characters
 
 Kind = Literal["", "tools", "resources", "resourceTemplates", "prompts", "tasks", "methods"]
@@ -33,6 +37,18 @@ class Seen(Access, kw_only=True):
     arguments: str = ""
 
 
+class UnderWay(msgspec.Struct):
+    """A round that has not ended: `since` in seconds since 1970."""
+
+    who: str
+    method: str
+    server: str
+    target: str
+    via: str
+    kind: str
+    since: float
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """Which calls: what is empty fits all. A part of `client` and `tool` is enough."""
 
@@ -43,34 +59,41 @@ class Wanted(msgspec.Struct, frozen=True):
     only: Literal["", "failed", "denied"] = ""
 
     def fits(self, seen: Seen) -> bool:
+        has_ended_so = seen.decision == "deny" if self.only == "denied" else seen.outcome == "error"
+        return self.is_of(seen) and (not self.only or has_ended_so)
+
+    def is_of(self, call: Seen | UnderWay) -> bool:
+        """Whatever its end."""
         return (
-            self.server in ("", seen.server)
-            and self.kind in ("", seen.kind)
-            and self.client in seen.who
-            and self.tool in seen.target
-            and (not self.only or (seen.decision == "deny" if self.only == "denied" else seen.outcome == "error"))
+            self.server in ("", call.server)
+            and self.kind in ("", call.kind)
+            and self.client in call.who
+            and self.tool in call.target
         )
 
 
 class Portion(msgspec.Struct):
-    """What has ended since the portion before, and how many more there were."""
+    """What has ended since the portion before, and how many more there were; and all that is under way for long."""
 
     calls: tuple[Seen, ...]
     lost: int
+    under_way: tuple[UnderWay, ...] = ()
 
 
 class Watcher(msgspec.Struct, eq=False):
     wanted: Wanted
     lost: int = 0
     waiting: deque[Seen] = msgspec.field(default_factory=deque[Seen])
+    told: tuple[UnderWay, ...] = ()
 
-    def portion(self) -> Portion | None:
-        """None where nothing has come."""
-        if not self.waiting:
+    def portion(self, under_way: tuple[UnderWay, ...]) -> Portion | None:
+        """None where nothing has come, and the same is under way."""
+        found = tuple(each for each in under_way if not self.wanted.only and self.wanted.is_of(each))
+        if not self.waiting and found == self.told:
             return None
-        portion = Portion(tuple(self.waiting), self.lost)
+        portion = Portion(tuple(self.waiting), self.lost, found)
         self.waiting.clear()
-        self.lost = 0
+        self.lost, self.told = 0, found
         return portion
 
 
@@ -79,6 +102,8 @@ class Traffic:
 
     def __init__(self) -> None:
         self._watchers: list[Watcher] = []
+        self._begun: dict[int, tuple[Call, float]] = {}
+        self._number = 0
         self.on_change: Callable[[], object] = bool
 
     @property
@@ -98,7 +123,22 @@ class Traffic:
     def leave(self, watcher: Watcher) -> None:
         self._watchers.remove(watcher)
         if not self._watchers:
+            self._begun.clear()
             self.on_change()
+
+    def begun(self, call: Call, now: float) -> int:
+        """A number for `ended`. Of more calls than there is room for, none is under way."""
+        self._number += 1
+        if len(self._begun) < MOST_UNDER_WAY:
+            self._begun[self._number] = (call, now)
+        return self._number
+
+    def ended(self, number: int) -> None:
+        self._begun.pop(number, None)
+
+    def under_way(self, now: float) -> tuple[UnderWay, ...]:
+        """Since long, by the same clock as `begun`."""
+        return tuple(_under_way(call, since) for call, since in self._begun.values() if now - since >= LONG)
 
     def tell(self, seen: Seen, arguments: Callable[[], str]) -> None:
         """`arguments` costs something: it is asked where somebody has room for them."""
@@ -110,3 +150,8 @@ class Traffic:
             seen.arguments = arguments()[:LONGEST_ARGUMENTS]
         for each in wanting:
             each.waiting.append(seen)
+
+
+def _under_way(call: Call, since: float) -> UnderWay:
+    who, target = call.client.principal.id[:LONGEST], call.target[:LONGEST]
+    return UnderWay(who, call.method[:LONGEST], call.server, target, call.via, call.kind, since)

@@ -32,7 +32,8 @@ MOST_SAID = 10  # faults that are named, and keys that are not known
 LONGEST_FAULT = 300  # characters of what is said of one; it may quote what stands in the file
 
 DepType: TypeAlias = Literal["blocks", "discovered-from", "related"]
-Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
+# It goes into what agents and people read, where a line of it would be a line of its own.
+Id: TypeAlias = Annotated[str, Meta(pattern=r"^[!-~]{1,64}\Z")]
 _Number: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]  # what a column takes
 
 

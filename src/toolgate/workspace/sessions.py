@@ -334,7 +334,7 @@ def _tasks(connection: Connection, of: str, value: str) -> list[str]:
         f"FROM {of} ORDER BY later, task.priority, task.id LIMIT ?",
         (value, MOST_TASKS + 1),
     ).fetchall()
-    lines = [f"- {id} [{status}] {title_of(title)}" for id, status, title, *_ in rows[:MOST_TASKS]]
+    lines = [f"- {title_of(id)} [{status}] {title_of(title)}" for id, status, title, *_ in rows[:MOST_TASKS]]
     return [*lines, "- and more"] if len(rows) > MOST_TASKS else lines
 
 

@@ -263,7 +263,7 @@ async def test_who_watches_sees_what_is_refused_behind_it() -> None:
     judges = Judges(Permissions(everything="off"))
     watcher = judges.traffic.watch(Wanted())
     assert await judges.code() == "ACCESS_DENIED"
-    portion = watcher.portion()
+    portion = watcher.portion(())
     assert portion and [(each.decision, each.code) for each in portion.calls] == [("deny", "ACCESS_DENIED")]
 
 

@@ -18,7 +18,7 @@ AT = "2026-11-24T08:30:00.000000Z"
 
 any_character = some.characters(exclude_categories=(), exclude_characters="\0")  # half ones too
 texts = some.text(any_character, max_size=40)
-ids = some.text(any_character, min_size=1, max_size=64)
+ids = some.text("".join(map(chr, range(0x21, 0x7F))), min_size=1, max_size=64)
 times = some.datetimes(max_value=datetime(jsonl.LAST_YEAR, 12, 31)).map(
     lambda at: at.isoformat(timespec="microseconds") + "Z"
 )

@@ -1,4 +1,4 @@
-"""Calls as they end, as a stream of events: for the operator's pages, and for programs at `/admin/traffic`.
+"""Calls as they end, and those that take long, as a stream of events: for the pages, and for `/admin/traffic`.
 
 The rules this file keeps: who may not administer the gateway any more is told nothing more; who reads nothing is let
 go; and neither holds up the end of the gateway.
@@ -54,7 +54,7 @@ class LiveTraffic:
         await response.comment()
         said = self._clock.now()
         while self._goes_on(stream):
-            portion = watcher.portion()
+            portion = watcher.portion(self._traffic.under_way(self._clock.wall()))
             if portion or self._clock.now() - said >= QUIET:
                 said = self._clock.now()
                 if not await self._is_read(

@@ -85,7 +85,7 @@ class TakingProtocol(HttpProtocol):
             self._head, self._patience = data, HEAD_PATIENCE
             self._timer = self._timer or self.loop.call_later(HEAD_PATIENCE, self.transport.close)
             return
-        came, self._begun = self._parted(data), data
+        came, self._begun = self._known_heads.parted(self._connection.address, data), data
         self._is_passing = False
         if not (came and self._took_known(came)):
             self._pass_on(data, came)

@@ -86,9 +86,7 @@ def sign_in_required(server: Server) -> Fault:
 
 def still_fetched(server: Server) -> Fault:
     """What is told who has waited for the start, while that goes on."""
-    message = (
-        f"Server not started: the package of {server.name} is still being fetched, after {server.start_timeout:g} s"
-    )
+    message = f"Server not started: its package is still being fetched after {server.start_timeout:g} s"
     hint = f"call again later: it may take {server.fetch_timeout:g} s (fetch_timeout), and the next call finds it done"
     return Fault("SERVER_FAILED", message, server=server.id, reach="not_sent", hint=hint)
 

@@ -113,16 +113,17 @@ function row(call) {
     made.className = kind;
     return made;
   };
-  cell(new Date(call.time * 1000).toLocaleTimeString());
+  cell(new Date((call.time ?? call.since) * 1000).toLocaleTimeString());
   cell(call.who);
   const what = cell(call.method === "tools/call" ? call.target : `${call.method} ${call.target}`);
   if (call.via) what.append(` by ${call.via}`);
   if (call.arguments) what.append(document.createElement("br"), visible(call.arguments));
   cell(call.server);
   const isBad = call.decision === "deny" || call.outcome === "error";
-  cell([call.decision, call.outcome, call.code].filter(Boolean).join(" "), isBad ? "bad" : "");
-  cell(call.ms);
-  cell(`${call.bytes_in}, ${call.bytes_out}`);
+  const isOver = call.time !== undefined;
+  cell(isOver ? [call.decision, call.outcome, call.code].filter(Boolean).join(" ") : "under way", isBad ? "bad" : isOver ? "" : "warn");
+  cell(isOver ? call.ms.toFixed(1) : "");
+  cell(isOver ? `${call.bytes_in}, ${call.bytes_out}` : "");
   return line;
 }
 
@@ -139,6 +140,7 @@ function watch() {
       const portion = JSON.parse(event.data);
       lost += portion.lost;
       feed.prepend(...portion.calls.map(row).reverse());
+      find("#running").replaceChildren(...portion.under_way.map(row));
       while (feed.rows.length > MOST_ROWS) feed.deleteRow(-1);
       says.textContent = lost ? `${lost} more are not shown: they came too fast.` : "";
     };
@@ -153,6 +155,7 @@ function watch() {
     if (source) source.close();
     pause.textContent = source ? "Go on" : "Pause";
     says.textContent = source ? "Paused: what ends now is not shown." : "";
+    find("#running").replaceChildren();
     if (source) source = null;
     else open();
   });
