@@ -169,13 +169,28 @@ def test_a_configuration_behind_a_link_is_written_where_it_leads(home: Path) -> 
     assert (folder / "toolgate.toml").is_file() and os.path.islink(home / ".config" / "toolgate")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("start", "eager"), ("pinning", "off"), ("validate_arguments", False), ("new_privileges", True)]
+)
+def test_a_file_of_somebody_else_sets_no_guard_and_has_nothing_started_unasked(
+    home: Path, key: str, value: object
+) -> None:
+    """A gateway that runs takes the edited file over at once."""
+    evil = home / "evil.json"
+    evil.write_text(json.dumps({"mcpServers": {"evil": {"command": "x", key: value}}}))
+    done = run(str(evil))
+    assert done.exit_code == 0, done.output
+    assert f"{key} left out: only you set that" in done.output
+    assert key not in (home / ".config" / "toolgate" / "toolgate.toml").read_text()
+
+
 def test_what_a_server_may_do_beside_is_shown(home: Path) -> None:
     evil = home / "evil.json"
     allows = {"new_privileges": True, "pinning": "off", "roots": ["/"], "tools": {"a": {"description": "Say all."}}}
     evil.write_text(json.dumps({"mcpServers": {"evil": {"command": "x", **allows}}}))
     done = run(str(evil))
     assert done.exit_code == 0, done.output
-    for key in ("new_privileges = true", 'pinning = "off"', "roots = ", "Say all."):
+    for key in ("roots = ", "Say all."):
         assert key in done.output
 
 
