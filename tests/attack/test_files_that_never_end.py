@@ -56,7 +56,7 @@ for text in (line, "A=" + line, "http://" + line, "[" + line):
         found.named(name, text)
     found.arguments([text, "--a=" + text])
     list(telling.assigned({"A": text}))
-    list(trusting._reads({}, text))
+    list(trusting._reads({"a": [text, {text: text}]}))
     for style in (variables.SHELL, variables.EDITOR, variables.BARE, variables.BRACES, variables.BUNDLE):
         for pattern in (style.pattern, style.leftover):
             pattern.sub("", text)

@@ -178,12 +178,12 @@ def test_after_any_sequence_of_ends_meters_are_back_to_zero(steps: list[tuple[in
         meters = Meters(FakeClock())
         config = Config(limits=msgspec.structs.replace(METERED, concurrency=limits_of(3)))
         rule = limits.Limits(config, meters)
-        running: dict[int, tuple[Call, Any]] = {}
+        running: dict[int, Passed] = {}
         for number, step in steps:
             call = running.get(number)
             if step == "ended" and call:
                 for _ in range(1 + number % 2):  # some are told twice
-                    rule.ended(call[0], Done(b"{}"), call[1])
+                    rule.ended(call.call, Done(b"{}"), call.ticket)
                 del running[number]
             elif step != "ended" and not call:
                 fresh = Call("tools/call", f"tool-{number % 2}", Client(), server=f"server-{number % 3}")
@@ -194,8 +194,8 @@ def test_after_any_sequence_of_ends_meters_are_back_to_zero(steps: list[tuple[in
                 except Fault:
                     assert step == "before" and len(running) >= 3
             assert sum(meters.principal.running.values()) == len(running)
-        for call, ticket in running.values():
-            rule.ended(call, Fault("TIMEOUT", "no"), ticket)
+        for passed in running.values():
+            rule.ended(passed.call, Fault("TIMEOUT", "no"), passed.ticket)
         assert meters.are_idle
 
     play(conversation())
