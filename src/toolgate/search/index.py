@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from weakref import WeakValueDictionary
 
-from toolgate.search import confidence, patterns, points, queries
+from toolgate.search import confidence, patterns, points, queries, weights
 from toolgate.search.documents import Document, Hit, Unsearchable, Vector
 from toolgate.search.ranking import IndexEntry, Ranking, Scope, rank
 
@@ -24,11 +24,16 @@ Permitted = Callable[[Document], bool]
 
 
 class Index:
-    def __init__(self) -> None:
+    """No server has more than `votes` on how common a term is."""
+
+    def __init__(self, votes: float = weights.VOTES) -> None:
+        self._votes = votes
         self._servers: dict[str, dict[Document, IndexEntry]] = {}
         self._postings: dict[str, dict[IndexEntry, float]] = {}
         self._vectors: WeakValueDictionary[Document, Vector] = WeakValueDictionary()
         self._parts = Counter[str]()  # of names
+        self._sizes = Counter[str]()  # of servers
+        self._terms: dict[str, Counter[str]] = {}  # of each server, in how many of its documents
         self._size = 0
 
     def __len__(self) -> int:
@@ -63,6 +68,8 @@ class Index:
         for term, value in vector.terms.items():
             self._postings.setdefault(term, {})[entry] = value
         self._parts.update(vector.name)
+        self._terms.setdefault(document.server, Counter()).update(vector.terms.keys())
+        self._sizes[document.server] += 1
         self._size += 1
         return entry
 
@@ -71,10 +78,12 @@ class Index:
             del self._postings[term][entry]
             if not self._postings[term]:
                 del self._postings[term]
-        self._parts.subtract(entry.vector.name)
-        for part in entry.vector.name:
-            if not self._parts[part]:
-                del self._parts[part]
+        server = entry.document.server
+        _remove(self._parts, entry.vector.name)
+        _remove(self._terms[server], entry.vector.terms)
+        _remove(self._sizes, (server,))
+        if server not in self._sizes:
+            del self._terms[server]
         self._size -= 1
 
     def search(
@@ -134,7 +143,7 @@ class Index:
         ]
 
     def _ranking(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> Ranking:
-        scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
+        scope = Scope(self._postings, allowed, self._sizes, self._terms, self._votes)
         query = queries.read(text, scope.count, scope.total, lambda term: self._within(term, scope))
         return rank(text, query, scope, max(limit, _CANDIDATES))
 
@@ -149,6 +158,14 @@ class Index:
         entries = allowed if allowed is not None else {e for own in self._servers.values() for e in own.values()}
         found = patterns.search(pattern, (entry.document for entry in entries))
         return [Hit(document, relevance, 0, 1.0, "match") for document, relevance in found[:limit]]
+
+
+def _remove(counts: Counter[str], each: Iterable[str]) -> None:
+    """What is left of nothing takes no memory."""
+    for one in each:
+        counts[one] -= 1
+        if not counts[one]:
+            del counts[one]
 
 
 _MODES: Mapping[str, Callable[[Index, str, int, set[IndexEntry] | None], list[Hit]]] = {
