@@ -101,8 +101,8 @@ class Provisioning:
         self.registries = Registries(config, store, net, clock)
         self.packages = Packages(net, clients.base)
         self._lookups = Lookups(lambda package: self.packages.facts(package), clock)
-        self._index = Index(votes=math.inf)  # a registry speaks for many
-        self._vouched = Index(votes=math.inf)  # the same, without what strangers publish
+        self._index = Index()
+        self._vouched = Index()  # the same, without what strangers publish
         self._vouched_by: Sequence[str] | None = None  # the patterns that it was made by
         self._indexed: dict[str, int] = {}  # which list of each registry, by its identity
         self._entries: dict[Document, Entry] = {}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from weakref import WeakValueDictionary
 
-from toolgate.search import confidence, patterns, points, queries, weights
+from toolgate.search import confidence, patterns, points, queries
 from toolgate.search.documents import Document, Hit, Unsearchable, Vector
 from toolgate.search.ranking import IndexEntry, Ranking, Scope, rank
 
@@ -24,16 +24,13 @@ Permitted = Callable[[Document], bool]
 
 
 class Index:
-    """No server has more than `votes` on how common a term is."""
-
-    def __init__(self, votes: float = weights.VOTES) -> None:
-        self._votes = votes
+    def __init__(self) -> None:
         self._servers: dict[str, dict[Document, IndexEntry]] = {}
         self._postings: dict[str, dict[IndexEntry, float]] = {}
         self._vectors: WeakValueDictionary[Document, Vector] = WeakValueDictionary()
         self._parts = Counter[str]()  # of names
-        self._sizes = Counter[str]()  # of servers
-        self._terms: dict[str, Counter[str]] = {}  # of each server, in how many of its documents
+        self._sizes = Counter[str]()  # by who lists them
+        self._terms: dict[str, Counter[str]] = {}  # by who lists them, in how many documents
         self._size = 0
 
     def __len__(self) -> int:
@@ -68,8 +65,8 @@ class Index:
         for term, value in vector.terms.items():
             self._postings.setdefault(term, {})[entry] = value
         self._parts.update(vector.name)
-        self._terms.setdefault(document.server, Counter()).update(vector.terms.keys())
-        self._sizes[document.server] += 1
+        self._terms.setdefault(document.listed_by, Counter()).update(vector.terms.keys())
+        self._sizes[document.listed_by] += 1
         self._size += 1
         return entry
 
@@ -78,12 +75,12 @@ class Index:
             del self._postings[term][entry]
             if not self._postings[term]:
                 del self._postings[term]
-        server = entry.document.server
+        whose = entry.document.listed_by
         _remove(self._parts, entry.vector.name)
-        _remove(self._terms[server], entry.vector.terms)
-        _remove(self._sizes, (server,))
-        if server not in self._sizes:
-            del self._terms[server]
+        _remove(self._terms[whose], entry.vector.terms)
+        _remove(self._sizes, (whose,))
+        if whose not in self._sizes:
+            del self._terms[whose]
         self._size -= 1
 
     def search(
@@ -143,7 +140,7 @@ class Index:
         ]
 
     def _ranking(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> Ranking:
-        scope = Scope(self._postings, allowed, self._sizes, self._terms, self._votes)
+        scope = Scope(self._postings, allowed, self._sizes, self._terms)
         query = queries.read(text, scope.count, scope.total, lambda term: self._within(term, scope))
         return rank(text, query, scope, max(limit, _CANDIDATES))
 

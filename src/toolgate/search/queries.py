@@ -19,8 +19,8 @@ _MOST_TERMS = 64  # terms of a request that are looked at
 
 class Query(NamedTuple):
     """`weights` has every term, `variants` those that something here has: what it is found by, and what each is worth
-    then, the term itself first. `clauses` are sets of such terms. `total` is how many documents could be found, as far as
-    they count."""
+    then, the term itself first. `clauses` are sets of such terms. `total` is how many documents could be
+    found, as far as they count."""
 
     weights: Mapping[str, float]
     variants: Mapping[str, Mapping[str, float]]

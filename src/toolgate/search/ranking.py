@@ -54,11 +54,11 @@ class Ranking(NamedTuple):
 
 
 class Scope:
-    """The postings of one search: what is not allowed is in none of them. `sizes` are the numbers of documents of each
-    server, and `terms` in how many of them each term is, of all that is indexed.
+    """The postings of one search: what is not allowed is in none of them. `sizes` says how many documents each server
+    lists, and `terms` how many of these have a term; both of all that is indexed.
 
-    A server has as many votes on what is common as it has documents, but `votes` at most: of a larger one each
-    document has a part of a vote. So no server alone makes a word common. Documents of no server have one vote each.
+    On what is common, each server has as many votes as documents, but `weights.VOTES` at most: the documents of a
+    larger one share them. So no server alone makes a word common. Documents that no server lists have one vote each.
     """
 
     def __init__(
@@ -67,15 +67,15 @@ class Scope:
         allowed: set[IndexEntry] | None,
         sizes: Mapping[str, int],
         terms: Mapping[str, Counter[str]],
-        votes: float,
     ) -> None:
         self._postings = postings
         self._allowed = allowed
         self._terms = terms
         self._seen: dict[str, Posting] = {}
         self._counts: dict[str, float] = {}
-        sizes = sizes if allowed is None else _by_server(allowed)
-        self._lost = {server: 1 - votes / size for server, size in sizes.items() if server and size > votes}
+        sizes = sizes if allowed is None else Counter(entry.document.listed_by for entry in allowed)
+        most = weights.VOTES
+        self._lost = {server: 1 - most / size for server, size in sizes.items() if server and size > most}
         self.total = sum(sizes.values()) - sum(sizes[server] * lost for server, lost in self._lost.items())
 
     def posting(self, term: str) -> Posting:
@@ -98,14 +98,10 @@ class Scope:
             return len(posting)
         if self._allowed is None:
             return len(posting) - sum(self._terms[server][term] * lost for server, lost in self._lost.items())
-        return len(posting) - sum(self._lost.get(entry.document.server, 0) for entry in posting)
+        return len(posting) - sum(self._lost.get(entry.document.listed_by, 0) for entry in posting)
 
     def rarity(self, term: str) -> float:
         return weights.rarity(self.count(term), self.total)
-
-
-def _by_server(entries: Iterable[IndexEntry]) -> Counter[str]:
-    return Counter(entry.document.server for entry in entries)
 
 
 def rank(text: str, query: Query, scope: Scope, most: int) -> Ranking:
