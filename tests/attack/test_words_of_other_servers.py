@@ -1,5 +1,5 @@
-"""A server that lists very many things in the words of another server's tool, so that these words count for nothing, and
-searches do not find that tool, or are not sure of it."""
+"""A server that lists very many things in the words of another server's tool, so that these words count for nothing,
+and searches do not find that tool, or are not sure of it."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ async def test_nor_is_another_server_looked_for_instead(number: int, query: str)
 
 
 Copy = Callable[[int], Document]
+Permitted = Callable[[Document], bool]
 
 
 def hidden_in_parameters(at: int) -> Document:
@@ -78,12 +79,16 @@ def documents(server: str, own: dict[str, str]) -> list[Document]:
     return [Document(server, name, description=description) for name, description in own.items()]
 
 
-def searched(query: str, copies: list[Document], **more: Any) -> list[Hit]:
+def searched(query: str, copies: list[Document], permitted: Permitted | None = None) -> list[Hit]:
     index = Index()
     for server, own in {"fs": OWN, **OTHERS}.items():
         index.put(server, documents(server, own))
     index.put("evil", copies)
-    return index.search(query, 20, **more)
+    return index.search(query, 20, permitted=permitted)
+
+
+def without(*, server: str = "", name: str = "") -> Permitted:
+    return lambda document: document.server != server and document.name != name
 
 
 def own_hit(hits: list[Hit]) -> Hit | None:
@@ -97,8 +102,8 @@ def own_hit(hits: list[Hit]) -> Hit | None:
 def test_a_search_is_as_sure_of_a_tool_however_many_copies_there_are(
     number: int, is_filtered: bool, copy: Copy, query: str
 ) -> None:
-    more = {"permitted": lambda document: document.name != "forecast"} if is_filtered else {}
-    hit = own_hit(searched(query, [copy(at) for at in range(number)], **more))
+    permitted = without(name="forecast") if is_filtered else None
+    hit = own_hit(searched(query, [copy(at) for at in range(number)], permitted))
     assert hit and (hit.verdict, hit.relevance > 0.5) == ("match", True)
 
 
@@ -109,7 +114,7 @@ def test_nor_do_ten_thousand_hide_it() -> None:
 
 def test_what_a_client_may_not_see_changes_nothing() -> None:
     copies = [COPIES["the same"](at) for at in range(1000)]
-    seen = searched(QUERIES[0], copies, permitted=lambda document: document.server != "evil")
+    seen = searched(QUERIES[0], copies, without(server="evil"))
     assert seen == searched(QUERIES[0], [])
 
 
