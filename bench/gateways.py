@@ -66,6 +66,7 @@ class Peer(NamedTuple):
     start: Callable[[Path, Place, str], Running]
     comes_by: str = ""
     joins_lists: bool = False  # of many servers, in one list
+    starts_slowly: bool = False  # for half a minute and more
     no_sessions: str = ""  # why it is not asked to keep thousands of sessions
 
 
@@ -185,7 +186,7 @@ PEERS = (
     Peer("supergateway", "stdio", LEGACY, "supergateway/node_modules/supergateway/dist/index.js", supergateway,
          "npm: supergateway", no_sessions=A_PROCESS_EACH),
     Peer("LiteLLM", "HTTP", LEGACY, "litellm/bin/litellm", litellm, "PyPI: litellm[proxy]", joins_lists=True,
-         no_sessions=NONE),
+         starts_slowly=True, no_sessions=NONE),
     Peer("mcp-proxy (Go)", "HTTP", LEGACY, "go/mcp-proxy", go_proxy(stdio=False),
          "Go: github.com/TBXark/mcp-proxy@latest"),
     Peer("mcp-proxy (Go)", "stdio", LEGACY, "go/mcp-proxy", go_proxy(stdio=True)),

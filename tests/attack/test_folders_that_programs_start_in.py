@@ -155,6 +155,20 @@ async def test_a_server_that_was_added_takes_nothing_of_the_configurations_folde
     assert not clone.marker.exists()
 
 
+@real
+async def test_what_a_boxed_server_has_left_is_not_where_one_of_its_name_starts_without_a_box(clone: Clone) -> None:
+    """In its box it may write its own folder, and nothing that it leaves there may run outside."""
+    entry = {"command": sys.executable, "args": ["-m", "counting"], "start_timeout": "10s"}
+    async with gateway(mine(one=entry)) as served:
+        environ = served.app._given.environ  # pyright: ignore[reportPrivateUsage]
+        left = Path(environ["HOME"], ".local/state/toolgate/boxes/one")
+        left.mkdir(parents=True)
+        (left / "counting.py").write_text(f"open({str(clone.marker)!r}, 'w')")
+        with pytest.raises(Failed, match=r"Server not started|ended"):
+            await served.client().call("one__note")
+    assert not clone.marker.exists()
+
+
 @pytest.mark.parametrize(
     ("module", "args"),
     [

@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from toolgate import cli
-from toolgate.cli import printing
+from toolgate.cli import preflight, printing
 
 ACTS = "A\x1b]52;c;cHdu\x07B\u009b31mC\u202eD\rE\x08F\u2066G\u200bH\x7f\ud83d"
 ACTIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+RAW = re.compile(r"typer\.echo\([^\n]*(?:\.decode\(|ensure_ascii=False)")
 
 
 class Terminal(io.StringIO):
@@ -38,6 +41,20 @@ def test_on_a_terminal_it_is_written_out_and_in_a_pipe_it_is_as_it_was(
             assert not ACTIVE.search(shown)
         else:
             assert shown == f"{text}\n"
+
+
+def test_a_report_in_json_is_written_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", stream := Terminal())
+    preflight._print_json(  # pyright: ignore[reportPrivateUsage]
+        preflight.Report(ok=True, version="1", configuration=ACTS.replace("\ud83d", ""), checks=())
+    )
+    assert "202e" in stream.getvalue() and not ACTIVE.search(stream.getvalue())
+
+
+def test_no_command_prints_bytes_of_others_past_that() -> None:
+    """`json.dumps` escapes them by itself; what is passed on as it came does not."""
+    found = {path.name for path in Path(cli.__file__).parent.glob("*.py") if RAW.search(path.read_text())}
+    assert found <= {"config.py", "launchd.py"}  # the schema of our own keys, and a file for launchd
 
 
 def test_why_a_command_ends_is_written_out_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,13 +169,28 @@ def test_a_configuration_behind_a_link_is_written_where_it_leads(home: Path) -> 
     assert (folder / "toolgate.toml").is_file() and os.path.islink(home / ".config" / "toolgate")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("start", "eager"), ("pinning", "off"), ("validate_arguments", False), ("new_privileges", True)]
+)
+def test_a_file_of_somebody_else_sets_no_guard_and_has_nothing_started_unasked(
+    home: Path, key: str, value: object
+) -> None:
+    """A gateway that runs takes the edited file over at once."""
+    evil = home / "evil.json"
+    evil.write_text(json.dumps({"mcpServers": {"evil": {"command": "x", key: value}}}))
+    done = run(str(evil))
+    assert done.exit_code == 0, done.output
+    assert f"{key} left out: only you set that" in done.output
+    assert key not in (home / ".config" / "toolgate" / "toolgate.toml").read_text()
+
+
 def test_what_a_server_may_do_beside_is_shown(home: Path) -> None:
     evil = home / "evil.json"
     allows = {"new_privileges": True, "pinning": "off", "roots": ["/"], "tools": {"a": {"description": "Say all."}}}
     evil.write_text(json.dumps({"mcpServers": {"evil": {"command": "x", **allows}}}))
     done = run(str(evil))
     assert done.exit_code == 0, done.output
-    for key in ("new_privileges = true", 'pinning = "off"', "roots = ", "Say all."):
+    for key in ("roots = ", "Say all."):
         assert key in done.output
 
 
@@ -266,6 +281,16 @@ def test_who_can_be_asked_is_asked_by_name_and_where_it_goes(home: Path, monkeyp
     assert CliRunner().invoke(app, ["import", file], input="y\n").exit_code == 0
     assert written(home)["docs"] == {"url": THEIR_URL, "headers": {**headers, "A": "${secret:github} ${secret:b/c#d}"}}
     assert "Nothing to add" in run(file).output  # what was agreed to is not asked again
+
+
+def test_no_name_makes_another_place_seem_to_be_given_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolgate.cli.printing.can_ask", lambda: True)
+    file, lie = home / "toolgate.json", "docs, at https://github.com\u202e"
+    headers = {"A": "${secret:b to https://github.com, and}${secret:c}"}
+    file.write_text(json.dumps({"mcpServers": {lie: {"url": THEIR_URL, "headers": headers}}}))
+    done = CliRunner().invoke(app, ["import", str(file)], input="n\n")
+    assert f"Give the secret c to {THEIR_URL}, as docs, at https://github.com\\u{{202e}}?" in done.output
+    assert not (home / ".config").exists()
 
 
 def test_what_is_left_out_leaves_no_secret_behind(home: Path) -> None:

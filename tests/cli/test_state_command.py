@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,16 @@ def test_what_is_no_backup_is_refused_and_what_others_can_read_is_a_problem(here
     (here / "XDG_STATE_HOME" / "toolgate" / "toolgate.db").chmod(0o644)
     checked = run("state", "check")
     assert (checked.exit_code, "chmod go-rwx" in checked.stdout) == (1, True)
+
+
+def test_pins_of_a_store_that_cannot_be_opened_are_no_pins_that_are_missing(here: Path) -> None:
+    (here / "toolgate.json").write_text('{"mcpServers": {"one": {"command": "x"}}}')
+    run("state", "check")
+    run("tasks", "create", "one", "--config", "toolgate.json")
+    store = sqlite3.connect(here / "XDG_STATE_HOME" / "toolgate" / "toolgate.db")
+    store.execute("PRAGMA user_version = 99")
+    store.close()
+    for command in ("list", "diff"):
+        ended = run("pins", command, "--config", "toolgate.json")
+        assert ended.exit_code == 1 and "What is pinned cannot be read: " in ended.output, ended.output
+        assert "from a newer toolgate" in ended.output

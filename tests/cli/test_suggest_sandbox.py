@@ -53,8 +53,17 @@ def test_a_call_shows_what_it_needs_in_the_format_of_the_file(tmp_path: Path) ->
     assert "PermissionError" in told
 
 
-def test_a_server_that_works_in_no_box_is_never_run_outside(tmp_path: Path) -> None:
+def test_a_server_that_fails_on_purpose_gets_no_wide_box_unasked(tmp_path: Path) -> None:
+    """In one it would write what the user's shell runs next, in another read the user's keys and send them away."""
     code, printed, told = suggested(tmp_path, child("needing", "/"), "--call", "never")
+    assert (code, printed) == (1, "")
+    assert "may fail in tighter ones to get it" in told and "give --yes" in told
+    tried = [line for line in told.splitlines() if line.startswith("one in a box")]
+    assert tried and not any("network" in line.partition(": ")[0] or "all files" in line for line in tried)
+
+
+def test_a_server_that_works_in_no_box_is_never_run_outside(tmp_path: Path) -> None:
+    code, printed, told = suggested(tmp_path, child("needing", "/"), "--call", "never", "--yes")
     assert (code, printed) == (1, "")
     assert "works in no box" in told
     assert "no new privileges: 0" not in told

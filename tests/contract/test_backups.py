@@ -170,6 +170,10 @@ async def test_a_check_says_what_is_there_and_what_is_wrong(file: Path, tmp_path
     found = backups.check(file)
     assert (found.version, found.problems, found.counts["task_session"]) == (len(MIGRATIONS), [], 1)
     assert FILE in found.sizes
+    await store.transact(lambda connection: connection.execute("CREATE TABLE more (x)") and None)
+    [strange] = backups.check(file).problems
+    assert strange.startswith(f"its tables are not those of version {len(MIGRATIONS)}")
+    await store.transact(lambda connection: connection.execute("DROP TABLE more") and None)
     await store.close()
     file.chmod(0o644)
     assert backups.check(file).problems == [f"{file} can be read by other users: chmod go-rwx"]

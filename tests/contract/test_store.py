@@ -547,6 +547,21 @@ async def test_a_step_that_fails_is_undone(folder: Path) -> None:
     await store.close()
 
 
+async def test_an_upgrade_is_whole_or_not_at_all_and_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    older = SqliteStore(folder, WallClock(), (KEPT,))
+    await older.put("a", "key", b"1")
+    await older.close()
+    steps = Migration(2, "DELETE FROM kept"), Migration(3, "INSERT INTO nowhere VALUES (1)")
+    with pytest.raises(Unusable, match=r"cannot be upgraded from version 1 \(no such table.*was not changed"):
+        opened(folder, *steps)
+    again = SqliteStore(folder, WallClock(), (KEPT,))
+    assert again.get("a", "key") == b"1" and "upgraded" not in caplog.text
+    await again.close()
+    caplog.set_level("INFO")
+    await opened(folder, Migration(2, "CREATE TABLE two (x)")).close()
+    assert "was upgraded from version 1; a copy of that is kept as toolgate.db.version-1" in caplog.text
+
+
 def test_sqlite_is_imported_only_when_a_store_is_opened() -> None:
     script = "import sys, toolgate.app, toolgate.state, toolgate.cli.serve; sys.exit('sqlite3' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -729,6 +729,16 @@ async def test_who_was_let_in_by_a_key_is_not_when_its_time_is_over() -> None:
         assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
 
 
+async def test_a_key_is_not_called_revoked_where_the_store_cannot_be_read() -> None:
+    clock = FakeClock()
+    _, made = await _made(MemoryStore(clock))
+    store = MemoryStore(clock, problem="it is from a newer toolgate")
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
+        assert await _legacy(app, bearer(made), "/mcp") == (503, "")
+        status, challenge = await _legacy(app, bearer("no-key-of-ours"), "/mcp")
+        assert status == 401 and "invalid_token" in challenge
+
+
 async def test_only_a_hash_of_a_made_key_is_kept() -> None:
     store = MemoryStore(FakeClock())
     id, made = await _made(store)

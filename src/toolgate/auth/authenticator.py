@@ -97,6 +97,8 @@ class Authenticator:
                     self._let_in.clear()
                 self._let_in[header, address, is_page] = let_in
             return let_in
+        if shown.startswith(keys.PREFIX) and self._store.problem:  # it may be a good one
+            raise Unauthorized("Keys cannot be checked: the gateway cannot use its store", status=503)
         if not self._tokens or shown.startswith(keys.PREFIX):
             raise self._unknown(path)
         return await self._by_token(self._tokens, shown, address, path, is_page)

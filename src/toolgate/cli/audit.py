@@ -40,7 +40,7 @@ def tail(
     file = _place(common.load_config(config))
     try:
         for line in _followed(file, number) if follow else trails.last_lines(file, number):
-            typer.echo(line.decode(errors="replace") if as_json else shown(line))
+            printing.say(line.decode(errors="replace") if as_json else shown(line))
     except OSError as error:
         _ended(file, error)
     except KeyboardInterrupt:

@@ -183,9 +183,10 @@ class Ending:
     def __init__(self) -> None:
         self._told, self._hurry = asyncio.Event(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._tell)
+            asyncio.get_running_loop().add_signal_handler(number, self.tell)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """As if one of them had come."""
         (self._hurry if self._told.is_set() else self._told).set()
 
     def at_once(self) -> None:

@@ -90,11 +90,14 @@ def doctor(
     ] = None,
     call: Annotated[str, typer.Option(help="With --suggest-sandbox: a tool to call in each box that is tried.")] = "",
     arguments: Annotated[str, typer.Option(help="With --call: its arguments as JSON.")] = "{}",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --suggest-sandbox: try boxes with a network or all files unasked, too.")
+    ] = False,
 ) -> None:
     settings = common.require_servers(common.load_whole(config))
     if boxed is not None:
         tried = common.find_server(settings, boxed)
-        raise typer.Exit(common.run(suggesting.suggest(settings, tried, call, arguments)))
+        raise typer.Exit(common.run(suggesting.suggest(settings, tried, call, arguments, yes)))
     only = common.find_server(settings, server) if server is not None else None
     raise typer.Exit(common.run(_doctor(settings, only, ask, as_json)))
 

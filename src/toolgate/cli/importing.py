@@ -18,7 +18,8 @@ app = typer.Typer(add_completion=False)
 
 HELP = """Copy the servers of other programs' files into your configuration.
 
-Nothing is started. Values that look like secrets go into the file of secrets, and a reference takes their place.
+Nothing is started here; a gateway that runs has the servers at once. Values that look like secrets go into the file of
+secrets, and a reference takes their place.
 Several files are merged; a server that your configuration has already is left as it is.
 
 You are asked before a file gives a server one of your secrets or variables, unless it is the file of one of your

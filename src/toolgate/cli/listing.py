@@ -40,7 +40,7 @@ async def _list(config: Config, whole: Callable[[], Config], as_json: bool) -> i
             printing.fail(gateways.explained(said))
         found = msgspec.json.decode(said, type=_Found)
         if as_json:
-            typer.echo(bytes(found.listing).decode())
+            printing.say(bytes(found.listing).decode())
         else:
             _print(found)
         return 0 if found.is_whole else 1

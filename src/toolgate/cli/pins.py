@@ -17,7 +17,7 @@ import typer
 
 from toolgate import state as stores
 from toolgate.catalog import pin_review
-from toolgate.catalog.pins import Pending, Pin, StoredPins, mark
+from toolgate.catalog.pins import Pending, Pin, StoredPins, Unreadable, mark
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, printing
 from toolgate.config import Config, Server, state_folder
@@ -73,7 +73,10 @@ def _named(config: Config, server: str | None) -> tuple[Server, ...]:
 @asynccontextmanager
 async def _opened(config: Config) -> AsyncGenerator[StoredPins]:
     async with stores.opened(state_folder(config, os.environ)) as store:
-        yield StoredPins(store, config.source)
+        try:
+            yield StoredPins(store, config.source)
+        except Unreadable as why:
+            printing.fail(f"What is pinned cannot be read: {why}. Look at it with `toolgate state check`")
 
 
 async def _list(config: Config, servers: tuple[Server, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import NoReturn
 
@@ -10,6 +11,8 @@ import typer
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import progress
 from toolgate.core.fault import Fault
+
+_COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 
 
 class Gone(ConnectionError):
@@ -24,8 +27,9 @@ def say(text: str, err: bool = False) -> None:
 
 
 def on_a_terminal(text: str) -> str:
-    """Line breaks and tabs stay."""
-    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.replace("\r\n", "\n").split("\n"))
+    """Line breaks and tabs stay; colours go."""
+    plain = _COLOUR.sub("", text.replace("\r\n", "\n"))
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in plain.split("\n"))
 
 
 def can_ask() -> bool:

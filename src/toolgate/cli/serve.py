@@ -177,7 +177,7 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
     ):
         url = url_of(listeners[0], config)
         ending = common.Ending()  # before anybody is told that it serves
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _on_hangup(reload, ending.tell))
         if config.log.format == "json":
             log.info("listening on %s", url)
         else:
@@ -191,6 +191,21 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
             stopping()
 
         await until_stopped(gateway, ending, stops)
+
+
+def _on_hangup(reload: Callable[[], None], end: Callable[[], None]) -> Callable[[], None]:
+    """SIGHUP has two meanings: somebody asks for a reload, or the terminal that the gateway was started in is closed,
+    and it with that, unless it was told to ignore this (`nohup`)."""
+    ends_with_it = _has_terminal() and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+    return lambda: end() if ends_with_it and not _has_terminal() else reload()
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 @asynccontextmanager

@@ -65,7 +65,7 @@ def check(
     except backups.Refused as why:
         printing.fail(str(why))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(checked)).decode())
+        printing.say(msgspec.json.format(msgspec.json.encode(checked)).decode())
     else:
         typer.echo(f"{checked.file}: version {checked.version} of {checked.supported}")
         for name, size in checked.sizes.items():

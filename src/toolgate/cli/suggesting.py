@@ -1,7 +1,8 @@
 """`toolgate doctor --suggest-sandbox SERVER`: the tightest box in which a server starts, lists and answers one call.
 
 The rules this file keeps: boxes are tried from the tightest on, so that a server never has more than its last failure
-has shown that it needs, and never runs without a box; and what one run cannot show is said beside what it has.
+has shown that it needs, and never runs without a box; before one in which it could do harm its user is asked, since a
+server may fail in the others on purpose; and what one run cannot show is said beside what it has.
 """
 
 from __future__ import annotations
@@ -73,22 +74,38 @@ def _places(server: Server, args: Sequence[str]) -> Iterator[str]:
             yield place
 
 
-async def suggest(config: Config, server: Server, tool: str, arguments: str) -> int:
+def is_wide(box: ServerBox) -> bool:
+    """Whether a server in it can send away what it reads, or write what others run."""
+    return bool(box.net) or box.level in ("no-net", "no-write")
+
+
+async def suggest(config: Config, server: Server, tool: str, arguments: str, yes: bool = False) -> int:
+    """`yes`: nobody is asked. Returns what the command ends with."""
     if server.type != "stdio":
         printing.fail(f"{server.name} is not started by toolgate: only stdio servers can be put into a box.", 2)
     if lacking := confinement.missing(confinement.Box()):
         printing.fail(f"Boxes cannot be put on here: this machine lacks {'; '.join(lacking)}")
     given = _arguments(arguments)
     for box in candidates(server):
-        words = _words(server, box)
+        words, name = _words(server, box), visible(server.name)
+        if is_wide(box) and not yes and not _agreed(name, words):
+            printing.fail(
+                "It works in no tighter box. Wider ones were not tried: give --yes to have them tried unasked."
+            )
         ran = await _run(config, server, box, tool, given)
-        name = visible(server.name)
         typer.echo(f"{name} in a box, {words}: {visible(ran.problem) or f'works, {ran.tools} tools'}", err=True)
         if not ran.problem:
             typer.echo(snippet(config, server, box))
             typer.echo(_note(tool, box), err=True)
             return 0
     printing.fail(f"{visible(server.name)} works in no box. Run it as a user of its own, or in a container.")
+
+
+def _agreed(name: str, words: str) -> bool:
+    typer.echo(
+        f"The next box would let {name} do more: {words}. A server may fail in tighter ones to get it.", err=True
+    )
+    return printing.can_ask() and typer.confirm(f"Start {name} in it?", err=True)
 
 
 def _words(server: Server, box: ServerBox) -> str:

@@ -46,7 +46,7 @@ async def _traffic(config: Config, wanted: Wanted, as_json: bool) -> None:
         async for event in gateway.events("/traffic", wanted):
             portion = msgspec.json.decode(event, type=Portion)
             for seen in portion.calls:
-                typer.echo(msgspec.json.encode(seen).decode() if as_json else line(seen))
+                printing.say(msgspec.json.encode(seen).decode() if as_json else line(seen))
             if portion.lost:
                 printing.say(f"{portion.lost} more are not shown: they came too fast", err=True)
     except OSError as error:

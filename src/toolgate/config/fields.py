@@ -35,8 +35,9 @@ class Key(msgspec.Struct, frozen=True):
 
     Of servers: what is `inherited` a server has from the root's key of that name, where it has none itself. `only` are
     the types that have it; `sound` says that variables are put in, and raises `Wrong` for what must not come out of
-    that; `put_in` puts them in where the value is more than text. With `spread` the value is a table of fields. `means`
-    is the type that follows from it. `later` judges values that this version does not have.
+    that; `put_in` puts them in where the value is more than text. `users_alone`: by it a server is started unasked, or
+    less of it is looked at, so that no file of somebody else sets it. With `spread` the value is a table of fields.
+    `means` is the type that follows from it. `later` judges values that this version does not have.
     """
 
     kind: Read
@@ -53,6 +54,7 @@ class Key(msgspec.Struct, frozen=True):
     only: tuple[str, ...] = ()
     sound: Callable[[Any], None] | None = None
     put_in: PutIn | None = None
+    users_alone: bool = False
     spread: bool = False
     means: str = ""
     later: Callable[[object], Later | None] | None = None
@@ -234,6 +236,11 @@ def changing(struct: type[msgspec.Struct], *changes: Change) -> tuple[str, ...]:
 def noted(struct: type[msgspec.Struct]) -> tuple[str, ...]:
     """The fields whose change stands in the audit log."""
     return tuple(field for field, row in _by_field(struct) if row.noted)
+
+
+def users_alone(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The keys that only the user sets, and no file of somebody else."""
+    return tuple(name for name, row in keys(struct).items() if row.users_alone)
 
 
 def inherited(struct: type[msgspec.Struct]) -> tuple[str, ...]:

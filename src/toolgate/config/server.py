@@ -409,6 +409,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             '`"lazy"`: started on first use; `"eager"`: started with the gateway',
             "restart",
             default=f'`"lazy"`; for a {", ".join(types.EAGER)} `"eager"`',
+            users_alone=True,
         ),
         allowing.PACE,
     ] = ""  # empty: eager for a component, else lazy
@@ -446,6 +447,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "`false`: the arguments of calls are checked by the server only",
             default="`validate_arguments` at the root",
             inherited=True,
+            users_alone=True,
         ),
         Allows("check the arguments of calls of {server}: {}"),
     ] = True
@@ -479,6 +481,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "([security.md](security.md#what-a-program-may-do-as-your-user))",
             "restart",
             only=STARTED,
+            users_alone=True,
         ),
         Allows("let {server} gain privileges (sudo, setuid)"),
     ] = False
@@ -575,6 +578,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             'what happens to tools that change: `"off"`, `"warn"`, `"quarantine"` ([pins.md](pins.md))',
             "restart",
             default="`guard.pinning`",
+            users_alone=True,
         ),
         Allows("watch for tools of {server} that change: {}", stronger=("quarantine", "warn")),
     ] = ""

@@ -267,7 +267,7 @@ def named_in(value: Any) -> tuple[list[str], list[str]]:
         for found in _native.finditer(text):
             if found["name"]:
                 names[found["name"]] = None
-            else:
+            elif is_secret_name(found["secret"]):  # no server starts with another
                 secrets[found["secret"]] = None
     return list(secrets), list(names)
 

@@ -22,11 +22,12 @@ VERSION = "mcp-protocol-version"
 METHOD = "mcp-method"
 NAME = "mcp-name"
 SESSION = "mcp-session-id"
+LAST_EVENT = "last-event-id"
+MIRRORED = "mcp-param-"  # before the name of an argument
 HOST = "host"
 _OF_THE_PAGE = frozenset({"origin", "content-type"})  # some clients say the same of these twice
 ONCE = _OF_THE_PAGE | {HOST}  # by these it is decided whether a request is let in
 _ROUTING = frozenset({VERSION, METHOD, NAME, HOST})
-_MIRRORED = "mcp-param-"
 MOST_REPEATED, LONGEST_REPEATED = 512, 2048  # headers that are remembered as they were read, and bytes of one
 
 _SENTINEL = "=?base64?"
@@ -92,7 +93,7 @@ def _read_with_care(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[Mapping[str, 
         text = value.decode("latin-1").strip(" \t")  # which is no part of it (RFC 9110 5.5)
         if name in found and twice not in ONCE:
             differs = name in _OF_THE_PAGE and found[name] != text
-            twice = name if differs or name in _ROUTING or name.startswith(_MIRRORED) else twice
+            twice = name if differs or name in _ROUTING or name.startswith(MIRRORED) else twice
         found[name] = text
     return found, twice
 

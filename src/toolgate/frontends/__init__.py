@@ -7,6 +7,7 @@ HTTP
     tls              the certificate of the listener, and handshakes
     application      what it serves: an ASGI application, with what its connections work with
     guards           what each request passes first: host, origin, client, path, size
+    cors             which web pages may use it from a browser, and how browsers are told so
     http             every way in that begins with an HTTP request; which path is which
     known_heads      what heads of requests mean that were let in before
     slots            where such a request came, and where its answer is written

@@ -30,11 +30,12 @@ from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.active_requests import ActiveRequest
 from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.cors import Cors
 from toolgate.frontends.forwarding import Forwarding
 from toolgate.frontends.known_heads import KnownHeads, Parted, is_plain
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers, Scheduler, TakeTurn
-from toolgate.frontends.streams import Receive
+from toolgate.frontends.streams import HeaderList, Receive
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
 
@@ -84,6 +85,7 @@ class Request(msgspec.Struct, eq=False):
     active_request: ActiveRequest | None = None
     came: Parted | None = None  # where it came whole, in one piece
     body: bytes = b""  # where its head was known; else it is to be read
+    cors: HeaderList = ()  # what all answers have, where a web page asks
     asked: Any = None  # of the last one with this head: see `modern.Asked`
 
     @property
@@ -119,6 +121,7 @@ class Guards:
         self._config = config
         self._identify = identify
         self._hosts = _served_hosts(config)
+        self.cors = Cors(config.http.allowed_origins) if config.http.allowed_origins else None
         self.forwarding = Forwarding(config.http.trusted_proxies)
         self._bodies = bodies
         self._read = 0  # bytes of large bodies since garbage was last looked for
@@ -161,7 +164,8 @@ class Guards:
         if route.is_strict:
             self._check_let_in(route, principal)
         accepted = _accepted(headers.get("accept", ""))
-        return Request(scope, receive, route, principal, headers, *accepted, twice, is_sse, None, came)
+        cors = self.cors.headers(scope) if self.cors else ()
+        return Request(scope, receive, route, principal, headers, *accepted, twice, is_sse, None, came, cors=cors)
 
     def lets_in(self, request: Request) -> bool:
         """Whether what is served at this path is still any business of this client."""

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 
 from toolgate.auth.refusals import Unauthorized
-from toolgate.auth.resource import Resource
+from toolgate.auth.resource import WELL_KNOWN, Resource
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import batches, guards, responses, sse_delivery
+from toolgate.frontends import batches, cors, guards, responses, sse_delivery
 from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests, Known
 from toolgate.frontends.application import Application
 from toolgate.frontends.channels import Channel, is_of_session
@@ -38,7 +38,6 @@ from toolgate.frontends.sessions import Sessions, new_session
 from toolgate.frontends.streams import Delivery, HeaderList, Receive, Response, Send
 from toolgate.frontends.web import Web
 
-LAST_EVENT = "last-event-id"
 DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that
 _NOTHING: Mapping[str, Any] = {}
 LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
@@ -83,7 +82,14 @@ class HttpFrontend(Application):
         response = Response(send, backlog=connection.backlog if connection else None)
         try:
             scope = self._guards.seen(scope) if self._proxies else scope
-            if scope["path"].startswith(self.web.prefixes) or scope["path"].endswith(self.web.suffixes):
+            is_beside = scope["path"].startswith(self.web.prefixes) or scope["path"].endswith(self.web.suffixes)
+            if self._guards.cors and (not is_beside or scope["path"].startswith(WELL_KNOWN)):
+                response.headers += self._guards.cors.headers(scope)
+                if response.headers and (allowed := cors.preflight(scope)):
+                    self._guards.check(scope)
+                    await response.whole(204, headers=allowed)
+                    return
+            if is_beside:
                 await self.web.answer(scope, receive, response)
                 return
             request = await self._guards.admit(scope, receive, connection, came)
@@ -102,7 +108,7 @@ class HttpFrontend(Application):
     async def _go_on(self, call: LaneCall, receive: Receive, send: Send) -> None:
         """What is left of a call that was begun without a task."""
         request = msgspec.structs.replace(call.request, receive=receive)
-        response = Response(send, backlog=call.slot.connection.backlog)
+        response = Response(send, call.request.cors, backlog=call.slot.connection.backlog)
         try:
             with ActiveRequest(request.principal, self._clock, self._active_requests.all) as request.active_request:
                 if isinstance(call, LegacyCall):
@@ -360,7 +366,7 @@ class HttpFrontend(Application):
         _lasts(request)
         if not request.accepts_events:
             raise Refused(406, "This stream requires Accept: text/event-stream")
-        last = request.headers.get(LAST_EVENT, "")
+        last = request.headers.get(era_headers.LAST_EVENT, "")
         found = session.replay_buffer.find(last, session.rights)
         if found:
             await sse_delivery.resume(response, request.receive, *found, session, self._clock)

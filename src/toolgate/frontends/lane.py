@@ -261,6 +261,8 @@ class Lane:
     def _answer(self, call: LaneCall, status: int, body: bytes, headers: HeaderList) -> None:
         call.forget()
         self._unanswered.answered(call.request.principal.counted_as, call.size)
+        if call.request.cors:
+            headers = (*call.request.cors, *headers)
         if not call.slot.disconnected:
             call.slot.answer_whole(status, (*_JSON, *headers) if headers else _JSON, body)
 

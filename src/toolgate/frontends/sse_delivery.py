@@ -46,6 +46,13 @@ async def answer(
     soon = MOMENT if session.revision.primes_streams else QUIET
     timer = clock.call_later(soon, begin) if channel.can_stream else None
     channel.on_message = begin
+
+    def wait_no_more() -> None:
+        """From here on nothing but this task begins the response."""
+        channel.on_message = None
+        if timer:
+            timer.cancel()
+
     if channel.has_items:
         begin()
     try:
@@ -54,15 +61,14 @@ async def answer(
             refused = refuse(request, channel.error) if channel.error else None
             status, headers = refused or (200 if channel.last else 202, ())
             if status != 200 or not channel.is_stream:
+                wait_no_more()
                 await response.whole(status, channel.last, headers)
                 return
             begin()
         assert stream
         await stream
     finally:
-        channel.on_message = None
-        if timer:
-            timer.cancel()
+        wait_no_more()
         if stream and not stream.done():
             stream.cancel()
             await asyncio.wait((stream,))

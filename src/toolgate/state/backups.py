@@ -128,6 +128,10 @@ def check(file: Path) -> Checked:
             checked.problems += _faults(connection)
             if version > len(MIGRATIONS):
                 checked.problems.append(f"it is from a newer toolgate: version {version}, not {len(MIGRATIONS)}")
+            elif _schema(connection) != _schema_of(version):
+                checked.problems.append(
+                    f"its tables are not those of version {version}: no released toolgate made them"
+                )
             names = [name for [name] in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             quoted = {name: '"' + name.replace('"', '""') + '"' for name in sorted(names)}
             checked.counts = {

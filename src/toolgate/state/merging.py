@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from toolgate.config import Config, telling
+from toolgate.config import Config, Server, fields, telling
 from toolgate.config.secret_references import with_secrets_named
 from toolgate.config.variables import named_in
 from toolgate.core.names import slug
@@ -21,6 +21,7 @@ from toolgate.state import own_config
 from toolgate.state.own_config import OwnConfig
 
 MOST = 1000  # servers in all
+_USERS_ALONE = fields.users_alone(Server)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -98,6 +99,11 @@ class _Merging:
 
     def _add(self, name: str, table: dict[str, Any], source: Source) -> str:
         """The name that it has here."""
+        if not source.is_users and (ours := [key for key in _USERS_ALONE if key in table]):
+            table = {key: value for key, value in table.items() if key not in ours}
+            self._notes.append(
+                f"{name} of {source.path}: {', '.join(ours)} left out: only you set that, in your own file"
+            )
         fresh = table if self._keeps_secrets else self._extraction.of(name, table)
         there = {**self._known, **self.servers}
         if same := next((each for each, server in there.items() if server == fresh), ""):

@@ -98,17 +98,34 @@ def _migrated(file: Path, migrations: Sequence[Migration]) -> sqlite3.Connection
             )
         connection.execute("PRAGMA page_size = 16384")  # of a new file: lists are long
         connection.execute("PRAGMA journal_mode = WAL")
-        if 0 < version < len(steps):
-            _keep_before(connection, file, version)
-        for step in steps[version:]:
-            connection.executescript(f"BEGIN IMMEDIATE; {step.sql}; PRAGMA user_version = {step.number}; COMMIT;")
+        if version < len(steps):
+            _upgrade(connection, file, version, steps[version:])
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _keep_before(connection: sqlite3.Connection, file: Path, version: int) -> None:
+def _upgrade(connection: sqlite3.Connection, file: Path, version: int, steps: Sequence[Migration]) -> None:
+    """All steps or none: else neither toolgate could use the file."""
+    import sqlite3
+
+    kept = _keep_before(connection, file, version) if version else None
+    try:
+        whole = "".join(f"{step.sql};" for step in steps)
+        connection.executescript(f"BEGIN IMMEDIATE; {whole} PRAGMA user_version = {steps[-1].number}; COMMIT;")
+    except sqlite3.OperationalError as error:
+        if not kept:
+            raise
+        raise Unusable(
+            f"{file} cannot be upgraded from version {version} ({error}), and was not changed; "
+            "use the toolgate that made it, or set another folder as `state`"
+        ) from None
+    if kept:
+        log.info("%s was upgraded from version %d; a copy of that is kept as %s", file, version, kept.name)
+
+
+def _keep_before(connection: sqlite3.Connection, file: Path, version: int) -> Path:
     """A copy for the toolgate that is upgraded from: it cannot read the file any more."""
     import sqlite3
 
@@ -119,7 +136,7 @@ def _keep_before(connection: sqlite3.Connection, file: Path, version: int) -> No
         connection.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")  # one file, without others beside it
     os.replace(fresh, kept)
-    log.info("%s is upgraded from version %d; copied to %s before", file, version, kept)
+    return kept
 
 
 def _connected(file: Path) -> sqlite3.Connection:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from virtualtime import play
 from workroom import Json, Workroom
@@ -37,6 +37,7 @@ edits = st.lists(
 
 @example([("create", "abc"), ("delete", 0), ("create", "cab")])  # at the place of the one that is gone
 @example([("create", "abc"), ("create", "a"), ("change", 0, "cab"), ("delete", 1)])
+@settings(deadline=None)
 @given(edits)
 def test_whatever_was_written_is_found_by_what_it_says_now(steps: Sequence[tuple[str, ...]]) -> None:
     play(_written(steps))

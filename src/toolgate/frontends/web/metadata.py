@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from toolgate.auth.resource import Resource
 from toolgate.core import jsonrpc
+from toolgate.frontends.cors import VARY
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response
 
@@ -26,4 +27,5 @@ class Metadata:
             raise Refused(404, "Not found: tokens are not used at this path")
         if scope["method"] not in ("GET", "HEAD"):
             raise not_allowed("GET")
-        await response.whole(200, jsonrpc.encode(found), [(b"cache-control", b"max-age=300")])
+        varies = () if response.headers else (VARY,)  # it is kept on its way, and has that for some pages already
+        await response.whole(200, jsonrpc.encode(found), [(b"cache-control", b"max-age=300"), *varies])

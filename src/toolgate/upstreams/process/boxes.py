@@ -28,7 +28,7 @@ from toolgate.upstreams.process.supervisor import Launch, Supervisor
 log = logging.getLogger(__name__)
 
 _NOT_LET = (errno.EACCES, errno.EPERM, errno.EROFS)
-FOLDER = "boxes"
+BOXES, STARTS = "boxes", "starts"  # the folders of servers: with a box, and without one
 PACKAGES = "packages"
 DAY = 86_400.0  # seconds
 SETTLED = 60.0  # seconds: no command but those that serve takes so long
@@ -107,7 +107,7 @@ class Boxes:
         takers = folders.takers(command, args)
         if server.cwd or self._is_meant(server) or not takers:
             return Launch(command, args, server.env, server.cwd)
-        own = self._own_folder(server, holder)
+        own = self._own_folder(server, holder, STARTS)
         command = os.path.abspath(command) if os.path.dirname(command) else command
         env = dict(folders.back_to(os.getcwd(), own)) if folders.goes_back(takers) else dict[str, str]()
         return Launch(command, folders.from_here(args), {**env, **server.env}, str(own))
@@ -117,10 +117,11 @@ class Boxes:
         here = self._source and os.path.realpath(os.path.dirname(self._source)) == os.path.realpath(".")
         return bool(here) and server.by_operator
 
-    def _own_folder(self, server: Server, holder: str) -> Path:
-        """Of a server, or of what one principal has of it."""
+    def _own_folder(self, server: Server, holder: str, kind: str = BOXES) -> Path:
+        """Of a server, or of what one principal has of it. What one in a box leaves there may be code: no other of that
+        name, without a box, starts where it lies."""
         whose = f"-{hashlib.sha256(holder.encode()).hexdigest()[:16]}" if holder and server.scope != "shared" else ""
-        folder = self._state.absolute() / FOLDER / f"{server.id}{whose}"
+        folder = self._state.absolute() / kind / f"{server.id}{whose}"
         try:
             for each in (folder.parent, folder):
                 each.mkdir(mode=0o700, parents=True, exist_ok=True)

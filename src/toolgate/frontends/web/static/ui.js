@@ -122,7 +122,7 @@ function row(call) {
   const isBad = call.decision === "deny" || call.outcome === "error";
   const isOver = call.time !== undefined;
   cell(isOver ? [call.decision, call.outcome, call.code].filter(Boolean).join(" ") : "under way", isBad ? "bad" : isOver ? "" : "warn");
-  cell(isOver ? call.ms : "");
+  cell(isOver ? call.ms.toFixed(1) : "");
   cell(isOver ? `${call.bytes_in}, ${call.bytes_out}` : "");
   return line;
 }
