@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolgate.search.documents import Verdict
-from toolgate.search.ranking import Ranking
+from toolgate.search.ranking import IndexEntry, Ranking
+
+_RIVALS = 4  # of one server
 
 
 class Model(NamedTuple):
@@ -65,10 +68,16 @@ def features(ranking: Ranking, at: int) -> dict[str, float]:
         "rank": math.log(1 + at) / 4,
         "is first": float(at == 0),
         "catalogue": math.log(1 + query.total) / 10,
-        "rivals": math.log(sum(value > worth / 2 for _, value in order)) / 5,
+        "rivals": math.log(_rivals(order, worth / 2)) / 5,
         "covered alone": (worth - after) / top * coverage,
         "known": sum(query.weights[term] for term in parts) / total,
         "is a server": float(is_server),
         "named, of a server": is_server * named[entry],
         "covered, of a server": is_server * coverage,
     }
+
+
+def _rivals(order: list[tuple[IndexEntry, float]], least: float) -> int:
+    """Those that are worth more than this, of each server a few: so none makes others unsure by what it lists."""
+    servers = Counter(entry.document.listed_by for entry, value in order if value > least)
+    return sum(min(number, _RIVALS) if server else number for server, number in servers.items())

@@ -36,6 +36,11 @@ class Document(NamedTuple):
     server_name: str = ""
     server_description: str = ""
 
+    @property
+    def listed_by(self) -> str:
+        """The server that alone decides what is listed beside it; none where many publish, as in a registry."""
+        return "" if self.kind == "servers" else self.server
+
 
 class Hit(NamedTuple):
     """`relevance` orders the hits of one search and means nothing beyond it; `score` is seed 002's integer;

@@ -29,6 +29,8 @@ class Index:
         self._postings: dict[str, dict[IndexEntry, float]] = {}
         self._vectors: WeakValueDictionary[Document, Vector] = WeakValueDictionary()
         self._parts = Counter[str]()  # of names
+        self._sizes = Counter[str]()  # by who lists them
+        self._terms: dict[str, Counter[str]] = {}  # by who lists them, in how many documents
         self._size = 0
 
     def __len__(self) -> int:
@@ -63,6 +65,8 @@ class Index:
         for term, value in vector.terms.items():
             self._postings.setdefault(term, {})[entry] = value
         self._parts.update(vector.name)
+        self._terms.setdefault(document.listed_by, Counter()).update(vector.terms.keys())
+        self._sizes[document.listed_by] += 1
         self._size += 1
         return entry
 
@@ -71,10 +75,12 @@ class Index:
             del self._postings[term][entry]
             if not self._postings[term]:
                 del self._postings[term]
-        self._parts.subtract(entry.vector.name)
-        for part in entry.vector.name:
-            if not self._parts[part]:
-                del self._parts[part]
+        whose = entry.document.listed_by
+        _remove(self._parts, entry.vector.name)
+        _remove(self._terms[whose], entry.vector.terms)
+        _remove(self._sizes, (whose,))
+        if whose not in self._sizes:
+            del self._terms[whose]
         self._size -= 1
 
     def search(
@@ -134,7 +140,7 @@ class Index:
         ]
 
     def _ranking(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> Ranking:
-        scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
+        scope = Scope(self._postings, allowed, self._sizes, self._terms)
         query = queries.read(text, scope.count, scope.total, lambda term: self._within(term, scope))
         return rank(text, query, scope, max(limit, _CANDIDATES))
 
@@ -149,6 +155,14 @@ class Index:
         entries = allowed if allowed is not None else {e for own in self._servers.values() for e in own.values()}
         found = patterns.search(pattern, (entry.document for entry in entries))
         return [Hit(document, relevance, 0, 1.0, "match") for document, relevance in found[:limit]]
+
+
+def _remove(counts: Counter[str], each: Iterable[str]) -> None:
+    """What is left of nothing takes no memory."""
+    for one in each:
+        counts[one] -= 1
+        if not counts[one]:
+            del counts[one]
 
 
 _MODES: Mapping[str, Callable[[Index, str, int, set[IndexEntry] | None], list[Hit]]] = {

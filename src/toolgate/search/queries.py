@@ -19,16 +19,17 @@ _MOST_TERMS = 64  # terms of a request that are looked at
 
 class Query(NamedTuple):
     """`weights` has every term, `variants` those that something here has: what it is found by, and what each is worth
-    then, the term itself first. `clauses` are sets of such terms. `total` is how many documents could be found."""
+    then, the term itself first. `clauses` are sets of such terms. `total` is how many documents could be
+    found, as far as they count."""
 
     weights: Mapping[str, float]
     variants: Mapping[str, Mapping[str, float]]
     clauses: tuple[frozenset[str], ...]
-    total: int
+    total: float
 
 
 def read(
-    text: str, count: Callable[[str], int], total: int, within: Callable[[str], Iterable[str]] = lambda _term: ()
+    text: str, count: Callable[[str], float], total: float, within: Callable[[str], Iterable[str]] = lambda _term: ()
 ) -> Query:
     """`count` says how many of `total` documents have a term, `within` which parts of names it is a piece of, where it
     is no such part itself."""
@@ -42,7 +43,7 @@ def read(
     return Query(worth, variants, tuple(clause for clause in known if clause), total)
 
 
-def _terms(text: str, count: Callable[[str], int]) -> list[str]:
+def _terms(text: str, count: Callable[[str], float]) -> list[str]:
     """A compound counts whole where it is known so, and else in its parts."""
     found: list[str] = []
     for whole, parts in words.compounds(text):
@@ -53,8 +54,8 @@ def _terms(text: str, count: Callable[[str], int]) -> list[str]:
 def _variants(
     term: str,
     worth: Mapping[str, float],
-    count: Callable[[str], int],
-    total: int,
+    count: Callable[[str], float],
+    total: float,
     within: Callable[[str], Iterable[str]],
 ) -> dict[str, float]:
     own = {term: worth[term]} if count(term) else {}

@@ -6,7 +6,7 @@ The rule this file keeps: the rarest terms find the candidates, within a budget,
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -54,13 +54,29 @@ class Ranking(NamedTuple):
 
 
 class Scope:
-    """The postings of one search: what is not allowed is in none of them."""
+    """The postings of one search: what is not allowed is in none of them. `sizes` says how many documents each server
+    lists, and `terms` how many of these have a term; both of all that is indexed.
 
-    def __init__(self, postings: Mapping[str, Posting], allowed: set[IndexEntry] | None, total: int) -> None:
-        self.total = total
+    On what is common, each server has as many votes as documents, but `weights.VOTES` at most: the documents of a
+    larger one share them. So no server alone makes a word common. Documents that no server lists have one vote each.
+    """
+
+    def __init__(
+        self,
+        postings: Mapping[str, Posting],
+        allowed: set[IndexEntry] | None,
+        sizes: Mapping[str, int],
+        terms: Mapping[str, Counter[str]],
+    ) -> None:
         self._postings = postings
         self._allowed = allowed
+        self._terms = terms
         self._seen: dict[str, Posting] = {}
+        self._counts: dict[str, float] = {}
+        sizes = sizes if allowed is None else Counter(entry.document.listed_by for entry in allowed)
+        most = weights.VOTES
+        self._lost = {server: 1 - most / size for server, size in sizes.items() if server and size > most}
+        self.total = sum(sizes.values()) - sum(sizes[server] * lost for server, lost in self._lost.items())
 
     def posting(self, term: str) -> Posting:
         found = self._postings.get(term, {})
@@ -70,8 +86,19 @@ class Scope:
             self._seen[term] = {entry: found[entry] for entry in found.keys() & self._allowed}
         return self._seen[term]
 
-    def count(self, term: str) -> int:
-        return len(self.posting(term))
+    def count(self, term: str) -> float:
+        """The votes of those that have it."""
+        if term not in self._counts:
+            self._counts[term] = self._counted(term)
+        return self._counts[term]
+
+    def _counted(self, term: str) -> float:
+        posting = self.posting(term)
+        if not posting or not self._lost:
+            return len(posting)
+        if self._allowed is None:
+            return len(posting) - sum(self._terms[server][term] * lost for server, lost in self._lost.items())
+        return len(posting) - sum(self._lost.get(entry.document.listed_by, 0) for entry in posting)
 
     def rarity(self, term: str) -> float:
         return weights.rarity(self.count(term), self.total)
@@ -101,7 +128,7 @@ def _promising(query: Query, scope: Scope, most: int) -> set[IndexEntry]:
             worth[term] += weight
     sums: Values = defaultdict(float)
     left = _BUDGET
-    for count, term in sorted((scope.count(term), term) for term in worth):
+    for count, term in sorted((len(scope.posting(term)), term) for term in worth):
         left -= count
         if left < 0 and sums:
             break

@@ -39,9 +39,10 @@ SYNONYM_COVERS = 0.7
 CLAUSE = 0.3  # what it is worth to be best for one clause of a long request
 CLAUSE_BEST = 3  # the power that favours the best of each clause
 CLAUSE_LENGTH = 0.5  # the power of a clause's share of the request
+VOTES = 40  # of one server, at most, on how common a term is
 LIKENESS = 0.8  # what it is worth to be written like the request
 
 
-def rarity(count: int, total: int) -> float:
+def rarity(count: float, total: float) -> float:
     """What a term is worth that `count` of `total` documents have."""
     return math.log(1 + (total - count + 0.5) / (count + 0.5)) ** RARITY
