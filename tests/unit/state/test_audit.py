@@ -434,6 +434,35 @@ async def test_a_stranger_holds_back_no_line_of_another_nor_of_a_server(tmp_path
     assert told == [a, b, *[server] * (MOST + 1), a]
 
 
+async def test_a_line_has_the_time_of_what_it_tells_and_not_that_of_its_writing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    there = Trail(tmp_path / "audit.jsonl", clock, MemoryStore(clock), Redactor())
+    there.note("plain")
+    await clock.advance(1)
+    came = there.time()
+    for _ in range(MOST + 2):
+        there.note_of_strangers("login", by="a", kind="expired")
+    for _ in range(MOST_OF_SERVER + 2):
+        there.note_of_server("stderr", server="s")
+    await clock.advance(60)
+    await there.close()
+    plain, *others = lines(tmp_path / "audit.jsonl")
+    assert plain["time"] < came and plain["time"][:4].isdigit()
+    assert {line["time"] for line in others} == {came}
+    assert [line["not_noted_since"] for line in others if "not_noted" in line] == [came, came]
+
+
+async def test_lines_of_one_server_hold_back_none_of_another_nor_of_another_kind(tmp_path: Path) -> None:
+    there = trail(tmp_path / "audit.jsonl")
+    for _ in range(MOST_OF_SERVER):
+        there.note_of_server("stderr", server="s")
+    there.note_of_server("stderr", server="t")
+    there.note_of_server("restart", server="s")
+    await there.close()
+    found = lines(tmp_path / "audit.jsonl")
+    assert len(found) == MOST_OF_SERVER + 2 and not any("not_noted" in line for line in found)
+
+
 async def test_where_nothing_is_noted_what_was_held_back_is_not_either(tmp_path: Path) -> None:
     there = trail(tmp_path / "audit.jsonl")
     for _ in range(MOST + 1):

@@ -6,9 +6,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 import stat
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -412,3 +414,27 @@ def test_trouble_is_told_without_making_anything(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
     assert trouble(file) == f"{file} cannot be appended to"
     assert trouble(tmp_path / "new") == f"{tmp_path} cannot be written to"
+
+
+class Grows(io.BytesIO):
+    """Another gateway appends to it as soon as its end was looked for."""
+
+    lowest = sys.maxsize
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        place = super().seek(offset, whence)
+        if whence == os.SEEK_END:
+            self.write(b"later\n")
+            super().seek(place)
+        self.lowest = min(self.lowest, place)
+        return place
+
+
+def test_the_last_lines_are_those_there_were_and_no_more_is_read_than_holds_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(audit, "BLOCK", 2)
+    opened = Grows(b"a\nb\nc\nd\n")
+    assert audit.end_of(opened, 1) == [b"d"] and opened.lowest == 4
+    assert audit.end_of(Grows(b"a\nb\nc\nd\n"), 3) == [b"b", b"c", b"d"]
+    assert audit.end_of(Grows(b"a\nb\nc\nd\n"), 9, most=4) == [b"c", b"d"]
