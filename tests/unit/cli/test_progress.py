@@ -45,8 +45,16 @@ def screen(is_one: bool = True) -> Generator[Screen]:
         yield found
 
 
+_before = list[threading.Thread]()  # those of tests before it in this process, whose threads may still end
+
+
+@pytest.fixture(autouse=True)
+def those_before() -> None:
+    _before[:] = threading.enumerate()
+
+
 def timers() -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    return [each for each in threading.enumerate() if isinstance(each, threading.Timer) and each not in _before]
 
 
 def test_what_is_waited_for_and_how_far_it_is_are_shown_and_gone_at_the_end() -> None:
