@@ -82,7 +82,7 @@ async def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert [(each["target"], each["outcome"]) for each in calls(watching)][-1] == ("write", "done")
 
         # Find it in the audit.
-        await until_written(clock, trail, 10)
+        await until_written(clock, trail, 11)
         page = await reader.open("/ui/audit?q=files")
         for event in ("configuration.import", "access.edit", "approvals.allow"):
             assert event in page.text, event
