@@ -96,7 +96,10 @@ class KnownHeads(Generic[Meaning]):
             return None
         start, stop = found.span(1)
         parted = Parted((address, head[:start], head[stop:]), data[end:], self._generation, varying)
-        if parted.head in self.by_head and not varying and self._apart_size + len(head) <= MOST_BYTES:
+        if parted.head in self.by_head and not varying:
+            if self._apart_size + len(head) > MOST_BYTES:  # one client's many heads are not to keep those of others out
+                self._apart.clear()
+                self._apart_size = 0
             self._apart[head] = parted.head[1], parted.head[2], len(data) - end
             self._apart_size += len(head)
         return parted

@@ -387,7 +387,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         refused = "" if self.transport.is_closing() else _refused_target(self.url)
         if refused:
-            self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\n\r\n" % refused.encode())
+            if not self.cycle or self.cycle.response_complete:  # else it would stand within the answer to another
+                self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\n\r\n" % refused.encode())
             self._intake.drop()
             self.transport.close()
         if self.transport.is_closing():
