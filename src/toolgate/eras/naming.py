@@ -7,9 +7,8 @@ and what has nothing renamed in it stays the same object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -35,13 +34,13 @@ def writer(of: str, revision: Revision | None) -> Repair | None:
 def read(of: str, raw: Raw | bytes, revision: Revision | None) -> Raw | bytes:
     """The thing itself, in our words."""
     repair = reader(of, revision)
-    return repair(Raw(raw)) if repair else raw
+    return repair(raw if isinstance(raw, Raw) else Raw(raw)) if repair else raw
 
 
 def write(of: str, raw: Raw | bytes, revision: Revision | None) -> Raw | bytes:
     """The thing itself, in the peer's words."""
     repair = writer(of, revision)
-    return repair(Raw(raw)) if repair else raw
+    return repair(raw if isinstance(raw, Raw) else Raw(raw)) if repair else raw
 
 
 @lru_cache(maxsize=64)
@@ -101,9 +100,10 @@ def _object(names: Mapping[str, str], inside: Mapping[str, Repair]) -> Repair:
     be taken for one of the new names is left out: it means nothing where it comes from."""
     alike = frozenset(map(folded, names.values()))
     within = {name: kept(repair) for name, repair in inside.items()}
+    members = _reader_of(names)
 
     def repair(raw: Raw) -> Raw:
-        old = _members(raw)
+        old = members(raw)
         left = [name for name in old if name in names or folded(name) not in alike]
         new = {names.get(name, name): within[name](old[name]) if name in within else old[name] for name in left}
         is_same = new.keys() == old.keys() and all(new[name] is value for name, value in old.items())
@@ -112,22 +112,24 @@ def _object(names: Mapping[str, str], inside: Mapping[str, Repair]) -> Repair:
     return kept(repair)
 
 
-def _members(raw: Raw) -> Members:
-    """Where there are very many values, the members that MCP has for results."""
-    if not counting.is_too_much(raw):
-        return jsonrpc.members(raw)
-    told = _known.decode(raw)
-    found = ((name, getattr(told, field)) for field, name in zip(told.__struct_fields__, _KNOWN, strict=True))
-    return {name: value for name, value in found if value}
-
-
 _OF_TASKS = ("statusMessage", "createdAt", "lastUpdatedAt", "ttl", "pollInterval", "pollIntervalMs", "result", "error")
 _OF_CALLS = ("content", "structuredContent", "contents", "messages", "description", "completion")
-_THEIRS = frozenset(name.theirs for each in mcp.REVISIONS.values() for name in each.names)
-_KNOWN = sorted({"_meta", "nextCursor", *mcp.LIST_OF_KIND, *mcp.OF_RESULTS, *_OF_TASKS, *_OF_CALLS, *_THEIRS})
-_known: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
-    msgspec.defstruct(
-        "_Known",
-        [(f"at_{place}", Raw, msgspec.field(default=jsonrpc.NOTHING, name=name)) for place, name in enumerate(_KNOWN)],
-    )
-)
+_KNOWN = frozenset(("_meta", "nextCursor", *mcp.LIST_OF_KIND, *mcp.OF_RESULTS, *_OF_TASKS, *_OF_CALLS))
+
+
+def _reader_of(names: Iterable[str]) -> Callable[[Raw], Members]:
+    """What takes an object apart. Where there are very many values, it takes the members that MCP has for results, and
+    these."""
+    known = sorted(_KNOWN.union(names))
+    fields = [
+        (f"at_{place}", Raw, msgspec.field(default=jsonrpc.NOTHING, name=name)) for place, name in enumerate(known)
+    ]
+    decode = jsonrpc.Decoder(msgspec.defstruct("_Known", fields)).decode
+
+    def read(raw: Raw) -> Members:
+        if not counting.is_too_much(raw):
+            return jsonrpc.members(raw)
+        told = msgspec.structs.astuple(decode(raw))
+        return {name: value for name, value in zip(known, told, strict=True) if value}
+
+    return read
