@@ -13,7 +13,7 @@ Both
     questions         what a client of a revision can be asked, in which words, and how its answer is read
     tasks             what can be told of a task, and the places where its id stands
     revisions         lists, results and notifications, as their reader's revision allows them
-    naming            members that a revision calls otherwise: a peer's words read into ours, and ours written in its own
+    naming            members that a revision calls otherwise, read into our words, and written in a peer's
     listed            which items of lists every client can read
     output_schemas    which schemas of results every client can compile
     js_patterns       which patterns JavaScript can
