@@ -128,7 +128,7 @@ class ModernCall(LaneCall):
 
     def finish(self, id: bytes, done: Done) -> tuple[bytes, HeaderList]:
         assert self.begun
-        return jsonrpc.result(id, self._lane.responses.finish(self.begun, done).body), ()
+        return jsonrpc.result(id, self._lane.responses.finish(self.begun, done)), ()
 
     def failed(self, id: bytes, error: Exception) -> tuple[int, bytes, HeaderList]:
         return self._lane.failure(self.request, id, error)

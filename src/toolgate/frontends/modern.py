@@ -172,11 +172,13 @@ class ModernResponses:
         request, made, rest = begun.request, begun.round.made, self._gateway.rest(begun.round)
         return await self._reply(request, made, None, await self._with_pages(made, request.route, rest))
 
-    def finish(self, begun: ModernRound, done: Done) -> Reply:
-        """The same at once, of what its server has answered. Raises `Fault`."""
+    def finish(self, begun: ModernRound, done: Done) -> bytes:
+        """Its result at once, of what its server has answered. Raises `Fault`."""
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        return self._written(begun.request.route, begun.round.made, None, outcome)
+        if isinstance(outcome, Done) and outcome.is_typed:  # as this era writes it
+            return bytes(outcome.body)
+        return self._written(begun.request.route, begun.round.made, None, outcome).body
 
     # Handlers: the rows of `_HANDLERS`.
 

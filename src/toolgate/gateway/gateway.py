@@ -136,6 +136,8 @@ class Gateway:
         except Fault as fault:
             round.run.ended(fault)
             return self._failed(round, fault)
+        if isinstance(outcome, Done) and _is_as_shown(round.call, outcome):
+            return outcome
         try:
             return self._left(round.call, round.route, outcome)
         except Fault as fault:

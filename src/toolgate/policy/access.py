@@ -83,7 +83,7 @@ def _permitted(rules: Rules, call: Call, outcome: Outcome) -> Outcome:
     if len(kept) == len(values):
         return outcome
     said = jsonrpc.encode({"values": kept, "hasMore": len(values) > MOST_VALUES})
-    return msgspec.structs.replace(outcome, body=jsonrpc.with_members(outcome.body, {"completion": said}))
+    return outcome.changed(jsonrpc.with_members(outcome.body, {"completion": said}))
 
 
 class _Completion(msgspec.Struct):

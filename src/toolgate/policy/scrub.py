@@ -67,7 +67,9 @@ class Scrubber(msgspec.Struct, frozen=True):
             return outcome
         before = bytes(outcome.body)
         after = self.body(before)
-        return outcome if after is before else msgspec.structs.replace(outcome, body=after)
+        if after is before:
+            return outcome
+        return outcome.changed(after) if isinstance(outcome, Done) else Accepted(after)
 
     async def aside(self, outcome: Done, in_thread: InThread[Outcome]) -> Done:
         """The same as `outcome` in a thread."""

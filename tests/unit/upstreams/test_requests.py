@@ -159,7 +159,7 @@ def written(requests: Requests, link: Link, **more: Any) -> bytes:
     """The bytes of one call more."""
     sent: list[bytes] = []
 
-    def send_now(data: bytes, headers: Any, origin: int) -> bool:
+    def send_now(data: bytes, headers: Any, origin: int, whose: str) -> bool:
         sent.append(data)
         return True
 

@@ -275,7 +275,8 @@ class McpUpstream:
         first = self._sessions.get((scope, None))
         if not first:
             first = self._sessions[scope, None] = UpstreamSession(self._deps, scope, client, self._breakers.of(scope))
-        if not self._eras.is_by_client or self._eras.suits(client, first.era):
+        era = first.era
+        if era is None or (client.revision and client.revision.era == era) or self._eras.suits(client, era):
             return first
         place = (first.scope, client.era)
         second = self._sessions.get(place)
