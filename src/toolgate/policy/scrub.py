@@ -111,7 +111,9 @@ class Scrub(Policy):
         scrubber = self._scrubbers.get(call.server) or self._of(call.server)
         if call.server == names.OWN and isinstance(outcome, Done) and not outcome.is_scrubbed:
             outcome = Done(self._redactor.body(bytes(outcome.body)))
-        return scrubber.outcome(outcome) if scrubber.has_work else outcome
+        if self._mode == "known" and not scrubber.secrets.knows_any:  # not by `has_work`: a call passes this
+            return outcome
+        return scrubber.outcome(outcome)
 
     def _of(self, server: str) -> Scrubber:
         self._scrubbers[server] = scrubber = Scrubber(self._redactor.of(server), self._mode)

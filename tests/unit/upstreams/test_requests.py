@@ -32,7 +32,7 @@ class Link:
     async def send(self, data: bytes, headers: Any = (), origin: int | None = None) -> None:
         self.sent.append(json.loads(data))
 
-    def send_now(self, data: bytes, headers: Any, origin: int) -> bool:
+    def send_now(self, data: bytes, headers: Any, origin: int, whose: str) -> bool:
         return False
 
     def abandon(self, origin: int) -> bool:

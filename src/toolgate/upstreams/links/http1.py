@@ -131,10 +131,7 @@ class Wire(asyncio.Protocol, Tenant):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = self.intake.transport = transport  # type: ignore[assignment]
-
-    @property
-    def usable(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing() and self._reply is None
+        self.is_closing = transport.is_closing
 
     def send(self, head: bytes, body: bytes, reply: ResponseReader) -> None:
         assert self._transport
@@ -380,7 +377,7 @@ class ConnectionPool:
         now = self._clock.now()
         while self._idle:
             wire = self._idle[-1]
-            if now - wire.idle_since >= wire.keep or not wire.usable:
+            if now - wire.idle_since >= wire.keep or wire.is_closing():
                 self._idle.pop().close()
                 continue
             if has_place:

@@ -593,12 +593,22 @@ class Requests:
         try:
             if message.error:
                 raise self._error(id, request, jsonrpc.read_error(message.error))
-            outcome = self._outcome(request.call, message.result, frame)
-            if isinstance(outcome, Accepted) or (request.call and request.call.method in mcp.TASKS):
+            call, body = request.call, message.result
+            if not call:
+                request.exchange.finish(Done(body))
+                return
+            if memoryview(body)[0] != 0x7B:
+                raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed")
+            outcome = self.dialect.read(call, frame or body)
+            if isinstance(outcome, Required):
+                outcome = NeedInput(outcome.asks, Retry(self.asker, call, outcome, self._again, self.clock))
+            elif frame and isinstance(outcome, Done):
+                outcome = msgspec.structs.replace(outcome, body=body, frame=frame)
+            if isinstance(outcome, Accepted) or call.method in mcp.TASKS:
                 for told in self.on_answer:
                     told(id, request, outcome)
-            if request.call and isinstance(outcome, Done) and (size := len(memoryview(outcome.body))) > FREE:
-                kept = kept or self._counted(request.call)
+            if isinstance(outcome, Done) and (size := len(memoryview(outcome.body))) > FREE:
+                kept = kept or self._counted(call)
                 can_wait = origin is not None  # on what others are answered on, it cannot
                 if not kept.body.has(size, can_wait) and not can_wait:
                     kept.body.ended()
@@ -642,18 +652,6 @@ class Requests:
         is_missing = method == "resources/read" and error.code == self.dialect.resource_missing
         code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
         return Fault(code, error.message, server=self.server.id, reach="executed", upstream=error)
-
-    def _outcome(self, call: Call | None, body: Raw, frame: Raw) -> Outcome:
-        if call is None:
-            return Done(body)
-        if bytes(memoryview(body)[:1]) != b"{":
-            raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed")
-        found = self.dialect.read(call, frame or body)
-        if isinstance(found, Required):
-            return NeedInput(found.asks, Retry(self.asker, call, found, self._again, self.clock))
-        if frame and isinstance(found, Done):
-            return msgspec.structs.replace(found, body=body, frame=frame)
-        return found
 
 
 def _checked(error: RpcError) -> RpcError:
