@@ -258,10 +258,6 @@ class Done(msgspec.Struct, frozen=True):
     frame: Raw = jsonrpc.NOTHING
     is_typed: bool = False
 
-    def changed(self, body: bytes) -> Done:
-        """The same with another body, of the same members."""
-        return msgspec.structs.replace(self, body=body, is_typed=False)
-
 
 class Accepted(msgspec.Struct, frozen=True):
     """The server took the call as a task; `body` is its handle."""

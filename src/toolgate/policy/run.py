@@ -69,11 +69,9 @@ async def _as_it_was() -> None:
 class PolicyRun:
     """One round. `call` is as far as it has got: as it came, until all policies have let it go on."""
 
-    _at = 0  # the policy that `_next` is judged by next
-    _has_waited = False
-
     def __init__(self, call: Call, policies: Sequence[Hooks], clock: Clock, anew: Anew = _as_it_was) -> None:
         self.call = self._came = self._next = call
+        self._at, self._has_waited = 0, False  # the policy that `_next` is judged by next
         self._anew, self._policies = anew, policies
         self._clock = clock
         self._passed: list[tuple[Hooks, Any]] = []  # those with something to do when the call comes back; its ticket

@@ -69,7 +69,9 @@ class Scrubber(msgspec.Struct, frozen=True):
         after = self.body(before)
         if after is before:
             return outcome
-        return outcome.changed(after) if isinstance(outcome, Done) else Accepted(after)
+        if isinstance(outcome, Accepted):
+            return Accepted(after)
+        return msgspec.structs.replace(outcome, body=after, is_typed=False)
 
     async def aside(self, outcome: Done, in_thread: InThread[Outcome]) -> Done:
         """The same as `outcome` in a thread."""
