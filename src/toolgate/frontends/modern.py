@@ -35,7 +35,7 @@ from toolgate.core.model import (
     Resumption,
 )
 from toolgate.core.notes import Note, Notes
-from toolgate.eras import calls, headers, legacy, listening, modern, tasks
+from toolgate.eras import calls, headers, legacy, listening, modern, naming, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.request_states import RequestStates
@@ -174,7 +174,8 @@ class ModernResponses:
         """The response to a call of which its server has answered this. Raises `Fault`."""
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        if isinstance(outcome, Done) and outcome.is_typed:  # as this era writes it
+        revision = begun.request.asked.client.revision
+        if isinstance(outcome, Done) and outcome.is_typed and revision and not revision.names:  # as it is written to it
             return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, outcome.body)
         return jsonrpc.result(id, self._written(begun.request.route, begun.round.made, None, outcome).body)
 
@@ -366,6 +367,8 @@ class ModernResponses:
         is_for_all = call.method != "resources/read" or self._gateway.lists.is_same_for_all(route)
         is_as_it_is = outcome.is_foreign or bool(call.asked_in)
         body = modern.write_done(call.method, outcome.body, is_as_it_is, is_for_all, outcome.frame)
+        if call.client.revision and call.client.revision.names and not is_as_it_is:
+            body = bytes(naming.write(call.method, body, call.client.revision))
         return Reply(body, parked_call)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:
