@@ -48,6 +48,7 @@ from toolgate.state.parking import ParkedCall, Parking
 
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
+_NO_HEADERS: Mapping[str, str] = {}
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
 
 
@@ -240,9 +241,7 @@ class ModernResponses:
     def read_call(self, request: Request) -> Call:
         params, method, asked, http = request.params, request.message.method, request.asked, request.http
         meta, level, notes = asked.envelope.meta, asked.envelope.log_level, Notes(partial(self._report, request))
-        passed_on: Mapping[str, str] = {}
-        if http and self._gateway.snapshot.passed_on:
-            passed_on = self._gateway.passed_on(http)
+        passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else _NO_HEADERS
         if method in mcp.TARGETED:
             return calls.read_call(
                 method, params, meta, asked.client, notes, level, False, http, passed_on, asked.target
