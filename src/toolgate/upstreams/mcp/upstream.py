@@ -274,7 +274,8 @@ class McpUpstream:
         first = self._sessions.get((scope, None))
         if not first:
             first = self._sessions[scope, None] = UpstreamSession(self._deps, scope, client, self._breakers.of(scope))
-        if first.era in (None, client.era) or self._eras.suits(client, first.era):
+        era, revision = first.era, client.revision
+        if not era or (revision and revision.era == era) or self._eras.suits(client, era):
             return first
         place = (first.scope, client.era)
         second = self._sessions.get(place)
