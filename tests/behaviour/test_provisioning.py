@@ -25,6 +25,7 @@ from toolgate.core import names
 from toolgate.core.redaction import Redactor
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
+from toolgate.upstreams.process.kept import hash_of
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/meta"])
 GITHUB = "I need to interact with GitHub issues"
@@ -215,12 +216,14 @@ def served(app: App) -> list[str]:
 async def test_one_that_passes_every_gate_is_installed_pinned_and_can_be_called(era: str) -> None:
     there = Stocked()
     async with there.open() as app:
+        packed = there.registry.add_npm("@ann/notes", "1.0.0", OWNER)
         asker = Asker(app, era)
         told = await asker.told("mcp_provision", intent=NOTES, autoProvision=True)
         assert (told["provisioned"], told["server"], told["tools"]) == (True, "notes", ["note"]), told
         server = app.gateway.snapshot.servers["notes"]
         assert (server.command, server.args) == ("npx", ("-y", "@ann/notes@1.0.0"))
         assert server.pinning == "quarantine" and not server.by_operator
+        assert server.package_hash == hash_of(packed, "sha512-")
         assert (await asker.call("mcp_call", {"server": "notes", "tool": "note"}))["content"][0]["text"] == "noted"
         again = await asker.told("mcp_provision", intent="note", autoProvision=True)
         assert again["source"] == "local", "what is here is used"

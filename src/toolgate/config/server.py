@@ -402,6 +402,16 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         ),
         allowing.PACE,
     ] = 300.0
+    package_hash: Annotated[
+        str,
+        Key(
+            values.text,
+            "the hash of the package's file that `npx` or `uvx` starts, whatever its registry has by then. Set by "
+            "[`mcp_provision`](provisioning.md), which keeps the file; without that file the server does not start",
+            "restart",
+        ),
+        allowing.LESS,
+    ] = ""
     start: Annotated[
         Literal["", "lazy", "eager"],
         Key(

@@ -100,16 +100,17 @@ class Installing:
         if not report.is_passed or not report.facts:
             return {"provisioned": False, "gates": told_gates(report.gates), "hint": _next(report)}
         try:
-            await self._provisioning.take(report)
+            hash = await self._provisioning.take(report)
         except (Unknown, Fault) as error:
             why = error.message if isinstance(error, Fault) else str(error)
             failed = Gate("hashed", False, why, "do not install it: the package may have been exchanged")
             gates = tuple(failed if gate.name == "hashed" else gate for gate in report.gates)
             return {"provisioned": False, "gates": told_gates(gates), "hint": f"hashed: {why}"}
         name = provisioning.name_of(match.entry, means.taken)
-        table = {**provisioning.table_of(report), "pinning": "quarantine", "by_operator": bool(report.references)}
+        how = {"package_hash": hash, "pinning": "quarantine", "by_operator": bool(report.references)}
+        table = {**provisioning.table_of(report), **how}
         await means.add(name, table)
-        about = {"name": name, "package": " ".join(package.command), "package_hash": report.facts.hash}
+        about = {"name": name, "package": " ".join(package.command), "package_hash": hash}
         whence = {"source": match.entry.source or "bundled", "gates": [gate.name for gate in report.gates]}
         self._audit.note_change("servers.provision", means.principal, **about, **whence)
         try:

@@ -12,11 +12,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from toolgate.config import ownership
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
 from toolgate.provision.entries import Kind
-from toolgate.upstreams.process import folders
+from toolgate.upstreams.process import folders, kept
 from toolgate.upstreams.process.supervisor import Supervisor
 
 PATIENCE = 30.0  # seconds for a client to say where its registry is
@@ -24,6 +25,7 @@ LONGEST_FETCH = 300.0  # seconds for a package with its file
 LONGEST_OUTPUT = 64 * 1024  # bytes
 KEPT = 300.0  # seconds for which the place of a registry is known
 
+_tag = re.compile(rb"^Tag:[ \t]*([A-Za-z0-9_.-]{5,200})[ \t]*\r?$", re.MULTILINE)
 _url = re.compile(r"https?://[!-~]{1,2000}")
 
 
@@ -36,6 +38,10 @@ class PackageClients:
         self._supervisor = supervisor
         self._clock = clock
         self._known: dict[tuple[Kind, str], tuple[float, str]] = {}
+
+    def keep(self, hash: str, name: str, data: bytes) -> None:
+        """A file that was compared with its hash, for each start of its server. Raises `Fault`."""
+        kept.keep(self._folder, hash, name, data)
 
     async def base(self, kind: Kind, package: str) -> str:
         """The URL, without a slash at its end, of the registry that has this package. Raises `Fault`."""
@@ -62,14 +68,22 @@ class PackageClients:
         said = await self._run("uv", ["pip", "compile", "--quiet", "--emit-index-url", "--no-header", "-"])
         return _found("uv", *(line.partition(" ")[2] for line in said.splitlines() if line.startswith("--index-url ")))
 
-    async def take(self, package: str, version: str, hashes: Sequence[str]) -> None:
-        """Have uv fetch a package of PyPI, and refuse it unless it has one of these hashes; what it runs later is what
-        it has then. Raises `Fault`."""
+    async def take(self, package: str, version: str, hashes: Sequence[str]) -> frozenset[str]:
+        """Have uv fetch a package of PyPI, and refuse it unless it has one of these hashes. The tags of the wheel that
+        it takes on this machine. Raises `Fault`."""
         wanted = " ".join((f"{package}=={version}", *(f"--hash={each}" for each in hashes)))
         options = ["pip", "install", "--quiet", "--no-deps", "--require-hashes", "--target", "taken", "-r", "-"]
-        await self._run("uv", options, f"{wanted}\n", LONGEST_FETCH)
+        with folders.empty(self._folder) as folder:
+            await self._run_in(folder, "uv", options, f"{wanted}\n", LONGEST_FETCH)
+            return await asyncio.to_thread(_tags_in, Path(folder, "taken"))
 
-    async def _run(self, command: str, args: Sequence[str], said: str = "", patience: float = PATIENCE) -> str:
+    async def _run(self, command: str, args: Sequence[str]) -> str:
+        with folders.empty(self._folder) as folder:
+            return await self._run_in(folder, command, args)
+
+    async def _run_in(
+        self, folder: str, command: str, args: Sequence[str], said: str = "", patience: float = PATIENCE
+    ) -> str:
         """What it prints. Raises `Fault` where it fails, or does not end in time."""
         output, ended = bytearray(), asyncio.get_running_loop().create_future()
 
@@ -83,21 +97,20 @@ class PackageClients:
             if not ended.done():
                 ended.set_result(reason)
 
-        with folders.empty(self._folder) as folder:
-            child = await self._supervisor.start(
-                *(command, command, args, _QUIET, folder, wrote, end, lambda: None), talks=False
-            )
-            try:
-                if said:
-                    child.write(said.encode())
-                child.close_input()
-                async with self._clock.timeout(patience):
-                    reason = await ended
-            except TimeoutError:
-                raise Fault("TIMEOUT", f"{command} did not end within {patience:g} s", reach="not_sent") from None
-            finally:
-                child.end()
-                await child.ended()
+        child = await self._supervisor.start(
+            *(command, command, args, _QUIET, folder, wrote, end, lambda: None), talks=False
+        )
+        try:
+            if said:
+                child.write(said.encode())
+            child.close_input()
+            async with self._clock.timeout(patience):
+                reason = await ended
+        except TimeoutError:
+            raise Fault("TIMEOUT", f"{command} did not end within {patience:g} s", reach="not_sent") from None
+        finally:
+            child.end()
+            await child.ended()
         if not reason.endswith("status 0"):
             words = excerpt(child.stderr.text().strip(), 2000).splitlines()
             why = "; ".join(each.strip() for each in words[:4] if each.strip()) or reason
@@ -106,6 +119,14 @@ class PackageClients:
 
 
 _QUIET: Mapping[str, str] = {"NO_COLOR": "1", "NO_UPDATE_NOTIFIER": "1", "UV_PYTHON_DOWNLOADS": "never"}
+
+
+def _tags_in(taken: Path) -> frozenset[str]:
+    tags = set[bytes]()
+    for described in taken.glob("*.dist-info/WHEEL"):
+        with ownership.open_anyones(described) as file:
+            tags |= set(_tag.findall(file.read(LONGEST_OUTPUT)))
+    return frozenset(each.decode() for each in tags)
 
 
 def _found(command: str, *candidates: str) -> str:

@@ -8,12 +8,12 @@ that is used was computed here, over the bytes that were served.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
+import itertools
 import re
 import zipfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, cast
 from urllib.parse import quote, urljoin
 
@@ -26,16 +26,18 @@ from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.provision import entries
 from toolgate.provision.entries import Kind, Package
+from toolgate.upstreams.process.kept import LONGEST as LONGEST_FILE
+from toolgate.upstreams.process.kept import hash_of
 
 LONGEST_METADATA = (
     24 * 1024 * 1024
 )  # bytes of all that a registry says of a package: npm has every version in one answer
-LONGEST_FILE = 64 * 1024 * 1024  # bytes of a package that is looked into
 LONGEST_README = 1024 * 1024  # bytes
 PATIENCE = 30.0  # seconds for an answer
 FILE_PATIENCE = 120.0  # seconds for a file
 AT_ONCE = 6  # requests to one registry; whose turn it is was settled before
 
+_sha256 = re.compile("[0-9a-f]{64}")
 _mark = re.compile(rb"(?<![\w-])mcp-name:[ \t]{0,8}([A-Za-z0-9./_-]{3,200})")
 
 
@@ -43,18 +45,31 @@ class Unknown(Exception):
     """A registry does not say what was asked, or not to be believed; `str()` says why."""
 
 
+class File(msgspec.Struct, frozen=True):
+    """Of a package, as its registry has it: what it is called, where it is, and its hash."""
+
+    name: str
+    url: str
+    hash: str
+
+
 class Facts(msgspec.Struct, frozen=True):
     """`hash` is `sha512-…` (npm) or `sha256:…` (PyPI) as the registry states it, `published` in seconds since 1970,
     `owners` the names of servers that the package says it is. `withdrawn`: why it should not be used any more. `file`
-    is where it is, `others` the hashes of further files of this version. `unowned`: why it is not known whose it is."""
+    is the one that was looked at, `files` all of this version. `unowned`: why it is not known whose it is."""
 
     hash: str
     published: float
     owners: tuple[str, ...] = ()
     unowned: str = ""
     withdrawn: str = ""
-    file: str = ""
-    others: tuple[str, ...] = ()
+    file: File | None = None
+    files: tuple[File, ...] = ()
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The hashes of all."""
+        return tuple(file.hash for file in self.files)
 
 
 Where = Callable[[Kind, str], Awaitable[str]]
@@ -76,15 +91,16 @@ class Packages:
         except Fault as fault:
             raise Unknown(fault.message) from None
 
-    async def check_file(self, package: Package, facts: Facts) -> None:
-        """Whether its file has the hash that is stated. Raises `Unknown` where it has not, or cannot be had."""
+    async def bytes_of(self, package: Package, file: File) -> bytes:
+        """All of a file, which has the hash that is stated. Raises `Unknown` where it has not, or cannot be had."""
         try:
             base = await self._where(package.kind, package.name)
-            data = await self._file(base, facts.file, LONGEST_FILE)
+            data = await self._file(base, file.url, LONGEST_FILE)
         except Fault as fault:
             raise Unknown(fault.message) from None
-        if hashed(data, facts.hash) != facts.hash:
-            raise Unknown(f"the file that is served has another hash than {facts.hash[:40]}")
+        if hash_of(data, file.hash) != file.hash:
+            raise Unknown(f"the file that is served has another hash than {file.hash[:40]}")
+        return data
 
     # npm.
 
@@ -95,12 +111,16 @@ class Packages:
             raise Unknown(f"npm has no version {package.version} of {package.name}")
         if version.name != package.name or version.version != package.version:
             raise Unknown("its registry answers for another package")
+        stated = version.dist.integrity if version.dist.integrity.startswith("sha512-") else ""
+        name = f"{package.name.rpartition('/')[2]}-{package.version}.tgz"
+        file = File(name, version.dist.tarball, stated)
         return Facts(
-            hash=version.dist.integrity if version.dist.integrity.startswith("sha512-") else "",
+            hash=stated,
             published=entries.moment(found.time.get(package.version, "")),
             owners=(version.mcpName,) if version.mcpName else (),
             withdrawn=entries.shown(version.deprecated) if isinstance(version.deprecated, str) else "",
-            file=version.dist.tarball,
+            file=file,
+            files=(file,) if stated else (),
         )
 
     # PyPI.
@@ -115,8 +135,13 @@ class Packages:
             raise Unknown(f"PyPI has no version {package.version} of {package.name}")
         wheel = next((each for each in files if each.filename.endswith("-none-any.whl")), files[0])
         sha256 = wheel.hashes.get("sha256", "")
-        url = urljoin(f"{base}/{name}/", wheel.url).partition("#")[0]
-        stated = f"sha256:{sha256}" if re.fullmatch("[0-9a-f]{64}", sha256) else ""
+        stated = f"sha256:{sha256}" if _sha256.fullmatch(sha256) else ""
+
+        def there(each: _SimpleFile) -> File:
+            url = urljoin(f"{base}/{name}/", each.url).partition("#")[0]
+            return File(each.filename, url, f"sha256:{each.hashes.get('sha256', '')}")
+
+        url = there(wheel).url
         owners, unowned = (), ""
         try:
             owners = await self._owners(base, url, wheel, stated) if stated else ()
@@ -128,8 +153,8 @@ class Packages:
             owners=owners,
             unowned=unowned,
             withdrawn=wheel.why_yanked,
-            file=url,
-            others=tuple(f"sha256:{each.hashes['sha256']}" for each in files if each.hashes.get("sha256")),
+            file=there(wheel),
+            files=tuple(there(each) for each in files if _sha256.fullmatch(each.hashes.get("sha256", ""))),
         )
 
     async def _owners(self, base: str, url: str, wheel: _SimpleFile, stated: str) -> tuple[str, ...]:
@@ -140,7 +165,7 @@ class Packages:
                 raise Unknown("its metadata have another hash than its registry states")
         elif url.endswith(".whl") and 0 < wheel.size <= LONGEST_FILE:
             data = await self._file(base, url, LONGEST_FILE)
-            if hashed(data, stated) != stated:
+            if hash_of(data, stated) != stated:
                 raise Unknown(f"the file that is served has another hash than {stated[:40]}")
             metadata = _metadata_of(data)
         else:
@@ -235,11 +260,19 @@ def _version_of(filename: str, name: str) -> str:
     return version if normalized(before) == name else ""
 
 
-def hashed(data: bytes, like: str) -> str:
-    """The hash of a file, written as `like` is."""
-    if like.startswith("sha512-"):
-        return f"sha512-{base64.b64encode(hashlib.sha512(data).digest()).decode()}"
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+def chosen(files: Sequence[File], hashes: Sequence[str], tags: frozenset[str]) -> File | None:
+    """The file with one of these hashes that a client has taken: a wheel with the tags that it says it has, or else
+    the source."""
+    ours = [each for each in files if each.hash in hashes]
+    wheels = [each for each in ours if each.name.endswith(".whl") and _tags_of(each.name) == tags]
+    return next(iter(wheels or (each for each in ours if not each.name.endswith(".whl"))), None)
+
+
+def _tags_of(wheel: str) -> frozenset[str]:
+    """What its name has packed together."""
+    python, abi, platform = wheel.removesuffix(".whl").split("-")[-3:]
+    together = itertools.product(python.split("."), abi.split("."), platform.split("."))
+    return frozenset("-".join(each) for each in together)
 
 
 def _metadata_of(wheel: bytes) -> bytes:

@@ -32,7 +32,7 @@ from toolgate.provision.clients import PackageClients
 from toolgate.provision.entries import Entry, Package
 from toolgate.provision.gates import Gate, Given
 from toolgate.provision.lookups import Lookups
-from toolgate.provision.packages import Facts, Packages, Unknown
+from toolgate.provision.packages import Facts, Packages, Unknown, chosen
 from toolgate.provision.registries import Listing, Registries
 from toolgate.search import Candidate, Comparison, Document, Index, Verdict
 from toolgate.state.base import Store
@@ -289,15 +289,21 @@ class Provisioning:
 
     # Installing.
 
-    async def take(self, report: Report) -> None:
-        """Have its file checked against its hash, before anything of it runs. Raises `Unknown`, `Fault`."""
-        package = report.match.entry.package
-        assert package and report.facts
+    async def take(self, report: Report) -> str:
+        """Compare its file with its hash, before anything of it runs, and keep it: the hash, by which it is started.
+        Raises `Unknown`, `Fault`."""
+        package, facts = report.match.entry.package, report.facts
+        assert package and facts
+        file = facts.file
         if package.kind == "pypi":
-            hashes = [package.hash] if package.hash else list(report.facts.others) or [report.facts.hash]
-            await self._clients.take(package.name, package.version, hashes)
-        else:
-            await self.packages.check_file(package, report.facts)
+            hashes = [package.hash] if package.hash else list(facts.others)
+            tags = await self._clients.take(package.name, package.version, hashes)
+            file = chosen(facts.files, hashes, tags)
+        if not file:
+            raise Unknown("its registry does not say where the file is that this machine would take")
+        data = await self.packages.bytes_of(package, file)
+        await asyncio.to_thread(self._clients.keep, file.hash, file.name, data)
+        return file.hash
 
 
 def table_of(report: Report) -> dict[str, Any]:

@@ -39,7 +39,7 @@ OTHERS: dict[str, Any] = {  # another value of each field
     "auth": ServerAuth(), "forward_headers": ("a",), "roots": ("r",), "scope": "session", "era": "legacy",
     "concurrency": 1, "rate": Rate(1, 1.0), "pinning": "off", "by_operator": False, "private_args": (0,),
     "problem": "p", "missing": ("M",), "id": "b", "name": "b", "project": "p-1",
-    "box": ServerBox(level="strict"), "fetch_timeout": 1.0,
+    "box": ServerBox(level="strict"), "fetch_timeout": 1.0, "package_hash": "sha256:0",
 }  # fmt: skip
 LIVE = {"description", "project", "validate_arguments", "result_limit", "result_tokens", "tools"}
 LISTS = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope", "era")

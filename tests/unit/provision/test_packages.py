@@ -36,7 +36,7 @@ async def test_a_package_says_its_hash_its_age_and_whose_it_is(package: Package)
     assert facts.owners == (OWNER,)
     assert facts.published == moment("2026-01-01T00:00:00Z")
     assert facts.hash.startswith("sha512-" if package.kind == "npm" else "sha256:")
-    await packages.check_file(package, facts)
+    assert facts.file and await packages.bytes_of(package, facts.file)
 
 
 @pytest.mark.parametrize("package", [NPM, PYPI], ids=["npm", "pypi"])
@@ -45,8 +45,9 @@ async def test_a_file_that_has_another_hash_than_is_stated_is_found_out(package:
     facts = await packages.facts(package)
     if package.kind == "pypi":
         assert (facts.owners, "another hash" in facts.unowned) == ((), True)
+    assert facts.file
     with pytest.raises(Unknown, match="another hash"):
-        await packages.check_file(package, facts)
+        await packages.bytes_of(package, facts.file)
 
 
 async def test_a_package_that_does_not_say_whose_it_is_is_nobodys() -> None:

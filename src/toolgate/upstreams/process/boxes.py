@@ -15,12 +15,14 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from toolgate.config import Config, Server, state_folder
 from toolgate.config.boxes import Confines
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
-from toolgate.upstreams.process import confinement, folders, grants, packages, programs
+from toolgate.upstreams.process import confinement, folders, grants, kept, packages, programs
 from toolgate.upstreams.process.confinement import Box
 from toolgate.upstreams.process.programs import Programs
 from toolgate.upstreams.process.supervisor import Launch, Supervisor
@@ -58,6 +60,8 @@ class Boxes:
 
     async def launch(self, server: Server, holder: str = "") -> Launch:
         """What starts a server. `holder`: whose connection it is, where it is not for all. Raises `Fault`."""
+        if server.package_hash:
+            server = await asyncio.to_thread(self._of_kept, server)
         confines = server.confines
         if not confines:
             return self._without_box(server, holder)
@@ -95,8 +99,15 @@ class Boxes:
                 log.info("removed what was fetched for servers and not used for %g days: %d folders", days, removed)
             await self._clock.sleep(DAY)
 
+    def _of_kept(self, server: Server) -> Server:
+        """The same, by the file that was compared with its hash. Raises `Fault`."""
+        folder = self._state.absolute() / PACKAGES
+        args = kept.args_of(server.name, server.command, server.args, server.package_hash, folder)
+        return msgspec.structs.replace(server, args=args)
+
     def _places_of(self, server: Server) -> set[str]:
         try:
+            server = self._of_kept(server) if server.package_hash and server.confines else server
             split = packages.split_of(server.name, server.command, server.args) if server.confines else None
         except Fault:  # it does not start, either
             return set()

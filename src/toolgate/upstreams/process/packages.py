@@ -365,9 +365,19 @@ def _of_no_registry(folder: str, package: str) -> str:
         found = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
         resolved = str(found.get("resolved", ""))
         is_web = resolved.startswith(("https://", "http://")) or not resolved
-        if (found.get("link") or not is_web) and resolved not in package and package not in resolved:
+        is_asked_for = resolved in package or package in resolved or _is_file(folder, resolved, package)
+        if (found.get("link") or not is_web) and not is_asked_for:
             return place.rpartition("node_modules/")[2]
     return ""
+
+
+def _is_file(folder: str, resolved: str, package: str) -> bool:
+    """Whether a list that npm keeps in this folder means, by a path from there, the file that was asked for."""
+    start = "file:"
+    if not (resolved.startswith(start) and package.startswith(start)):
+        return False
+    at = os.path.join(os.path.realpath(folder), resolved.removeprefix(start))
+    return os.path.realpath(at) == os.path.realpath(package.removeprefix(start))
 
 
 def _only_program(folder: str, package: str) -> str:
