@@ -6,7 +6,7 @@ limit.
 
 # No annotation is deferred here: `fields.rows` reads them. A kind has another name than each field of its struct.
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -31,6 +31,7 @@ from toolgate.config.values import (
     whole,
     wrong,
 )
+from toolgate.core import mcp
 
 Verdict = Literal["allow", "ask", "off"]
 """What a permission says: call it, ask a person first, or as if it did not exist."""
@@ -59,6 +60,18 @@ class Permissions(msgspec.Struct, frozen=True):
             default="`false`",
         ),
     ] = ""
+
+    @property
+    def things(self) -> Mapping[str, Mapping[str, Verdict]]:
+        """What is said of things by name, by the keys of `mcp.SECTIONS`."""
+        return {section: getattr(self, section) for section in mcp.SECTIONS}
+
+    @property
+    def verdicts(self) -> Iterator[Verdict]:
+        """All that are said of anything, but `read_only`."""
+        yield from (self.everything,) if self.everything else ()
+        for said in (self.servers, *self.things.values()):
+            yield from said.values()
 
 
 class Bounds(msgspec.Struct, frozen=True):

@@ -110,8 +110,7 @@ def _asks(config: Config) -> bool:
 
 
 def _ask(said: Permissions) -> bool:
-    tables = (said.servers, said.tools, said.resources, said.prompts)
-    return "ask" in (said.everything, said.read_only, *(each for table in tables for each in table.values()))
+    return "ask" in (said.read_only, *said.verdicts)
 
 
 def _print(server: Server) -> str:
