@@ -36,17 +36,26 @@ class Meter:
     """One kind of meters: what was charged and what runs, by key.
 
     `filled` is the time at which a meter is as good as new: as in a bucket that a rate fills, each call puts it off by
-    the share of time of one call, and one that would put it off by more than the whole time has to wait. What has so
-    many calls from one moment to another, as in a day, is put off from that first moment on, and to the other at most.
+    the share of time of one call, and one that would put it off by more than the whole time has to wait.
     """
 
     def __init__(self) -> None:
         self.filled: dict[object, float] = {}
         self.running: dict[object, int] = {}
 
+    def spend(self, key: object, most: int, since: float, until: float, now: float) -> bool:
+        """Charge one of so many calls that may be made between two moments of `Clock.now`, as in a day; False where all
+        are spent, and nothing is charged."""
+        share = (until - since) / most
+        filled = self.filled.get(key, since)  # which may be before the clock began
+        if max(filled, since) + share > until + share / 2:  # what a sum of floats may lack
+            return False
+        self.put_off(key, since, share, now)
+        return True
+
     def put_off(self, key: object, since: float, share: float, now: float) -> None:
         """Charge a call that is worth `share` seconds, from `since` on where it was as good as new then."""
-        filled = self.filled.get(key, 0.0)
+        filled = self.filled.get(key, since)
         self.filled[key] = (filled if filled > since else since) + share
         if len(self.filled) > MOST_METERS:
             self.forget(now)
