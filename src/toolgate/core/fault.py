@@ -54,7 +54,7 @@ Code: TypeAlias = Literal[
 ]
 RPC_CODES: Mapping[Code, int] = {
     "SERVER_NOT_FOUND": jsonrpc.INVALID_PARAMS,
-    **{kind.missing: jsonrpc.INVALID_PARAMS for kind in mcp.KINDS.values()},
+    **dict[Code, int].fromkeys(mcp.MISSING, jsonrpc.INVALID_PARAMS),
     "INVALID_ARGS": jsonrpc.INVALID_PARAMS,
     "INVALID_STATE": jsonrpc.INVALID_PARAMS,
     "INVALID_REQUEST": jsonrpc.INVALID_REQUEST,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
@@ -239,6 +239,7 @@ TASK_ENDS: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 Missing: TypeAlias = Literal["TOOL_NOT_FOUND", "PROMPT_NOT_FOUND", "RESOURCE_NOT_FOUND"]
+MISSING: Final[tuple[Missing, ...]] = get_args(Missing)
 """The string codes (behaviour.md section 5) for things that cannot be found."""
 
 
@@ -262,7 +263,6 @@ KINDS: Final[dict[str, Kind]] = {
     "resourceTemplates": Kind("Resource", "Templates of resources", "RESOURCE_NOT_FOUND", "resources", "uriTemplate"),
     "prompts": Kind("Prompt", "Prompts", "PROMPT_NOT_FOUND", "prompts", attribute="gen_ai.prompt.name"),
 }
-MISSING: Final[tuple[Missing, ...]] = tuple(dict.fromkeys(kind.missing for kind in KINDS.values()))
 BY_URI: Final = frozenset(name for name, kind in KINDS.items() if kind.key != "name")
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     kind.section: tuple(name for name, each in KINDS.items() if each.section == kind.section) for kind in KINDS.values()

@@ -1,4 +1,4 @@
-"""What holds of skills as of every list, on a copy of `src` with the edits of `method.toml`: `test_changes.py` runs it."""
+"""What holds of skills as of every list. `test_changes.py` runs it on a copy of `src` with `method.toml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a budget of calls in a day does, on a copy of `src` with the edits of `policy.toml`: `test_changes.py` runs it."""
+"""What a budget of calls in a day does. `test_changes.py` runs it on a copy of `src` with `policy.toml`."""
 
 from __future__ import annotations
 
