@@ -3,26 +3,39 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
+TESTS = not interop and not conformance and not attack and not browser
+# Each program that a test starts would be compiled anew, at twice its time.
+unexport PYTHONDONTWRITEBYTECODE
 MUTMUT = .venv/bin/mutmut
 PACKAGING = .venv/.packaging
 AXE = .browser/node_modules/axe-core/axe.min.js
 AXE_PACKAGE = axe-core@4.14.1
 
-.PHONY: demo test attack check format install interop faults browser screenshots conformance behaviour docs tools keys grid fuzz soak bench bench-quick flame \
+.PHONY: demo test attack check types style collected format install interop faults browser screenshots conformance behaviour docs tools keys grid fuzz soak bench bench-quick flame \
 	retrieval tokens mutants package package-check service-check image-check constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
 
-test: check
-	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance and not attack and not browser"
+test: $(INSTALLED)
+	@$(MAKE) -j 2 check collected
+	$(RUN) pytest -n 2 --dist worksteal -m "$(TESTS)"
 
-check: $(INSTALLED)
+check: types style
+
+types: $(INSTALLED)
+	$(RUN) pyright
+
+style: $(INSTALLED)
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) pyright
 	.venv/bin/lint-imports --no-cache --no-logo
 	.venv/bin/python tests/architecture/rules.py
+
+# All tests can be read, and are compiled once, while the type checker has the other processor.
+collected: $(INSTALLED)
+	@mkdir -p build
+	@$(RUN) pytest --collect-only -q -m "$(TESTS)" > build/collected || { tail -n 100 build/collected; exit 1; }
 
 format: $(INSTALLED)
 	$(RUN) ruff format .

@@ -28,6 +28,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
+from toolgate.eras import modern
 from toolgate.frontends.active_requests import ActiveRequest
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.cors import Cors
@@ -87,6 +88,7 @@ class Request(msgspec.Struct, eq=False):
     body: bytes = b""  # where its head was known; else it is to be read
     cors: HeaderList = ()  # what all answers have, where a web page asks
     asked: Any = None  # of the last one with this head: see `modern.Asked`
+    is_modern: bool = False  # its head says so
 
     @property
     def own_path(self) -> str:
@@ -222,7 +224,7 @@ class Guards:
             _refuse_two(twice)
         self._check_host(headers)
         origin = headers.get("origin")
-        if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
+        if origin is not None and not _is_of(origin, headers):
             raise Refused(403, f"Origin {origin!r} is not the origin of this page")
         return headers
 
@@ -273,7 +275,10 @@ class Guards:
         gateway, may be decided otherwise the next time."""
         is_decided_here = isinstance(self._identify, Admission)
         if is_decided_here and came.body == body and is_plain(request.scope["http_version"], request.scope["headers"]):
-            known = msgspec.structs.replace(request, receive=_nothing, active_request=None, came=None)
+            is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), jsonrpc.NOTHING)
+            known = msgspec.structs.replace(
+                request, receive=_nothing, active_request=None, came=None, is_modern=is_modern
+            )
             self._known_heads.learn(came, known, request.principal.counted_as)
 
     def check(self, scope: Scope) -> tuple[Headers, str | None]:
@@ -284,10 +289,17 @@ class Guards:
             _refuse_two(twice)
         self._check_host(headers)
         origin = headers.get("origin")
-        is_local = origin is not None and self._config.http.host in LOOPBACK and _is_page_of_loopback(origin)
-        if origin is not None and origin not in self._config.http.allowed_origins and not is_local:
+        if origin is not None and not self._takes_page(origin, scope, headers):
             raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
         return headers, twice
+
+    def _takes_page(self, origin: str, scope: Scope, headers: Headers) -> bool:
+        """Whether requests of a page are heard. One of another web server on this machine can only send some, and reads
+        nothing, but of a WebSocket it would: browsers do not ask whether it may."""
+        if origin in self._config.http.allowed_origins:
+            return True
+        is_local = self._config.http.host in LOOPBACK and _is_page_of_loopback(origin)
+        return is_local and (scope["type"] != "websocket" or _is_of(origin, headers))
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
@@ -434,6 +446,11 @@ def _is_page_of_loopback(origin: str) -> bool:
     """Whether it is a page of a web server on this machine, and not, for example, an extension of that name."""
     scheme, _, host = origin.partition("://")
     return scheme in ("http", "https") and _hostname(host) in LOOPBACK
+
+
+def _is_of(origin: str, headers: Headers) -> bool:
+    """Whether it is that of the very host and port that a request names as ours."""
+    return origin.lower().partition("://")[2] == headers.get("host", "").lower()
 
 
 def _refuse_two(twice: str) -> None:

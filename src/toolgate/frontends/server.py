@@ -142,7 +142,7 @@ class _KnownCycle(_Cycle, Slot):
         self.came = came
         self.connection = connection
         self._protocol = protocol
-        self._known = known
+        self.known = known
         self.transport = protocol.transport
         self.flow = protocol.flow
         self.body = came.body  # type: ignore[assignment]
@@ -151,7 +151,7 @@ class _KnownCycle(_Cycle, Slot):
 
     @cached_property
     def scope(self) -> Any:  # type: ignore[override]
-        scope = {**self._known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
+        scope = {**self.known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
         if self.came.varying:
             varying = [(name.encode(), value.encode()) for name, value in self.came.varying]
             names = [name for name, _ in varying]
@@ -340,9 +340,10 @@ class HttpProtocol(HttpToolsProtocol):
         has_lines = self._is_in_head and self._lines > MOST_LINES
         if (has_lines or self._overhead > HEAD_LIMIT) and not self.transport.is_closing():
             if self._is_in_head:
-                self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
-            self._intake.drop()
-            self.transport.close()
+                self._refuse(431, "The request's head is too large.")
+            else:
+                self._intake.drop()
+                self.transport.close()
         elif self._patience and not self._timer and not self._intake.is_busy:
             self._timer = self.loop.call_later(self._patience, self.transport.close)
 
@@ -363,7 +364,10 @@ class HttpProtocol(HttpToolsProtocol):
         return True
 
     def _begin(self, cycle: _KnownCycle) -> None:
-        if not self._application.begin(cycle):
+        """Its turn has come. What its head means may be something else by now."""
+        known = self._known_heads.by_head.get(cycle.came.head)
+        cycle.known = known or cycle.known
+        if not known or not self._application.begin(cycle):
             self.not_begun(cycle)
 
     def not_begun(self, cycle: _KnownCycle) -> None:
@@ -385,12 +389,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._patience = HEAD_PATIENCE
 
     def on_headers_complete(self) -> None:
-        refused = "" if self.transport.is_closing() else _refused_target(self.url)
-        if refused:
-            if not self.cycle or self.cycle.response_complete:  # else it would stand within the answer to another
-                self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\n\r\n" % refused.encode())
-            self._intake.drop()
-            self.transport.close()
+        if not self.transport.is_closing() and (refused := _refused_target(self.url)):
+            self._refuse(*refused)
         if self.transport.is_closing():
             self._is_passed_over = True
             return
@@ -410,6 +410,22 @@ class HttpProtocol(HttpToolsProtocol):
             self.scope["state"], self._came = {**self.app_state, CAME: self._came}, None
         super().on_headers_complete()
         self.headers = _TRAILERS  # where uvicorn puts what comes now: nobody reads it
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, msg)
+
+    def _refuse(self, status: int, why: str) -> None:
+        """End the connection because of what comes just now, and say why, unless that would stand within the answer to
+        another, or behind that to the request whose body it is."""
+        now, is_body = self.cycle, self._patience and not self._is_in_head
+        has_begun = now and (now.response_started or self.pipeline if is_body else not now.response_complete)
+        if not has_begun:
+            own = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(why))]
+            headers = *self.server_state.default_headers, *own, (b"connection", b"close")
+            lines = [STATUS_LINE[status], *(_line(name, value) for name, value in headers), b"\r\n", why.encode()]
+            self.transport.write(b"".join(lines))
+        self._intake.drop()
+        self.transport.close()
 
     def _should_upgrade(self) -> bool:
         self.headers = self.scope["headers"]  # type: ignore[assignment]
@@ -475,7 +491,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self._known is self.cycle and not (
             self._turn or self.pipeline or self._is_full or self._patience or self.flow.read_paused
         ):
-            self._rests()  # nothing else is to be done behind most that are known
+            self._idle_since = self.loop.time()  # as in `_rests`; nothing else is to be done behind most that are known
+            self._keeping = self._keeping or self.loop.call_later(self.timeout_keep_alive, self._look)
             return
         turn, self._turn = self._turn, None
         if not self.transport.is_closing():
@@ -531,11 +548,13 @@ class HttpProtocol(HttpToolsProtocol):
 _malformed = re.compile(rb"%(?![0-9A-Fa-f]{2})")  # decoding them takes Python a thousandth of a millisecond each
 
 
-def _refused_target(target: bytes) -> str:
+def _refused_target(target: bytes) -> tuple[int, str] | None:
     """The status by which what a request is for is refused before it is decoded, where nobody knows who sends it."""
     if len(target) > LONGEST_TARGET or len(target.partition(b"?")[0]) > LONGEST_PATH:
-        return "414 URI Too Long"
-    return "400 Bad Request" if b"%" in target and _malformed.search(target) else ""
+        return 414, "The request's target is too long."
+    if b"%" in target and _malformed.search(target):
+        return 400, "The request's target has a percent sign that begins nothing."
+    return None
 
 
 _absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")

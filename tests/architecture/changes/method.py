@@ -1,14 +1,17 @@
-"""What holds of skills as of every list. `test_changes.py` runs it on a copy of `src` with `method.toml`."""
+"""What holds of skills as of every list, in conversations between both eras where there is a list of them."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import official
 import peers
 import pytest
+import virtualtime
 from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, gateway
 from virtualtime import FakeClock
 
@@ -47,8 +50,7 @@ def peers_know_skills(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(peers.KIND, GET, "skills")
     monkeypatch.setitem(peers.LIST_OF, "skills", LIST)
     monkeypatch.setitem(peers.FILTERS, "skillsListChanged", CHANGED)
-    for table in (peers.TARGET, peers.NAMED):
-        monkeypatch.setitem(table, GET, "name")
+    monkeypatch.setitem(peers.TARGET, GET, "name")
 
 
 async def text(scene: Scene) -> Any:
@@ -308,3 +310,8 @@ def test_a_method_that_nobody_knows_is_off_where_less_is_said_of_a_skill() -> No
     assert not Rules(CLIENTS[1]).has_whole("there")
     assert Rules(CLIENTS[0]).has_whole("there")
     assert Rules(CLIENTS[3]).sees("there") and not Rules(CLIENTS[3]).sees("other")
+
+
+if __name__ == "__main__":
+    paths = f"pythonpath={sys.argv[1]} {Path(virtualtime.__file__).parent}"
+    sys.exit(pytest.main([__file__, "-x", "-n", "0", "-o", paths], plugins=[virtualtime]))

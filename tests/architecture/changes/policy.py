@@ -1,12 +1,15 @@
-"""What a budget of calls in a day does. `test_changes.py` runs it on a copy of `src` with `policy.toml`."""
+"""What a policy does that counts: so many calls of tools in a day, for each client."""
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import virtualtime
 from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, form, gateway, named
 from virtualtime import FakeClock
 
@@ -122,3 +125,8 @@ async def test_clients_without_end_are_forgotten_before_they_are_too_many() -> N
     for number in range(limits.MOST_METERS + 10):
         made.before(call(f"client-{number}"), False)
     assert len(meters.of("budget").filled) <= limits.MOST_METERS
+
+
+if __name__ == "__main__":
+    paths = f"pythonpath={sys.argv[1]} {Path(virtualtime.__file__).parent}"
+    sys.exit(pytest.main([__file__, "-x", "-n", "0", "-o", paths], plugins=[virtualtime]))
