@@ -142,7 +142,7 @@ class _KnownCycle(_Cycle, Slot):
         self.came = came
         self.connection = connection
         self._protocol = protocol
-        self._known = known
+        self.known = known
         self.transport = protocol.transport
         self.flow = protocol.flow
         self.body = came.body  # type: ignore[assignment]
@@ -151,7 +151,7 @@ class _KnownCycle(_Cycle, Slot):
 
     @cached_property
     def scope(self) -> Any:  # type: ignore[override]
-        scope = {**self._known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
+        scope = {**self.known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
         if self.came.varying:
             varying = [(name.encode(), value.encode()) for name, value in self.came.varying]
             names = [name for name, _ in varying]
@@ -364,7 +364,10 @@ class HttpProtocol(HttpToolsProtocol):
         return True
 
     def _begin(self, cycle: _KnownCycle) -> None:
-        if not self._application.begin(cycle):
+        """Its turn has come. What its head means may be something else by now."""
+        known = self._known_heads.by_head.get(cycle.came.head)
+        cycle.known = known or cycle.known
+        if not known or not self._application.begin(cycle):
             self.not_begun(cycle)
 
     def not_begun(self, cycle: _KnownCycle) -> None:
@@ -488,7 +491,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self._known is self.cycle and not (
             self._turn or self.pipeline or self._is_full or self._patience or self.flow.read_paused
         ):
-            self._rests()  # nothing else is to be done behind most that are known
+            self._idle_since = self.loop.time()  # as in `_rests`; nothing else is to be done behind most that are known
+            self._keeping = self._keeping or self.loop.call_later(self.timeout_keep_alive, self._look)
             return
         turn, self._turn = self._turn, None
         if not self.transport.is_closing():
