@@ -62,9 +62,10 @@ class _Reply:
 
     def body(self, chunk: bytes) -> None:
         self._body += chunk
-        most = self._most if self._status == 200 else MOST_OF_A_REFUSAL
+        has_succeeded = 200 <= self._status < 300
+        most = self._most if has_succeeded else MOST_OF_A_REFUSAL
         if len(self._body) > most:
-            if self._status == 200:
+            if has_succeeded:
                 self.fail(Lost(f"its answer has more than {most} bytes", "executed"))
             del self._body[most:]
             self.complete()
