@@ -42,14 +42,11 @@ class WebSocket:
         self._on_message = on_message
         self._incoming: asyncio.Queue[Json] = asyncio.Queue()
         self._incoming.put_nowait({"type": "websocket.connect"})
+        usual = {"host": "localhost", "content-type": "application/json"}
         scope = {
             "type": "websocket",
             "path": path,
-            "headers": [
-                (b"host", b"localhost"),
-                (b"content-type", b"application/json"),
-                *((name.encode(), value.encode()) for name, value in headers),
-            ],
+            "headers": [(name.encode(), value.encode()) for name, value in {**usual, **dict(headers)}.items()],
             "client": ("192.0.2.1", 50000),
             "subprotocols": list(subprotocols),
             "extensions": {"websocket.http.response": {}} if knows_denials else {},

@@ -653,6 +653,50 @@ def test_heads_are_kept_within_their_bytes(monkeypatch: pytest.MonkeyPatch) -> N
     assert 5 < len(heads) < 10
 
 
+class Looked:
+    """For the length of a body, in heads: how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self._pattern = known_heads._length  # pyright: ignore[reportPrivateUsage]
+
+    def search(self, *given: Any) -> Any:
+        self.times += 1
+        return self._pattern.search(*given)
+
+
+def of_length(head: str, length: int) -> bytes:
+    return post(b"x" * length, f"X: {head}")
+
+
+@pytest.mark.parametrize("heads_of_bob", [1, 3])
+def test_however_many_heads_of_one_client_were_taken_apart_that_of_another_need_not_be_again(
+    heads_of_bob: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_heads, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(known_heads, "_length", looked := Looked())
+    heads: KnownHeads[str] = KnownHeads()
+
+    def came(whose: str, data: bytes) -> None:
+        found = heads.parted("192.0.2.1", data)
+        assert found and len(found.body) == len(data.partition(b"\r\n\r\n")[2])
+        if found.head not in heads.by_head:
+            heads.learn(found, whose, whose)
+        assert heads.by_head[found.head] == whose
+
+    for length in range(1, 400):  # some 60 kB of heads that are one but for the length of the body
+        for head in range(heads_of_bob):
+            came("bob", of_length(f"bob {head}", length))
+    came("ann", of_length("ann", 7))
+    came("ann", of_length("ann", 7))
+    before = looked.times
+    for _ in range(5):
+        came("ann", of_length("ann", 7))
+    assert looked.times == before
+    assert heads._apart_size <= 20_000  # pyright: ignore[reportPrivateUsage]
+    assert heads._apart_size == sum(map(len, heads._apart))  # pyright: ignore[reportPrivateUsage]
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
+from doors.pipes import WebSocket
 from inmemory import MODERN, Refusal, Response, Scripted, Visitor, gateway, said, tools
+from virtualtime import settle
 from wires import Wire, hello, legacy, modern
 
 from toolgate.app import App
@@ -179,3 +181,39 @@ async def test_a_page_reads_where_tokens_are_to_be_had_and_nobody_keeps_that_for
         assert allows(await Visitor(app, path, origin=PAGE, mcp_protocol_version=MODERN).send("GET"))
         plain = await Visitor(app, path).send("GET")
         assert not allows(plain) and plain.headers["vary"] == "Origin"
+
+
+# A WebSocket, which browsers open without asking whether they may, and whose answers any page reads.
+
+
+async def opened(app: App, origin: str, *headers: tuple[str, str]) -> int:
+    """The status by which it was refused; 101 where it was not."""
+    socket = WebSocket(app.http, headers=[("origin", origin), *headers])
+    await settle()
+    if socket.accepted:
+        await socket.leave()
+    return 101 if socket.accepted else socket.status or 0
+
+
+@pytest.mark.promise("b.web.others")
+@pytest.mark.parametrize(
+    "origin",
+    [LOCAL, "http://127.0.0.1:3000", "http://[::1]:9", "https://localhost", "http://localhost", "null", STRANGE],
+)
+@pytest.mark.parametrize("clients", [(), CLIENTS], ids=["open", "with keys"])
+async def test_no_page_of_another_server_of_this_machine_opens_a_websocket(
+    origin: str, clients: tuple[KnownClient, ...]
+) -> None:
+    host = ("host", "localhost:8765")
+    async with gateway(config=Config(clients=clients)) as app:
+        assert await opened(app, origin, host, ("authorization", f"Bearer {KEY}")) == 403
+
+
+async def test_a_page_that_is_allowed_opens_one_and_so_does_what_names_the_gateway_itself() -> None:
+    """Some libraries of programs send the address that they connect to."""
+    config = Config(http=Http(allowed_origins=(LOCAL,)))
+    async with gateway(config=config) as app:
+        assert await opened(app, LOCAL) == 101
+        assert await opened(app, "http://localhost:8765", ("host", "localhost:8765")) == 101
+        assert await opened(app, "http://localhost:87650", ("host", "localhost:8765")) == 403
+        assert await opened(app, "http://127.0.0.1:8765", ("host", "localhost:8765")) == 403

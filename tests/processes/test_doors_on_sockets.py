@@ -96,7 +96,8 @@ async def test_a_websocket_carries_large_messages_and_refuses_those_over_the_lim
 @real
 async def test_who_is_not_let_in_gets_a_status() -> None:
     async with gateway(GREETER) as served:
-        for path, origin, status in (("/mcp", "https://evil.example", 403), ("/nope", None, 404)):
+        refusals = ("/mcp", "https://evil.example", 403), ("/mcp", "http://localhost:3000", 403), ("/nope", None, 404)
+        for path, origin, status in refusals:
             with pytest.raises(websockets.InvalidStatus) as refused:
                 async with connected(served, path, origin=origin):
                     pass

@@ -222,7 +222,7 @@ class Guards:
             _refuse_two(twice)
         self._check_host(headers)
         origin = headers.get("origin")
-        if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
+        if origin is not None and not _is_of(origin, headers):
             raise Refused(403, f"Origin {origin!r} is not the origin of this page")
         return headers
 
@@ -284,10 +284,17 @@ class Guards:
             _refuse_two(twice)
         self._check_host(headers)
         origin = headers.get("origin")
-        is_local = origin is not None and self._config.http.host in LOOPBACK and _is_page_of_loopback(origin)
-        if origin is not None and origin not in self._config.http.allowed_origins and not is_local:
+        if origin is not None and not self._takes_page(origin, scope, headers):
             raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
         return headers, twice
+
+    def _takes_page(self, origin: str, scope: Scope, headers: Headers) -> bool:
+        """Whether requests of a page are heard. One of another web server on this machine can only send some, and reads
+        nothing, but of a WebSocket it would: browsers do not ask whether it may."""
+        if origin in self._config.http.allowed_origins:
+            return True
+        is_local = self._config.http.host in LOOPBACK and _is_page_of_loopback(origin)
+        return is_local and (scope["type"] != "websocket" or _is_of(origin, headers))
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
@@ -434,6 +441,11 @@ def _is_page_of_loopback(origin: str) -> bool:
     """Whether it is a page of a web server on this machine, and not, for example, an extension of that name."""
     scheme, _, host = origin.partition("://")
     return scheme in ("http", "https") and _hostname(host) in LOOPBACK
+
+
+def _is_of(origin: str, headers: Headers) -> bool:
+    """Whether it is that of the very host and port that a request names as ours."""
+    return origin.lower().partition("://")[2] == headers.get("host", "").lower()
 
 
 def _refuse_two(twice: str) -> None:

@@ -340,9 +340,10 @@ class HttpProtocol(HttpToolsProtocol):
         has_lines = self._is_in_head and self._lines > MOST_LINES
         if (has_lines or self._overhead > HEAD_LIMIT) and not self.transport.is_closing():
             if self._is_in_head:
-                self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
-            self._intake.drop()
-            self.transport.close()
+                self._refuse(431, "The request's head is too large.")
+            else:
+                self._intake.drop()
+                self.transport.close()
         elif self._patience and not self._timer and not self._intake.is_busy:
             self._timer = self.loop.call_later(self._patience, self.transport.close)
 
@@ -385,12 +386,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._patience = HEAD_PATIENCE
 
     def on_headers_complete(self) -> None:
-        refused = "" if self.transport.is_closing() else _refused_target(self.url)
-        if refused:
-            if not self.cycle or self.cycle.response_complete:  # else it would stand within the answer to another
-                self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\n\r\n" % refused.encode())
-            self._intake.drop()
-            self.transport.close()
+        if not self.transport.is_closing() and (refused := _refused_target(self.url)):
+            self._refuse(*refused)
         if self.transport.is_closing():
             self._is_passed_over = True
             return
@@ -410,6 +407,22 @@ class HttpProtocol(HttpToolsProtocol):
             self.scope["state"], self._came = {**self.app_state, CAME: self._came}, None
         super().on_headers_complete()
         self.headers = _TRAILERS  # where uvicorn puts what comes now: nobody reads it
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, msg)
+
+    def _refuse(self, status: int, why: str) -> None:
+        """End the connection because of what comes just now, and say why, unless that would stand within the answer to
+        another, or behind that to the request whose body it is."""
+        now, is_body = self.cycle, self._patience and not self._is_in_head
+        has_begun = now and (now.response_started or self.pipeline if is_body else not now.response_complete)
+        if not has_begun:
+            own = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(why))]
+            headers = *self.server_state.default_headers, *own, (b"connection", b"close")
+            lines = [STATUS_LINE[status], *(_line(name, value) for name, value in headers), b"\r\n", why.encode()]
+            self.transport.write(b"".join(lines))
+        self._intake.drop()
+        self.transport.close()
 
     def _should_upgrade(self) -> bool:
         self.headers = self.scope["headers"]  # type: ignore[assignment]
@@ -531,11 +544,13 @@ class HttpProtocol(HttpToolsProtocol):
 _malformed = re.compile(rb"%(?![0-9A-Fa-f]{2})")  # decoding them takes Python a thousandth of a millisecond each
 
 
-def _refused_target(target: bytes) -> str:
+def _refused_target(target: bytes) -> tuple[int, str] | None:
     """The status by which what a request is for is refused before it is decoded, where nobody knows who sends it."""
     if len(target) > LONGEST_TARGET or len(target.partition(b"?")[0]) > LONGEST_PATH:
-        return "414 URI Too Long"
-    return "400 Bad Request" if b"%" in target and _malformed.search(target) else ""
+        return 414, "The request's target is too long."
+    if b"%" in target and _malformed.search(target):
+        return 400, "The request's target has a percent sign that begins nothing."
+    return None
 
 
 _absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
