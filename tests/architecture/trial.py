@@ -8,7 +8,6 @@ is another, that is an error: the change is made anew, and counted anew.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -62,30 +61,8 @@ def _side(hunk: Sequence[str], sign: str) -> str:
 
 
 def files(name: str, *, are_new: bool) -> int:
-    """How many files of the source a change has made, or changed the code of. A docstring is no code: nothing goes by
-    the line of a new file in its package's map, and who forgets it is told by `tests/test_docs.py`."""
-    touched = (each for each in change(name) if each.is_new == are_new and each.path.startswith("src/"))
-    return sum(_code(before) != _code(after) for before, after in map(_both, touched))
-
-
-def _both(each: FileChange) -> tuple[str, str]:
-    before = "" if each.is_new else (ROOT / each.path).read_text()
-    return before, _changed(before, each)
-
-
-def _changed(text: str, each: FileChange) -> str:
-    for old, new in each.texts:
-        assert each.is_new or text.count(old) == 1, f"its patch fits {each.path} no more; there is no\n{old}"
-        text = text.replace(old, new) if old else new
-    return text
-
-
-def _code(text: str) -> str:
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            node.value.value = ""
-    return ast.dump(tree)
+    """How many files of the source a change has made, or changed."""
+    return sum(each.is_new == are_new and each.path.startswith("src/") for each in change(name))
 
 
 def changed_copy(name: str, place: Path) -> Path:
@@ -95,7 +72,11 @@ def changed_copy(name: str, place: Path) -> Path:
         file = place / each.path
         if each.is_new:
             file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(_both(each)[1])
+        text = "" if each.is_new else file.read_text()
+        for old, new in each.texts:
+            assert each.is_new or text.count(old) == 1, f"{name}.patch fits {each.path} no more; there is no\n{old}"
+            text = text.replace(old, new) if old else new
+        file.write_text(text)
     return place / "src"
 
 
