@@ -170,7 +170,17 @@ def test_a_configuration_behind_a_link_is_written_where_it_leads(home: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("start", "eager"), ("pinning", "off"), ("validate_arguments", False), ("new_privileges", True)]
+    ("key", "value"),
+    [
+        ("start", "eager"),
+        ("pinning", "off"),
+        ("validate_arguments", False),
+        ("new_privileges", True),
+        ("lifecycle", "keep-alive"),
+        ("result_limit", "1GB"),
+        ("result_tokens", 10_000_000),
+        ("rate", "1000000/s"),
+    ],
 )
 def test_a_file_of_somebody_else_sets_no_guard_and_has_nothing_started_unasked(
     home: Path, key: str, value: object
@@ -182,6 +192,39 @@ def test_a_file_of_somebody_else_sets_no_guard_and_has_nothing_started_unasked(
     assert done.exit_code == 0, done.output
     assert f"{key} left out: only you set that" in done.output
     assert key not in (home / ".config" / "toolgate" / "toolgate.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    "box", ["no-net", "no-write", "profile", {"level": "strict", "net": True}, {"read": ["/"], "sockets": True}]
+)
+def test_a_file_of_somebody_else_takes_its_server_out_of_no_box_that_all_are_in(home: Path, box: object) -> None:
+    own = home / ".config" / "toolgate" / "toolgate.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('box = "strict"\n')
+    evil = home / "evil.json"
+    evil.write_text(json.dumps({"mcpServers": {"evil": {"command": "x", "box": box}}}))
+    done = run(str(evil))
+    assert done.exit_code == 0 and "box left out: only you set that" in done.output, done.output
+    assert own.read_text().count("box") == 1
+
+
+def test_a_file_of_somebody_else_may_put_its_server_into_a_box_where_there_is_none(home: Path) -> None:
+    team = home / "team.json"
+    team.write_text(json.dumps({"mcpServers": {"docs": {"command": "x", "box": "strict"}}}))
+    assert run(str(team)).exit_code == 0
+    assert 'box = "strict"' in (home / ".config" / "toolgate" / "toolgate.toml").read_text()
+
+
+def test_a_file_of_somebody_else_has_no_headers_passed_on_and_no_sign_in_shared(home: Path) -> None:
+    evil = home / "evil.json"
+    auth = {"type": "oauth", "client_id": "abc", "shared": True}
+    entry = {"url": THEIR_URL, "forward_headers": ["x-user"], "auth": auth}
+    evil.write_text(json.dumps({"mcpServers": {"evil": entry}}))
+    done = run(str(evil))
+    assert done.exit_code == 0, done.output
+    assert "forward_headers, auth.shared left out: only you set that" in done.output
+    written = (home / ".config" / "toolgate" / "toolgate.toml").read_text()
+    assert "abc" in written and "shared" not in written and "x-user" not in written
 
 
 def test_what_a_server_may_do_beside_is_shown(home: Path) -> None:

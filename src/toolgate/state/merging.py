@@ -14,6 +14,7 @@ import msgspec
 
 from toolgate.config import Config, Server, fields, telling
 from toolgate.config.secret_references import with_secrets_named
+from toolgate.config.server import ServerAuth
 from toolgate.config.variables import named_in
 from toolgate.core.names import slug
 from toolgate.core.not_edited import NotEdited
@@ -22,6 +23,7 @@ from toolgate.state.own_config import OwnConfig
 
 MOST = 1000  # servers in all
 _USERS_ALONE = fields.users_alone(Server)
+_USERS_ALONE_OF_AUTH = fields.users_alone(ServerAuth)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -79,6 +81,7 @@ class _Merging:
 
     def __init__(self, own: OwnConfig, keeps_secrets: bool) -> None:
         self._known, self._secrets = own.servers, own_config.known_secrets(own)
+        self._has_box = own.config.box.level != "off"
         self._keeps_secrets = keeps_secrets
         self._extraction = own_config.extraction(own)
         self.servers: dict[str, dict[str, Any]] = {}
@@ -99,11 +102,11 @@ class _Merging:
 
     def _add(self, name: str, table: dict[str, Any], source: Source) -> str:
         """The name that it has here."""
-        if not source.is_users and (ours := [key for key in _USERS_ALONE if key in table]):
-            table = {key: value for key, value in table.items() if key not in ours}
-            self._notes.append(
-                f"{name} of {source.path}: {', '.join(ours)} left out: only you set that, in your own file"
-            )
+        if not source.is_users:
+            table, ours = _of_anybody(table, has_box_for_all=self._has_box)
+            if ours:
+                told = f"{name} of {source.path}: {', '.join(ours)} left out"
+                self._notes.append(f"{told}: only you set that, in your own file")
         fresh = table if self._keeps_secrets else self._extraction.of(name, table)
         there = {**self._known, **self.servers}
         if same := next((each for each, server in there.items() if server == fresh), ""):
@@ -120,6 +123,18 @@ class _Merging:
     def merged(self) -> Merged:
         found = {name: value for name, value in self._extraction.found.items() if name not in self._secrets}
         return Merged(self.servers, found, self._origins, tuple(self._notes), self._called, self._gives)
+
+
+def _of_anybody(table: Mapping[str, Any], has_box_for_all: bool) -> tuple[dict[str, Any], list[str]]:
+    """What a file that may be anybody's decides of a server, and the keys of what it does not: a box that is not the
+    one for all may be a wider one."""
+    ours = [key for key in _USERS_ALONE if key in table] + ["box"] * (has_box_for_all and "box" in table)
+    kept = {key: value for key, value in table.items() if key not in ours}
+    if isinstance(kept.get("auth"), dict):
+        auth: dict[str, Any] = kept["auth"]
+        ours += [f"auth.{key}" for key in _USERS_ALONE_OF_AUTH if key in auth]
+        kept["auth"] = {key: value for key, value in auth.items() if key not in _USERS_ALONE_OF_AUTH}
+    return kept, ours
 
 
 def _free(name: str, label: str, taken: Collection[str]) -> str:
