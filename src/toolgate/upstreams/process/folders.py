@@ -21,7 +21,7 @@ from pathlib import Path
 # Empty files at which runners stop to look in the folders above.
 _ENDS = {"package.json": "{}", "uv.toml": "", ".python-version": ""}
 
-_OF_NPM = frozenset(["npx", "npm"])
+OF_NPM = frozenset(["npx", "npm"])
 _PROJECTS = """
 bun bunx deno pnpm pnpx pnx pn yarn yarnpkg tsx ts-node corepack nx
 pipx uv poetry pdm hatch rye pixi pipenv conda mamba
@@ -62,7 +62,7 @@ exec /bin/sh "$@"
 def takers(command: str, args: Sequence[str]) -> list[str]:
     """The programs of a command line that may run code which lies in the folder that they start in, without naming it
     by a path. Any program may start another that its arguments name."""
-    name, words = _name(command), _words(args)
+    name, words = _name(command), words_of(args)
     if name in _CONTAINERS:  # what is started within has another folder
         return [name] if _takes(name, args) else []
     own = [name] if name not in _SHELLS and _takes(name, args) else []
@@ -82,13 +82,13 @@ def _takes(name: str, rest: Sequence[str]) -> bool:
         return any(_LOADED_BY_NODE.fullmatch(each) for each in _options(rest, frozenset()))
     if name in _CONTAINERS:
         return "compose" in _options(rest, frozenset(), 1)
-    return name in _OF_NPM or name in _OF_A_PROJECT
+    return name in OF_NPM or name in _OF_A_PROJECT
 
 
 def goes_back(found: Sequence[str]) -> bool:
     """Whether of these `takers` npm alone is in the line, which can start a program in another folder. What that
     program would start would be there, too."""
-    return len(found) == 1 and found[0] in _OF_NPM
+    return len(found) == 1 and found[0] in OF_NPM
 
 
 def from_here(args: Sequence[str]) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def empty(parent: Path) -> Generator[str]:
         yield folder
 
 
-def _words(args: Sequence[str]) -> list[str]:
+def words_of(args: Sequence[str]) -> list[str]:
     """Those of arguments, of which one may be a whole command line."""
     return [word for each in args for word in re.split(r"[\s;&|()='\"]+", each) if word]
 
