@@ -369,12 +369,17 @@ op run -- npx pack | timeout 9 python -m x | node --import tsx /abs/x.js | node 
 poetry run x | make -s x | Rscript /abs/x.R | node -e 1
 env -S A=b_npx_-y_pack | uvx mcp-proxy npx -y pack | mcp-proxy -- npx -y pack | supergateway --stdio npx_-y_pack
 script -qec npx_-y_pack /dev/null | taskset 1 npx -y pack | /abs/flock /f /usr/bin/npx -y pack | x --run=npx_pack
+uvicorn pack:app --port 1 | gunicorn pack:app -b x | nodemon /abs/x.js | flask run | gmake -s x | uvx uvicorn pack:app
+docker --context x compose up | podman -c x compose up | docker -H unix:///x --log-level error compose up
+vite-node /abs/x.ts | clojure -X:mcp | bb x | direnv exec . x | asdf exec node /abs/x.js | volta run node /abs/x.js
+lua5.4 /abs/x.lua | node --run serve | node --test | ipython /abs/x.py | sbt run | nix-shell --run x | sh -c flask_run
 mcp-proxy python -m pack | npx-like 'python3_-c_pass' | node /abs/x.js npx -y pack | python /abs/x.py bunx pack
 """
 TAKES_NOT = """
 node /abs/x.js | node x.js -r y | python /abs/x.py -m y | python -X dev x.py -c y | uvx pack -m y | uv tool run pack
 docker run -i --rm image compose | /abs/server npx | bash /abs/x.sh | server --make npm | uvx mcp-server-time
 env A=1 /abs/server | python3 -I /abs/x.py | server make all | server ./npx x | docker run -v .:/x image npx -y pack
+docker exec -i name compose up | podman start -ai compose | server --tools flask run | server lua scripts
 mcp-server --tools go task run | uvx mcp-server-git --repository make_x
 """
 

@@ -16,6 +16,7 @@ import os
 import re
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 # Empty files at which runners stop to look in the folders above.
@@ -23,26 +24,36 @@ _ENDS = {"package.json": "{}", "uv.toml": "", ".python-version": ""}
 
 OF_NPM = frozenset(["npx", "npm"])
 _PROJECTS = """
-bun bunx deno pnpm pnpx pnx pn yarn yarnpkg tsx ts-node corepack nx
-pipx uv poetry pdm hatch rye pixi pipenv conda mamba
-docker-compose podman-compose
-make just task mise cargo go dotnet dnx nix mvn gradle jbang bundle rake mix composer Rscript R julia
+bun bunx deno pnpm pnpx pnx pn yarn yarnpkg tsx ts-node ts-node-esm ts-node-dev node-dev nodemon vite vite-node esno
+corepack nx pm2
+pipx uv poetry pdm hatch rye pixi pipenv conda mamba ipython tox nox
+uvicorn gunicorn hypercorn granian daphne waitress-serve flask fastapi django-admin celery supervisord
+docker-compose podman-compose process-compose honcho foreman overmind
+make gmake just task mise rtx asdf volta fnm proto direnv devenv devbox flox nix nix-shell
+cargo rustup go dotnet dnx swift dart flutter zig bazel mill sbt mvn gradle jbang scala scala-cli lein clojure clj bb
+bundle rake rails rackup puma irb gem mix iex erl composer ansible-playbook
+Rscript R julia octave lua luajit
 """
 _OF_A_PROJECT = frozenset(_PROJECTS.split())
 # Those of them that nothing else is called behind a program of which nobody knows whether it starts another.
-_WORDS = frozenset(["make", "just", "task", "mise", "cargo", "go", "dotnet", "nix", "rake", "mix", "rye", "R", "julia"])
+_USUAL_WORDS = """
+make just task mise cargo go dotnet nix rake mix rye R julia proto volta fnm flask celery foreman vite rails puma gem
+swift dart flutter zig bazel mill scala octave lua composer
+"""
+_WORDS = frozenset(_USUAL_WORDS.split())
 # What starts the program that is named behind it.
 _STARTERS = """
 env nice nohup timeout stdbuf setsid ionice chronic op dotenvx direnv asdf fnm volta doppler infisical
 """
 _BEFORE_OTHERS = frozenset(_STARTERS.split())
 _CONTAINERS = frozenset(["docker", "podman"])
+_OF_ONE_CONTAINER = frozenset(["run", "exec", "start", "attach", "container"])  # behind these, words are for the inside
 _SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "fish"])
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx]*[mc].*")
 _WITH_VALUE = frozenset(["-W", "-X", "--check-hash-based-pycs"])
 _LOADED_BY_NODE = re.compile(
-    r"(?:-[repi]+|--(?:require|import|loader|experimental-loader|eval|print|interactive))(?:=.*)?"
+    r"(?:-[repi]+|--(?:require|import|loader|experimental-loader|eval|print|interactive|run|test|experimental-.*config-file))(?:=.*)?"
 )
 _FROM_HERE = re.compile(r"(--?[\w-]+=)?(\.{1,2}(?:/.*)?)", re.DOTALL)
 
@@ -81,8 +92,8 @@ def _takes(name: str, rest: Sequence[str]) -> bool:
     if name == "node":
         return any(_LOADED_BY_NODE.fullmatch(each) for each in _options(rest, frozenset()))
     if name in _CONTAINERS:
-        return "compose" in _options(rest, frozenset(), 1)
-    return name in OF_NPM or name in _OF_A_PROJECT
+        return "compose" in takewhile(lambda each: each not in _OF_ONE_CONTAINER, rest)
+    return name in OF_NPM or name in _OF_A_PROJECT or name.rstrip("0123456789.") in _OF_A_PROJECT
 
 
 def goes_back(found: Sequence[str]) -> bool:
@@ -136,11 +147,11 @@ def _has_module(args: Sequence[str]) -> bool:
     return any(_MODULE.fullmatch(each) for each in _options(args, _WITH_VALUE))
 
 
-def _options(args: Sequence[str], with_value: frozenset[str], more: int = 0) -> Iterator[str]:
-    """What stands before the first argument that is no option; and so many of those behind."""
+def _options(args: Sequence[str], with_value: frozenset[str]) -> Iterator[str]:
+    """What stands before the first argument that is no option."""
     rest = iter(args)
     for each in rest:
-        if not each.startswith("-") and (more := more - 1) < 0:
+        if not each.startswith("-"):
             return
         yield each
         if each in with_value:
