@@ -90,7 +90,7 @@ def install(
             _undo(target)
         return
     found = common.require_servers(common.load_written(config), may_be_empty=True)
-    way = _way(found, http or bool(url), url, surface, client)
+    way = _way(found, http or bool(url), url, surface, client, config)
     edits = [_edit(target, way, found, config, replace) for target in targets]  # all, before any is written
     for target, edit in zip(targets, edits, strict=True):
         _write(target, edit, dry_run)
@@ -111,7 +111,7 @@ def _target(name: str, is_project: bool) -> Target:
     return Target(name=name, agent=agent, path=path, dialect=agent.read_as(is_project))
 
 
-def _way(config: Config, is_http: bool, url: str, surface: str, client: str) -> Way:
+def _way(config: Config, is_http: bool, url: str, surface: str, client: str, named: str | None) -> Way:
     if surface and surface not in common.SURFACES:
         printing.fail(f"unknown surface {surface}: choose one of {', '.join(common.SURFACES)}", 2)
     if is_http:
@@ -123,7 +123,7 @@ def _way(config: Config, is_http: bool, url: str, surface: str, client: str) -> 
     if client and client not in {each.id for each in config.clients}:
         printing.fail(f"no client {client} in {config.source}", 2)
     options = [*(("--surface", surface) if surface else ()), *(("--client", client) if client else ())]
-    return Way(command=(*common.own_command(), "stdio", "--config", os.path.abspath(config.source), *options))
+    return Way(command=(*common.own_command(), "stdio", *common.naming(config, named), *options))
 
 
 class _Edit(msgspec.Struct, frozen=True, kw_only=True):
