@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-Joined = dict[tuple[int, int, bool], Raw]
-"""Pages of one list as they were written: by first item, how many, and whether their reader takes any schema."""
+Joined = dict[tuple[int, int, str], Raw]
+"""Pages of one list as they were written: by first item, how many, and the oldest revision that has them so."""
 
 
 class Listing(msgspec.Struct, frozen=True):

@@ -227,9 +227,6 @@ WATCH_FILTERS: Final = {"resourceSubscriptions": SUBSCRIBE, "taskIds": TASK_GET}
 """The members of a subscription's filter that name something, and the method by which that is watched."""
 
 TASKS_EXTENSION: Final = PREFIX + "tasks"
-OF_RESULTS: Final = frozenset(  # their members that eras look at, whatever else they hold
-    ("resultType", "inputRequests", "requestState", "ttlMs", "cacheScope", "task", "taskId", "status", "isError")
-)
 TASK_ENDS: Final = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -262,9 +259,24 @@ def declares_more(capabilities: Mapping[str, Any]) -> bool:
 # Revisions.
 
 
+CONTENT: Final = "content"
+
+
+class Renamed(msgspec.Struct, frozen=True):
+    """A member that a revision calls otherwise than we do. `of` says where it stands: in an item of a list (`tools`,
+    one of `KINDS`), in a block of content (`CONTENT`), or in the result of a request of clients (its method). `ours` is
+    what the first revision that has it calls it, and everybody inside. What says how a result is to be read
+    (`resultType`, `inputRequests`, `requestState`, `task`, `taskId`) belongs to the era, and has no other name."""
+
+    of: str
+    ours: str
+    theirs: str
+
+
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """One revision of MCP, and each thing in which it differs from another. Nobody compares revisions, or names one:
-    code that needs a difference asks for its field. What differs in shape is written by `eras`, by these fields."""
+    code that needs a difference asks for its field. What differs in shape is written by `eras`, by these fields; what
+    differs in a name only is written, and read, by `names` alone."""
 
     date: str
     era: Era
@@ -281,6 +293,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     has_choices_with_titles: bool = False  # in forms, and fields of which many can be chosen
     has_messages_of_blocks: bool = False  # a message that a model is given may have many blocks of content
     resource_missing: int = RESOURCE_NOT_FOUND  # the error code that says so
+    names: frozenset[Renamed] = frozenset()  # that differ from ours
 
 
 def _revision(before: Revision, date: str, **differences: Any) -> Revision:
@@ -327,6 +340,13 @@ UNSTATED: Final = _2025_03_26
 """What is spoken where a request over HTTP does not say it, and no session has."""
 QUESTION_MEMBERS: Final = frozenset({"task"}).union(*(each.question_members for each in REVISIONS.values()))
 """Parameters of questions that some revision does not have; of any other hop than its own none has `task`."""
+_OF_RESULTS = frozenset(
+    ("resultType", "inputRequests", "requestState", "ttlMs", "cacheScope", "task", "taskId", "status", "isError")
+)
+OF_RESULTS: Final = _OF_RESULTS.union(
+    name.theirs for each in REVISIONS.values() for name in each.names if name.ours in _OF_RESULTS
+)
+"""Members of results that are looked at whatever else these hold, by all their names."""
 
 
 def dates(era: Era) -> tuple[str, ...]:

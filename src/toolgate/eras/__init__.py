@@ -13,6 +13,7 @@ Both
     questions         what a client of a revision can be asked, in which words, and how its answer is read
     tasks             what can be told of a task, and the places where its id stands
     revisions         lists, results and notifications, as their reader's revision allows them
+    naming            members that a revision calls otherwise, read into our words, and written in a peer's
     listed            which items of lists every client can read
     output_schemas    which schemas of results every client can compile
     js_patterns       which patterns JavaScript can
@@ -26,8 +27,7 @@ How an era is spoken to a server is the `ToServer` of `legacy` and of `modern`; 
 (`upstreams.mcp.dialects` says what it must have).
 
 What only some revisions have is a field of `core.mcp.Revision`. Nobody compares revisions or names one: what differs
-is asked of the row, and written here. A new revision is a row there, the shapes that it changes here, and its date in
-`tests/official.py`. A result stays in its server's words until a frontend writes it: where a member has another name
-in one revision, rooms that read it by name (search for it) must know both, and the official schema goes to
-`tests/spec`.
+is asked of the row, and written here. A new revision is a row there, and the shapes that it changes here; a member
+that it calls otherwise is a `Renamed` of its row, and nothing else. What a server says is in our words from
+`upstreams.mcp` on, until a frontend writes it in its client's: the rooms between know of no other name.
 """

@@ -21,7 +21,7 @@ from toolgate.core.jsonrpc import Members, Message, Params
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
-from toolgate.eras import calls, questions, revisions, tasks
+from toolgate.eras import calls, naming, questions, revisions, tasks
 from toolgate.eras.calls import Headers
 
 LONGEST_INITIALIZE = 256 * 1024  # bytes
@@ -81,15 +81,15 @@ def write_initialized(
     return jsonrpc.encode(result)
 
 
-def write_done(revision: Revision, body: Raw | bytes) -> Raw | bytes:
-    """A result for a client of this revision: see `revisions.write_result`. What a modern server says of results, and
-    of itself in each, is not for it."""
+def write_done(revision: Revision, body: Raw | bytes, method: str = "") -> Raw | bytes:
+    """A result of a method for a client of this revision, in its words: see `revisions.write_result`. What a modern
+    server says of results, and of itself in each, is not for it."""
     whole = bytes(body)
-    if len(whole) > counting.LARGE and counting.is_too_much(body):
-        return body
-    if whole.find(b'"resultType"') >= 0 or whole.find(_SERVER_INFO) >= 0:
-        body = _without_envelope(body)
-    return revisions.write_result(body, revision)
+    if len(whole) <= counting.LARGE or not counting.is_too_much(body):
+        if whole.find(b'"resultType"') >= 0 or whole.find(_SERVER_INFO) >= 0:
+            body = _without_envelope(body)
+        body = revisions.write_result(body, revision)
+    return naming.write(method, body, revision) if revision.names else body
 
 
 def _without_envelope(body: Raw | bytes) -> Raw | bytes:
@@ -112,7 +112,8 @@ _SERVER_INFO = mcp.SERVER_INFO_KEY.partition("/")[2].encode()  # the slash in fr
 
 def write_listing(revision: Revision, listing: Listing) -> bytes:
     """The result of a list, each item as this revision allows it."""
-    return jsonrpc.encode(listing.members() | {listing.kind: revisions.write_items(listing, revision)})
+    written = jsonrpc.encode(listing.members() | {listing.kind: revisions.write_items(listing, revision)})
+    return bytes(naming.write(mcp.LIST_OF_KIND.get(listing.kind, ""), written, revision))
 
 
 def knows(revision: Revision, notification: str) -> bool:
@@ -268,4 +269,6 @@ class ToServer:
         return self._headers
 
     def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
-        return Accepted(body) if call.task and tasks.is_made(body) else Done(body)
+        if call.task and tasks.is_made(body):
+            return Accepted(body)
+        return Done(naming.read(call.method, body, self.revision) if self.revision.names else body)

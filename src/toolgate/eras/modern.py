@@ -7,7 +7,7 @@ basic/patterns/mrtr, server/discover, server/utilities/caching.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -19,9 +19,9 @@ from toolgate.core.jsonrpc import Members, Params
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
-from toolgate.eras import calls, header_arguments, headers, revisions, tasks
+from toolgate.eras import calls, header_arguments, headers, naming, revisions, tasks
 from toolgate.eras.calls import Headers
-from toolgate.eras.questions import write_question
+from toolgate.eras.questions import read_question, write_question
 
 Value = TypeVar("Value")
 
@@ -247,7 +247,7 @@ def write_listing(client: Client, listing: Listing, server_info: Mapping[str, An
     result = {"resultType": "complete"} | caching | listing.members()
     result[listing.kind] = revisions.write_items(listing, revision)
     result["_meta"] = listing.meta() | {mcp.SERVER_INFO_KEY: server_info}
-    return jsonrpc.encode(result)
+    return bytes(naming.write(mcp.LIST_OF_KIND[listing.kind], jsonrpc.encode(result), revision))
 
 
 def write_discovered(
@@ -413,6 +413,17 @@ def read_discovered(body: Raw) -> Discovered:
         raise Fault("UPSTREAM_ERROR", f"The answer to server/discover is malformed: {error}") from None
 
 
+def _read_in_ours(revision: Revision, call: Call, body: Raw) -> Done | Accepted | Required:
+    """The same of a server whose revision has other names than ours for something."""
+    found = read_result(call, body)
+    if isinstance(found, Required):
+        asked = tuple(read_question(ask, revision) for ask in found.asks)
+        return msgspec.structs.replace(found, asks=asked)
+    if isinstance(found, Accepted) or found.is_foreign:
+        return found
+    return msgspec.structs.replace(found, body=naming.read(call.method, found.body, revision))
+
+
 class ToServer:
     """How this era is spoken to one server: each request carries its caller's own capabilities and who we are (`info`);
     questions come back as results."""
@@ -428,6 +439,7 @@ class ToServer:
         self.resource_missing = revision.resource_missing
         self.capabilities = found.capabilities
         self.instructions = found.instructions
+        self.read = partial(_read_in_ours, revision) if revision.names else read_result
 
     def call(self, call: Call, id: int) -> tuple[Params, Headers]:
         level = call.log_level or (DEFAULT_LEVEL if call.wants_logs else None)
@@ -453,5 +465,3 @@ class ToServer:
 
     def other(self) -> Headers:
         return ((b"MCP-Protocol-Version", self.revision.date.encode()),)
-
-    read = staticmethod(read_result)

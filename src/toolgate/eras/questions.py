@@ -15,7 +15,7 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Members
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Answer, Ask
-from toolgate.eras import tasks
+from toolgate.eras import naming, tasks
 from toolgate.eras.calls import folded
 from toolgate.eras.repair import (
     FLAG,
@@ -121,7 +121,8 @@ def _choice(field: Members, options: Members, titled: str) -> dict[str, Any]:
 
 
 def _messages(revision: Revision) -> Repair:
-    content = each_of(write_content(revision))
+    write, in_theirs = write_content(revision), naming.writer(mcp.CONTENT, revision) or unseen
+    content = each_of(lambda raw: in_theirs(write(raw)))
 
     def repair(raw: Raw) -> Raw:
         old = jsonrpc.items(raw)
@@ -164,6 +165,16 @@ _QUESTIONS: Mapping[str, Mapping[str, Callable[[Revision], Repair]]] = {
     },
     "roots/list": {"_meta": _own_meta},
 }
+
+
+def read_question(ask: Ask, revision: Revision) -> Ask:
+    """A question of a server of this revision, in our words."""
+    if not revision.names or ask.method != "sampling/createMessage":
+        return ask
+    tool, block = (naming.reader(of, revision) or unseen for of in ("tools", mcp.CONTENT))
+    messages = each_of(object_of({"content": naming.one_or_many(block)}))
+    params = kept(options(tools=each_of(tool), messages=messages))(ask.params)
+    return ask if params is ask.params else Ask(ask.key, ask.method, params)
 
 
 # Answers.

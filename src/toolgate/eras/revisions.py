@@ -19,6 +19,7 @@ from msgspec import Raw
 from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
+from toolgate.eras import naming
 from toolgate.eras.calls import folded
 from toolgate.eras.repair import (
     ANY_OBJECT,
@@ -287,20 +288,33 @@ _ITEMS_NOW: Mapping[str, Repair] = {**_ITEMS, "tools": _tool(_schema_now, _schem
 _MOST_REMEMBERED = 4096
 _MOST_BYTES = 16 * 1024 * 1024  # of all that is remembered
 _LONGEST_REMEMBERED = 64 * 1024  # bytes of an item
-_remembered: dict[tuple[int, bool], tuple[Raw, Raw]] = {}  # an item is the same object as long as its list is not new
+_remembered: dict[tuple[int, str], tuple[Raw, Raw]] = {}  # an item is the same object as long as its list is not new
 _bytes_remembered = 0
 
 
+def _of_items(revision: Revision) -> tuple[bool, frozenset[mcp.Renamed]]:
+    """All by which items are written otherwise for one revision than for another."""
+    return revision.takes_any_schema, frozenset(each for each in revision.names if each.of in _ITEMS)
+
+
+# By date, the oldest revision for which items are written alike.
+_ALIKE = {
+    date: next(other.date for other in mcp.REVISIONS.values() if _of_items(other) == _of_items(revision))
+    for date, revision in mcp.REVISIONS.items()
+}
+
+
 def write_item(kind: str, raw: Raw, revision: Revision) -> Raw:
-    """An item of a list for a client of this revision, without what its schema does not allow."""
-    takes_any = revision.takes_any_schema
-    key = (id(raw), takes_any)
+    """An item of a list for a client of this revision, without what its schema does not allow, in its words."""
+    key = (id(raw), _ALIKE[revision.date])
     found = _remembered.get(key)
     if found and found[0] is raw:
         return found[1]
-    if kind == "tools" and _is_plain(raw, takes_any):
+    takes_any, in_theirs = revision.takes_any_schema, naming.writer(kind, revision)
+    if kind == "tools" and not in_theirs and _is_plain(raw, takes_any):
         return raw
     written = kept((_ITEMS_NOW if takes_any else _ITEMS)[kind])(raw)
+    written = in_theirs(written) if in_theirs else written
     size = len(memoryview(raw)) + len(memoryview(written))
     if size <= 2 * _LONGEST_REMEMBERED:
         global _bytes_remembered
@@ -327,8 +341,8 @@ def has_written(listing: Listing, revision: Revision) -> bool:
     return bool(listing.joined) and _key_of(listing, revision) in listing.joined
 
 
-def _key_of(listing: Listing, revision: Revision) -> tuple[int, int, bool]:
-    return listing.start, len(listing.items), revision.takes_any_schema
+def _key_of(listing: Listing, revision: Revision) -> tuple[int, int, str]:
+    return listing.start, len(listing.items), _ALIKE[revision.date]
 
 
 # Content.

@@ -35,7 +35,7 @@ from toolgate.core.model import (
     Resumption,
 )
 from toolgate.core.notes import Note, Notes
-from toolgate.eras import calls, headers, legacy, listening, modern, tasks
+from toolgate.eras import calls, headers, legacy, listening, modern, naming, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.request_states import RequestStates
@@ -364,6 +364,8 @@ class ModernResponses:
         is_for_all = call.method != "resources/read" or self._gateway.lists.is_same_for_all(route)
         is_as_it_is = outcome.is_foreign or bool(call.asked_in)
         body = modern.write_done(call.method, outcome.body, is_as_it_is, is_for_all, outcome.frame)
+        if call.client.revision and call.client.revision.names and not is_as_it_is:
+            body = bytes(naming.write(call.method, body, call.client.revision))
         return Reply(body, parked_call)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:

@@ -494,7 +494,7 @@ class Session:
         if isinstance(outcome, Done) and outcome.is_foreign:
             text = "The server's result has a type that this client's revision does not have"
             raise Fault("UPSTREAM_ERROR", text, server=call.server, reach="executed")
-        return outcome.body if call.asked_in else legacy.write_done(self.revision, outcome.body)
+        return outcome.body if call.asked_in else legacy.write_done(self.revision, outcome.body, call.method)
 
     # A call that no task works for: see `lane`.
 

@@ -15,6 +15,7 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.events import is_part
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, Made
+from toolgate.eras import naming
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
 
@@ -123,6 +124,7 @@ class Subscriber:
             made = event.made if event.kind == "task_status" else self._watched_as(event)
             told = self._gateway.lists.told_of_task(event, made, route, self.client) if made else b""
             if told:
+                told = naming.write(mcp.TASK_GET, told, self.client.revision)
                 self._say(mcp.TASK_CHANGED if event.kind == "task" else mcp.TASK_STATUS, Raw(told))
         elif (method := _PASSED_ON.get(event.kind)) and method in self._wants:
             self._say(method, event.params)

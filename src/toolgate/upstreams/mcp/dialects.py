@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Raw
@@ -75,8 +75,9 @@ class Dialect(Protocol):
         """The headers of a message that is no request."""
         ...
 
-    def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
-        """What a result means. Raises `Fault` for one that breaks the protocol."""
+    @property
+    def read(self) -> Callable[[Call, Raw], Done | Accepted | Required]:
+        """What a result means, in our words. Raises `Fault` for one that breaks the protocol."""
         ...
 
 

@@ -2,8 +2,10 @@
 
 It is tried in one era after the other, in the order that `era_choice` gives. A server that is asked to discover and
 answers by any error, garbage or silence is asked to initialize; one that was merely slow, or answers that with -32022,
-is asked to discover once more (spec: basic/transports/stdio, "Backward Compatibility"). One that ends over the first
-message, or takes it for the era of all that follow, is started once more for the other era (`Ended`).
+is asked to discover once more (spec: basic/transports/stdio, "Backward Compatibility"). It is asked to discover in the
+modern revision that it spoke last, else in our newest; one that refuses that by -32022 is asked in the newest that it
+names, where we have that, and if it names none in each of ours. One that ends over the first message, or takes it for
+the era of all that follow, is started once more for the other era (`Ended`).
 """
 
 from __future__ import annotations
@@ -43,12 +45,12 @@ class Ended(Exception):
     """The process is of no use after a first message that it did not understand; it may know the other one."""
 
 
-async def open_connection(requests: Requests, client: Client, order: Sequence[Era]) -> bool:
-    """Set the connection's dialect. Whether the first of these eras was refused. Raises `Fault`, at the latest after
-    the server's start timeout, and `Ended`."""
+async def open_connection(requests: Requests, client: Client, order: Sequence[Era], first: Revision) -> bool:
+    """Set the connection's dialect. Whether the first of these eras was refused. `first` is the modern revision to ask
+    in first. Raises `Fault`, at the latest after the server's start timeout, and `Ended`."""
     try:
         async with requests.clock.timeout(requests.server.start_timeout):
-            return await _open(requests, client, order)
+            return await _open(requests, client, order, first)
     except TimeoutError:
         message = f"{requests.server.name} did not answer within {requests.server.start_timeout:g} s after its start"
         hint = "if it is slow to start, raise its start_timeout"
@@ -66,17 +68,17 @@ async def open_connection(requests: Requests, client: Client, order: Sequence[Er
         ) from None
 
 
-async def _open(requests: Requests, client: Client, order: Sequence[Era]) -> bool:
+async def _open(requests: Requests, client: Client, order: Sequence[Era], first: Revision) -> bool:
     asked = client if requests.server.scope == "session" else Client()
     if requests.link and not requests.link.discovers:
         await _initialize(requests, asked)
         return False
     if order[0] == "legacy":
-        return await _open_legacy(requests, asked, "modern" in order)
-    return await _open_modern(requests, asked, "legacy" in order)
+        return await _open_legacy(requests, asked, first, "modern" in order)
+    return await _open_modern(requests, asked, first, "legacy" in order)
 
 
-async def _open_legacy(requests: Requests, client: Client, or_else: bool) -> bool:
+async def _open_legacy(requests: Requests, client: Client, first: Revision, or_else: bool) -> bool:
     """`or_else`: in the other era, where it refuses this one."""
     try:
         await _initialize(requests, client)
@@ -90,7 +92,7 @@ async def _open_legacy(requests: Requests, client: Client, or_else: bool) -> boo
                 "%s does not support initialize (%s); trying server/discover", requests.server.name, fault.message
             )
             try:
-                await _discover(requests, client, patient=True)
+                await _discover(requests, client, first, patient=True)
                 return True
             except Fault as other:
                 if other.code == _SIGN_IN:
@@ -103,10 +105,10 @@ async def _open_legacy(requests: Requests, client: Client, or_else: bool) -> boo
     return False
 
 
-async def _open_modern(requests: Requests, client: Client, or_else: bool) -> bool:
+async def _open_modern(requests: Requests, client: Client, first: Revision, or_else: bool) -> bool:
     was_silent = False
     try:
-        await _discover(requests, client, patient=not or_else)
+        await _discover(requests, client, first, patient=not or_else)
         return False
     except Silent:
         was_silent = True
@@ -116,8 +118,8 @@ async def _open_modern(requests: Requests, client: Client, or_else: bool) -> boo
         if requests.fault or not or_else or fault.code == _SIGN_IN:
             raise
         _raise_if_modern_only(fault)
-        if known := mcp.newest("modern", _supported(fault) or ()):  # it had something against the request, or revision
-            await _discover(requests, client, patient=True, revision=known)
+        if known := mcp.newest("modern", _supported(fault) or ()):  # it had something against the request
+            await _discover(requests, client, known, patient=True)
             return False
         log.debug("%s does not support server/discover (%s); trying initialize", requests.server.name, fault.message)
     try:
@@ -126,7 +128,7 @@ async def _open_modern(requests: Requests, client: Client, or_else: bool) -> boo
         if requests.fault and was_silent:  # it had stumbled over the question, and only now notices
             raise Ended from requests.fault
         if not requests.fault and (was_silent or fault.rpc == mcp.UNSUPPORTED_VERSION):
-            await _discover(requests, client, patient=True)
+            await _discover(requests, client, first, patient=True)
             return False
         if requests.fault or not await _falls_back(requests):
             raise
@@ -164,10 +166,36 @@ def _listed(versions: Sequence[object]) -> str:
     return excerpt(", ".join(str(each)[:MOST_VERSIONS] for each in versions[:MOST_VERSIONS]))
 
 
-async def _discover(
-    requests: Requests, client: Client, patient: bool = False, revision: Revision = mcp.LATEST["modern"]
-) -> None:
-    """`revision` is the one to ask in. Raises `Silent` where a process stays silent, unless `patient`."""
+async def _discover(requests: Requests, client: Client, first: Revision, patient: bool = False) -> None:
+    """`first` is the revision to ask in; where it is refused, in others. Raises `Silent` where a process stays silent,
+    unless `patient`."""
+    try:
+        await _discover_in(first, requests, client, patient)
+        return
+    except Fault as fault:
+        others = () if requests.fault or fault.rpc != mcp.UNSUPPORTED_VERSION else _others(first, _supported(fault))
+        refused = fault
+    for revision in others:
+        try:
+            await _discover_in(revision, requests, client, patient=True)
+            return
+        except Fault as fault:
+            if requests.fault or fault.rpc != mcp.UNSUPPORTED_VERSION:
+                raise
+    raise refused
+
+
+def _others(asked: Revision, supported: Sequence[object] | None) -> Sequence[Revision]:
+    """In which revisions a server may be asked that has refused this one and named those, the newest first. Where it
+    names any, one of them is enough."""
+    if supported is not None:
+        known = mcp.newest("modern", supported)
+        return (known,) if known and known is not asked else ()
+    ours = map(mcp.REVISIONS.__getitem__, reversed(mcp.dates("modern")))
+    return tuple(each for each in ours if each is not asked)
+
+
+async def _discover_in(revision: Revision, requests: Requests, client: Client, patient: bool) -> None:
     params = jsonrpc.encode({"_meta": modern.envelope_meta(revision, client, INFO)})
     told = headers.for_request(revision, mcp.DISCOVER, None)
     ask = requests.ask(mcp.DISCOVER, params, told, requests.server.start_timeout)

@@ -21,8 +21,9 @@ from toolgate.core import counting, items, jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
-from toolgate.eras import calls, header_arguments, listed
+from toolgate.eras import calls, header_arguments, listed, naming
 from toolgate.eras.output_schemas import OutputSchemas
+from toolgate.eras.repair import Repair
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.bounds import Bounds, InSteps, too_long
 from toolgate.upstreams.mcp.requests import Requests
@@ -62,7 +63,8 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
         size += len(memoryview(raw))
         if size > limits.bytes:
             raise too_long(server, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
-        page = await bounds.looked_at(server, len(memoryview(raw)), partial(_page_of, server, raw, kind, limits.items))
+        look = partial(_page_of, server, raw, kind, limits.items, naming.reader(method, requests.dialect.revision))
+        page = await bounds.looked_at(server, len(memoryview(raw)), look)
         pages.append(page)
         count += len(page.items)
         if count > limits.items:
@@ -72,7 +74,8 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
             break
     found = msgspec.structs.replace(_joined(pages), size=size)
     has_headers = method == "tools/list" and requests.server.type == "http" and requests.dialect.has_header_arguments
-    kept = await bounds.looked_through(server, size, _kept(found.raw, kind, has_headers))
+    in_ours = naming.reader(kind, requests.dialect.revision)
+    kept = await bounds.looked_through(server, size, _kept(found.raw, kind, has_headers, in_ours))
     for why, less in kept.left_out.items():
         if less and requests.complaints.takes(server):
             log.warning("%s: ignored %d of its items: %s in one", requests.server.name, less, why)
@@ -93,11 +96,11 @@ def _ignored(kept: _Kept, server: str) -> Iterator[str]:
         yield f"ignored {len(kept.useless) - MOST_TOLD:,} more"
 
 
-def _page_of(server: str, raw: Raw, kind: str, most: int) -> Page:
+def _page_of(server: str, raw: Raw, kind: str, most: int, in_ours: Repair | None) -> Page:
     """Raises `Fault`. `most` is how many items there may be."""
     if counting.has_more_values(bytes(raw), VALUES * most):
         raise too_long(server, kind, f"{VALUES * most:,} JSON values ({VALUES} times catalog.items)")
-    return _read_page(raw, kind)
+    return _read_page(in_ours(raw) if in_ours else raw, kind)
 
 
 # A page as it is written: a list of one of the kinds, and what is said of it.
@@ -149,24 +152,20 @@ class _Kept(msgspec.Struct, frozen=True):
     is_all: bool
 
 
-def _kept(whole: Sequence[Raw], kind: str, has_headers: bool) -> InSteps[_Kept]:
-    """Without items that have so many values or levels, or so long a name, that whoever reads them holds up everybody
-    else or fails; without those that some client cannot read, and the whole list with them (`eras.listed`), and output
-    schemas that are so (`eras.output_schemas`); and without tools whose annotations break the rules (streamable-http,
-    "Schema Extension")."""
+def _kept(whole: Sequence[Raw], kind: str, has_headers: bool, in_ours: Repair | None) -> InSteps[_Kept]:
+    """In our words; without items that have so many values or levels, or so long a name, that whoever reads them holds
+    up everybody else or fails; without those that some client cannot read, and the whole list with them
+    (`eras.listed`), and output schemas that are so (`eras.output_schemas`); and without tools whose annotations break
+    the rules (streamable-http, "Schema Extension")."""
     kept: list[Raw] = []
     useless: list[tuple[str, str, Raw]] = []
     schemas = OutputSchemas()
     left_out = Counter[str]()
-    for item in whole:
-        if counting.has_more_values(bytes(item), MOST_VALUES):
-            left_out[_VALUES] += 1
-        elif counting.is_deeper(bytes(item), jsonrpc.DEEPEST_ITEM):
-            left_out[_LEVELS] += 1
-        elif _has_long_name(item):
-            left_out[_NAME] += 1
-        elif unreadable := listed.why_unreadable(kind, item):
-            left_out[unreadable] += 1
+    for each in whole:
+        why_left_out = _why_too_much(each)
+        item = in_ours(each) if in_ours and not why_left_out else each
+        if why_left_out or (why_left_out := _why_left_out(kind, item)):
+            left_out[why_left_out] += 1
         elif has_headers and (why := _why_useless(item)):
             useless.append(("a tool", why, item))
         else:
@@ -176,6 +175,16 @@ def _kept(whole: Sequence[Raw], kind: str, has_headers: bool) -> InSteps[_Kept]:
         yield
     is_all = len(kept) == len(whole) and all(map(operator.is_, kept, whole))
     return _Kept(tuple(kept), left_out, useless, is_all)
+
+
+def _why_too_much(item: Raw) -> str:
+    if counting.has_more_values(bytes(item), MOST_VALUES):
+        return _VALUES
+    return _LEVELS if counting.is_deeper(bytes(item), jsonrpc.DEEPEST_ITEM) else ""
+
+
+def _why_left_out(kind: str, item: Raw) -> str:
+    return _NAME if _has_long_name(item) else listed.why_unreadable(kind, item)
 
 
 def _has_long_name(item: Raw) -> bool:

@@ -24,6 +24,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
+from toolgate.eras.questions import read_question
 from toolgate.upstreams.mcp.attribution import (
     OpenRequest,
     askers,
@@ -144,7 +145,8 @@ class Questions:
         elif asks.is_too_large(ask := Ask("", message.method, message.params or jsonrpc.EMPTY_OBJECT)):
             self._refuse(id, ask, _TOO_LONG if asks.size((ask,)) > asks.MOST_BYTES else _TOO_LARGE)
         else:
-            self._place(id, Ask("", message.method, ask.params.copy()), origin)
+            asked, spoken = Ask("", message.method, ask.params.copy()), self._requests.dialect.revision
+            self._place(id, read_question(asked, spoken) if spoken else asked, origin)
 
     def _withdrawn(self, message: Message, origin: int | None) -> None:
         id = calls.read_cancelled(message)

@@ -27,7 +27,7 @@ from toolgate.core.fault import Fault, Reach, Reached
 from toolgate.core.jsonrpc import Members, Message, Params, RpcError
 from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
-from toolgate.eras import calls, legacy
+from toolgate.eras import calls, legacy, naming
 from toolgate.upstreams.base import rechecked
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.concurrency import ConcurrencyLimit, busy
@@ -485,12 +485,15 @@ class Requests:
         """From now on the answer has come. It is read in its client's turn."""
         self._large.begin(origin)
         request = self.pending.get(int(answers) if answers.isdigit() and len(answers) < 16 else origin or 0)
-        whose = request.call.client.principal.counted_as if request and request.call else self.server.id
-        return self._until_read(data, origin, whose)
+        call = request.call if request else None
+        return self._until_read(data, origin, call, call.client.principal.counted_as if call else self.server.id)
 
-    async def _until_read(self, data: bytes, origin: int | None, whose: str) -> None:
+    async def _until_read(self, data: bytes, origin: int | None, call: Call | None, whose: str) -> None:
         try:
             read = await self.bounds.looked_through(whose, len(data), jsonrpc.decoding(data, mcp.OF_RESULTS))
+            if call and read[0].result and (in_ours := naming.reader(call.method, self.dialect.revision)):
+                result = await self.bounds.looked_at(whose, len(data), partial(in_ours, read[0].result))
+                read = msgspec.structs.replace(read[0], result=result), read[1]
             data = data[: LONGEST_NOTE + 1]  # in case that it is quoted; and it shows that it was too long for a note
             self.received(data, origin, read)
         except jsonrpc.Malformed as error:
@@ -652,6 +655,7 @@ class Requests:
         return Fault(code, error.message, server=self.server.id, reach="executed", upstream=error)
 
     def _outcome(self, call: Call | None, body: Raw, frame: Raw) -> Outcome:
+        """Where it has a `frame`, the whole is in our words already."""
         if call is None:
             return Done(body)
         if bytes(memoryview(body)[:1]) != b"{":
@@ -660,7 +664,7 @@ class Requests:
         if isinstance(found, Required):
             return NeedInput(found.asks, Retry(self.asker, call, found, self._again, self.clock))
         if frame and isinstance(found, Done):
-            return msgspec.structs.replace(found, body=body, frame=frame)
+            return msgspec.structs.replace(found, body=body, frame=found.body)
         return found
 
 

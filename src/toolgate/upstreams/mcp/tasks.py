@@ -21,7 +21,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Accepted, Call, Client, Done, Event, EventSink, Made, Outcome
 from toolgate.core.redaction import excerpt
-from toolgate.eras import calls, tasks
+from toolgate.eras import calls, naming, tasks
 from toolgate.eras.tasks import Task
 from toolgate.upstreams.bounds import too_long
 from toolgate.upstreams.mcp.attribution import OpenRequest
@@ -155,7 +155,8 @@ class Tasks:
     def _changed(self, message: Message, origin: int | None) -> asyncio.Future[None] | None:
         """The extension tells those who asked to hear of a task; before, its maker was told, and nobody else."""
         server, task = self._requests.server.id, tasks.read_task(message.params)
-        params = calls.read_told(message.params)
+        told = naming.read(mcp.TASK_GET, message.params, self._requests.dialect.revision)
+        params = calls.read_told(Raw(told))
         if message.method == mcp.TASK_CHANGED:
             self._goes_on(None, task)
             whose = self._extended.maker(task.taskId)

@@ -301,8 +301,10 @@ class UpstreamSession:
         order = (self.beside,) if self.beside else eras.order(client, self.era)
         with self._starting(before):
             connection, was_refused = await self._spoken_to(client, order, link_deps)
-        assert connection.requests.dialect.revision  # it is open
-        self.era = connection.requests.dialect.revision.era
+        spoken = connection.requests.dialect.revision
+        assert spoken  # it is open
+        self.era = spoken.era
+        eras.spoke(spoken)
         if self.beside:
             eras.found_both()
         elif len(order) > 1:
@@ -377,7 +379,7 @@ class UpstreamSession:
         )
         try:
             requests.link = await self._deps.make_link(self._server, Receiver(principal, *told), link_deps)
-            was_refused = await open_connection(requests, client, order)
+            was_refused = await open_connection(requests, client, order, self._deps.eras.modern)
             if requests.fault:  # it died on the threshold
                 raise requests.fault
             return connection, was_refused
