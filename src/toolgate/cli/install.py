@@ -20,7 +20,7 @@ import typer
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import agents, common, own_file, printing
 from toolgate.cli.agents import Agent
-from toolgate.config import Config, ConfigError, foreign_writers, spans, state_folder
+from toolgate.config import Config, ConfigError, foreign_writers, replacing, spans, state_folder
 from toolgate.config.formats import Malformed
 from toolgate.config.secret_references import Extraction
 from toolgate.core.names import slug
@@ -108,7 +108,19 @@ def _target(name: str, is_project: bool) -> Target:
     if is_project and not agent.project:
         printing.fail(f"{agent.title} has no file in a project's folder", 2)
     path = Path.cwd() / agent.project if is_project else agent.file(os.environ)
+    if is_project:
+        _refuse_to_leave(Path.cwd(), path)
     return Target(name=name, agent=agent, path=path, dialect=agent.read_as(is_project))
+
+
+def _refuse_to_leave(project: Path, path: Path) -> None:
+    """A repository may bring links to files and folders of its user, which git makes as that user."""
+    try:
+        leads = replacing.followed(path)
+    except OSError as error:
+        printing.fail(f"{path} cannot be written: {getattr(error, 'why', '') or error.strerror or 'unknown'}", 2)
+    if not leads.is_relative_to(project.resolve()):
+        printing.fail(f"{path} leads out of this folder, to {leads}: remove the link, or edit that file yourself", 2)
 
 
 def _way(config: Config, is_http: bool, url: str, surface: str, client: str, named: str | None) -> Way:

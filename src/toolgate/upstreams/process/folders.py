@@ -24,13 +24,13 @@ _ENDS = {"package.json": "{}", "uv.toml": "", ".python-version": ""}
 
 OF_NPM = frozenset(["npx", "npm"])
 _PROJECTS = """
-bun bunx deno pnpm pnpx pnx pn yarn yarnpkg tsx ts-node ts-node-esm ts-node-dev node-dev nodemon vite vite-node esno
+bun bunx deno pnpm pnpx pnx pn yarn yarnpkg tsx ts-node-esm vite-node ts-node-dev node-dev ts-node nodemon vite esno
 corepack nx pm2
 pipx uv poetry pdm hatch rye pixi pipenv conda mamba ipython tox nox
 uvicorn gunicorn hypercorn granian daphne waitress-serve flask fastapi django-admin celery supervisord
 docker-compose podman-compose process-compose honcho foreman overmind
-make gmake just task mise rtx asdf volta fnm proto direnv devenv devbox flox nix nix-shell
-cargo rustup go dotnet dnx swift dart flutter zig bazel mill sbt mvn gradle jbang scala scala-cli lein clojure clj bb
+make gmake just task mise rtx asdf volta fnm proto nix-shell direnv devenv devbox flox nix
+cargo rustup go dotnet dnx swift dart flutter zig bazel mill sbt mvn gradle jbang scala-cli lein scala clojure clj bb
 bundle rake rails rackup puma irb gem mix iex erl composer ansible-playbook
 Rscript R julia octave lua luajit
 """
