@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.config import Config, Server, fields, telling
 from toolgate.config.secret_references import with_secrets_named
-from toolgate.config.server import ServerAuth
+from toolgate.config.server import NO_BOX, ServerAuth
 from toolgate.config.variables import named_in
 from toolgate.core.names import slug
 from toolgate.core.not_edited import NotEdited
@@ -81,8 +81,9 @@ class _Merging:
 
     def __init__(self, own: OwnConfig, keeps_secrets: bool) -> None:
         self._known, self._secrets = own.servers, own_config.known_secrets(own)
-        self._has_box = own.config.box.level != "off"
         self._keeps_secrets = keeps_secrets
+        # Where all programs are in a box already, a file of somebody could only take its own out of that.
+        self._users_alone = (*_USERS_ALONE, *(("box",) if own.config.box != NO_BOX else ()))
         self._extraction = own_config.extraction(own)
         self.servers: dict[str, dict[str, Any]] = {}
         self._origins: dict[str, str] = {}
@@ -103,7 +104,7 @@ class _Merging:
     def _add(self, name: str, table: dict[str, Any], source: Source) -> str:
         """The name that it has here."""
         if not source.is_users:
-            table, ours = _of_anybody(table, has_box_for_all=self._has_box)
+            table, ours = self._of_anybody(table)
             if ours:
                 told = f"{name} of {source.path}: {', '.join(ours)} left out"
                 self._notes.append(f"{told}: only you set that, in your own file")
@@ -120,21 +121,19 @@ class _Merging:
             self._gives[called] = given
         return called
 
+    def _of_anybody(self, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """What a file that may be anybody's says of a server, without what only the user sets; and the keys of that."""
+        ours = [key for key in self._users_alone if key in table]
+        kept = {key: value for key, value in table.items() if key not in ours}
+        if isinstance(kept.get("auth"), dict):
+            auth: dict[str, Any] = kept["auth"]
+            ours += [f"auth.{key}" for key in _USERS_ALONE_OF_AUTH if key in auth]
+            kept["auth"] = {key: value for key, value in auth.items() if key not in _USERS_ALONE_OF_AUTH}
+        return kept, ours
+
     def merged(self) -> Merged:
         found = {name: value for name, value in self._extraction.found.items() if name not in self._secrets}
         return Merged(self.servers, found, self._origins, tuple(self._notes), self._called, self._gives)
-
-
-def _of_anybody(table: Mapping[str, Any], has_box_for_all: bool) -> tuple[dict[str, Any], list[str]]:
-    """What a file that may be anybody's decides of a server, and the keys of what it does not: a box that is not the
-    one for all may be a wider one."""
-    ours = [key for key in _USERS_ALONE if key in table] + ["box"] * (has_box_for_all and "box" in table)
-    kept = {key: value for key, value in table.items() if key not in ours}
-    if isinstance(kept.get("auth"), dict):
-        auth: dict[str, Any] = kept["auth"]
-        ours += [f"auth.{key}" for key in _USERS_ALONE_OF_AUTH if key in auth]
-        kept["auth"] = {key: value for key, value in auth.items() if key not in _USERS_ALONE_OF_AUTH}
-    return kept, ours
 
 
 def _free(name: str, label: str, taken: Collection[str]) -> str:
