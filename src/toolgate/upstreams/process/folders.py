@@ -131,8 +131,8 @@ def put_ends(folder: str | Path) -> None:
 
 
 def below_none_of_others(own: Path) -> str:
-    """Where a program starts that has this folder of its own: there, or in the one at the top of all, where another user
-    can put something into one above, as where the gateway's state lies in `/tmp`. Looks at folders."""
+    """Where a program starts that has this folder of its own: there, or in the one at the top of all where another
+    user can put something into one above, as where the gateway's state lies in `/tmp`. Looks at folders."""
     return os.sep if any(map(_is_others, own.resolve().parents)) else str(own)
 
 
