@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from toolgate.auth.oauth.base import Authority, Discovered, ProtectedResource, failed
+from toolgate.auth.oauth.sign_in import is_sound
 from toolgate.auth.safe_net import Fetched, SafeNet
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc, mcp
@@ -103,6 +104,8 @@ class Discovery:
                 for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
                     if endpoint:
                         self._outside.check(endpoint, _written(server))
+                if not is_sound(found.authorization_endpoint):
+                    raise failed(server, f"is sent by {issuer} to a sign-in page with parameters of its own choice")
                 return msgspec.structs.replace(
                     found,
                     scopes_supported=_looked_for(found.scopes_supported),
