@@ -370,9 +370,9 @@ async def test_a_head_is_known_whatever_its_trace_is_which_its_server_gets(
     sent: list[dict[bytes, bytes]] = []
     send = MemoryLink.send_now
 
-    def seen(self: Any, data: bytes, headers: Any, origin: int) -> bool:
+    def seen(self: Any, data: bytes, headers: Any, origin: int, whose: str) -> bool:
         sent.append(dict(headers))
-        return send(self, data, headers, origin)
+        return send(self, data, headers, origin, whose)
 
     monkeypatch.setattr(MemoryLink, "send_now", seen)
     there_too = Server(id="there", name="there", type="stdio", command="memory", forward_headers=("traceparent",))

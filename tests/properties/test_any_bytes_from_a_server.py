@@ -43,7 +43,7 @@ DIALECTS = [
 class Link:
     signs_of_life = None
 
-    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+    def send_now(self, data: bytes, headers: Headers, origin: int, whose: str) -> bool:
         return False
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None: ...

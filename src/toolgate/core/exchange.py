@@ -32,6 +32,7 @@ class Exchange:
     is_live = True
     state: str | None = None
     _asked = 0
+    ended = False
     outcome: Outcome | None = None  # what it ended with, where it ended as it should
     _fault: Fault | None = None
     _waiter: asyncio.Future[None] | None = None
@@ -65,10 +66,6 @@ class Exchange:
         return f"<Exchange {self.asker} {stage}>"
 
     @property
-    def ended(self) -> bool:
-        return self.outcome is not None or self._fault is not None
-
-    @property
     def is_done(self) -> bool:
         """Whether it ended as it should: not by a fault, a timeout, or because nobody waited any more."""
         return self.outcome is not None
@@ -97,11 +94,21 @@ class Exchange:
         self._wake()
         return future
 
-    def finish(self, outcome: Outcome) -> None:
-        """End it well. No matter where it has ended."""
-        if self.outcome is None and self._fault is None:
-            self.outcome = outcome
-            self._end()
+    def finish(self, outcome: Outcome | None, fault: Fault | None = None) -> None:
+        """End it: well, or by a fault. No matter where it has ended."""
+        if self.ended:
+            return
+        self.ended, self.outcome, self._fault = True, outcome, fault
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._open:
+            for _, future in list(self._open.values()):
+                future.cancel()
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+        elif self.on_change:
+            self.on_change()
 
     def be_timed(self) -> None:
         """Its time has run since it began; from now on its end is noticed."""
@@ -124,10 +131,8 @@ class Exchange:
             self._timer = self._clock.call_later(self._budget, self._expire)
 
     def fail(self, fault: Fault) -> None:
-        """End it by a fault. No matter where it has ended."""
-        if not self.ended:
-            self._fault = fault
-            self._end()
+        """The same by a fault."""
+        self.finish(None, fault)
 
     # The side that holds it.
 
@@ -188,18 +193,6 @@ class Exchange:
         if self._on_cancel:
             self._on_cancel(reason)
 
-    def _end(self) -> None:
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
-        if self._open:
-            for _, future in list(self._open.values()):
-                future.cancel()
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
-        elif self.on_change:
-            self.on_change()
-
     def _wake(self) -> None:
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
@@ -237,10 +230,11 @@ class Part(Exchange):
         self._put.discard(future)
         self.go_on()
 
-    def _end(self) -> None:
-        for future in list(self._put):
-            future.cancel()
-        super()._end()
+    def finish(self, outcome: Outcome | None, fault: Fault | None = None) -> None:
+        if not self.ended:
+            for future in list(self._put):
+                future.cancel()
+        super().finish(outcome, fault)
 
 
 def run(asker: Asker, clock: Clock, timeout: float | None, work: Callable[[Exchange], Awaitable[Outcome]]) -> Exchange:

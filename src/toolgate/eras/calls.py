@@ -121,7 +121,7 @@ def read_call(
     log_level: str | None,
     wants_logs: bool = False,
     headers: Mapping[str, str] | None = None,
-    passed_on: Mapping[str, str] | None = None,
+    passed_on: Mapping[str, str] = {},
     named: str | None = None,
 ) -> Call:
     """The canonical call of a method of `mcp.TARGETED`. Its `target` is still the client's name for it; `named` is that
@@ -150,7 +150,7 @@ def read_call(
         notes=notes,
         wants_progress=bool(meta.progress_token),
         headers=headers,
-        passed_on=passed_on or {},
+        passed_on=passed_on,
         wants_logs=wants_logs,
         log_level=log_level,
         reached=Reached(),

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from toolgate.core import asks, counting, jsonrpc, mcp
 from toolgate.core.fault import Fault
@@ -285,12 +285,12 @@ class _AskPeek(msgspec.Struct):
 class _TypePeek(msgspec.Struct):
     """Of a result that is too much to be read."""
 
-    resultType: str = "complete"
+    resultType: str | UnsetType = UNSET
     inputRequests: Raw = jsonrpc.NOTHING
 
 
 class _ResultPeek(msgspec.Struct):
-    resultType: str = "complete"
+    resultType: str | UnsetType = UNSET
     inputRequests: dict[str, _AskPeek] | None = {}  # None: they are too large to be looked into
     requestState: Annotated[str, msgspec.Meta(max_length=LONGEST_STATE)] | None = None
 
@@ -357,8 +357,8 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
         raise Fault("UPSTREAM_ERROR", f"The server's result is malformed: {error}", reach="executed") from None
     is_of_task = peek.inputRequests and call.kind == "tasks"  # which goes to the client as it is
     questions = _read_questions(peek) if is_of_task or peek.resultType == "input_required" else ()
-    if peek.resultType == "complete":
-        return Done(body)
+    if peek.resultType in ("complete", UNSET):
+        return Done(body, is_typed=peek.resultType is not UNSET)
     if peek.resultType == "task":
         return _read_task(call, body)
     if peek.resultType != "input_required":

@@ -28,6 +28,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
+from toolgate.eras import modern
 from toolgate.frontends.active_requests import ActiveRequest
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.cors import Cors
@@ -87,6 +88,7 @@ class Request(msgspec.Struct, eq=False):
     body: bytes = b""  # where its head was known; else it is to be read
     cors: HeaderList = ()  # what all answers have, where a web page asks
     asked: Any = None  # of the last one with this head: see `modern.Asked`
+    is_modern: bool = False  # its head says so
 
     @property
     def own_path(self) -> str:
@@ -274,7 +276,10 @@ class Guards:
         gateway, may be decided otherwise the next time."""
         is_decided_here = isinstance(self._identify, Admission)
         if is_decided_here and came.body == body and is_plain(request.scope["http_version"], request.scope["headers"]):
-            known = msgspec.structs.replace(request, receive=_nothing, active_request=None, came=None)
+            is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), jsonrpc.NOTHING)
+            known = msgspec.structs.replace(
+                request, receive=_nothing, active_request=None, came=None, is_modern=is_modern
+            )
             self._known_heads.learn(came, known, request.principal.counted_as)
 
     def check(self, scope: Scope) -> tuple[Headers, str | None]:

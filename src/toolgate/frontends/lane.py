@@ -41,6 +41,7 @@ class LaneCall(InFlight):
     """One call."""
 
     size = 0  # as which it counts until it is answered
+    begun: Any = None
     _round: Round | None = None
     _task: asyncio.Task[None] | None = None
 
@@ -72,7 +73,7 @@ class LaneCall(InFlight):
 
     def forget(self) -> None:
         """It is over: nothing that it holds is to hold it."""
-        self._round = None
+        self._round = self.begun = None
 
     def starts(self, round: Round) -> bool:
         """Whether it waits for its server, and for nothing else."""
@@ -106,16 +107,23 @@ class LaneCall(InFlight):
     def _changed(self) -> None:
         assert self._round and self._round.begun
         done = self._round.begun.exchange.outcome
-        if isinstance(done, Done) and len(memoryview(done.body)) <= LARGE and self.slot.can_answer():
-            self._lane.finish(self, done)
-        else:
+        if not isinstance(done, Done) or len(memoryview(done.body)) > LARGE or not self.slot.can_answer():
             self.go_on()
+            return
+        self.slot.on_left = None
+        self._lane.calls.discard(self)
+        id = bytes(self.message.id)
+        try:
+            body, headers = self.finish(id, done)
+            self._lane.answer(self, 200, body, headers)
+        except Exception as error:  # noqa: BLE001  the rescue: see responses.rescued
+            self._lane.answer(self, *self.failed(id, error))
 
 
 class ModernCall(LaneCall):
     """`hears` is told where notes go, once a task works for it."""
 
-    begun: ModernRound | None = None
+    begun: ModernRound | None
     _note: Callable[[bytes], None] | None = None
     _early: tuple[bytes, ...] = ()
 
@@ -128,13 +136,10 @@ class ModernCall(LaneCall):
 
     def finish(self, id: bytes, done: Done) -> tuple[bytes, HeaderList]:
         assert self.begun
-        return jsonrpc.result(id, self._lane.responses.finish(self.begun, done).body), ()
+        return self._lane.responses.finish(self.begun, id, done), ()
 
     def failed(self, id: bytes, error: Exception) -> tuple[int, bytes, HeaderList]:
         return self._lane.failure(self.request, id, error)
-
-    def forget(self) -> None:
-        self._round = self.begun = None
 
     def say(self, message: bytes) -> None:
         if self._note:
@@ -150,7 +155,7 @@ class ModernCall(LaneCall):
 
 
 class LegacyCall(LaneCall):
-    begun: SessionRound | None = None
+    begun: SessionRound | None
     session: Session | None = None
     channel: Channel | None = None
 
@@ -212,7 +217,9 @@ class Lane:
 
     def begin(self, slot: Slot) -> bool:
         """Whether a request is a call that could be begun at once; else nothing is done."""
-        known, body = self._guards.known(slot.came), slot.came.body
+        known, body = slot.known, slot.came.body
+        if known.principal.expires is not None or slot.came.varying:
+            known = self._guards.known(slot.came)
         if not known or known.accepts_events_only or known.twice:
             return False
         try:
@@ -221,7 +228,7 @@ class Lane:
             return False
         if message.method != mcp.CALL or not message.id:
             return False
-        is_modern = modern.speaks_modern(known.headers.get(era_headers.VERSION), message.params)
+        is_modern = known.is_modern or modern.speaks_modern(known.headers.get(era_headers.VERSION), message.params)
         call = (ModernCall if is_modern else LegacyCall)(self, slot, known, message)
         whose = known.principal.counted_as
         try:
@@ -235,7 +242,7 @@ class Lane:
         except Fault:
             round = None
         except Exception as error:  # noqa: BLE001  the rescue: see responses.rescued
-            self._answer(call, *call.failed(bytes(message.id), error))
+            self.answer(call, *call.failed(bytes(message.id), error))
             return True
         if not round and not call.has_task:
             self._unanswered.answered(whose, call.size)
@@ -247,18 +254,7 @@ class Lane:
                 self._timer = self._clock.call_later(SWEEP, self._sweep)
         return True
 
-    def finish(self, call: LaneCall, done: Done) -> None:
-        """Its server has answered."""
-        call.slot.on_left = None
-        self.calls.discard(call)
-        id = bytes(call.message.id)
-        try:
-            body, headers = call.finish(id, done)
-            self._answer(call, 200, body, headers)
-        except Exception as error:  # noqa: BLE001  the rescue: see responses.rescued
-            self._answer(call, *call.failed(id, error))
-
-    def _answer(self, call: LaneCall, status: int, body: bytes, headers: HeaderList) -> None:
+    def answer(self, call: LaneCall, status: int, body: bytes, headers: HeaderList) -> None:
         call.forget()
         self._unanswered.answered(call.request.principal.counted_as, call.size)
         if call.request.cors:

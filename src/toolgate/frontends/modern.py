@@ -48,6 +48,7 @@ from toolgate.state.parking import ParkedCall, Parking
 
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
+_NO_HEADERS: Mapping[str, str] = {}
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
 
 
@@ -78,9 +79,6 @@ class ModernRound(msgspec.Struct, frozen=True):
 
     request: Request
     round: Round
-
-
-_OF_A_RETRY = ("requestState", "inputResponses")
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -162,7 +160,8 @@ class ModernResponses:
     def begin(self, request: Request) -> ModernRound | None:
         """The same of a call, as far as nothing has to be waited for: `rest` goes on, or `finish`. None, and nothing is
         done, where it is not clear at once what it is for. Raises `Fault`."""
-        if not request.params.keys().isdisjoint(_OF_A_RETRY):
+        params = request.params
+        if "requestState" in params or "inputResponses" in params:
             return None
         round = self._gateway.begin(self.read_call(request), request.route)
         return ModernRound(request, round) if round else None
@@ -172,11 +171,14 @@ class ModernResponses:
         request, made, rest = begun.request, begun.round.made, self._gateway.rest(begun.round)
         return await self._reply(request, made, None, await self._with_pages(made, request.route, rest))
 
-    def finish(self, begun: ModernRound, done: Done) -> Reply:
-        """The same at once, of what its server has answered. Raises `Fault`."""
+    def finish(self, begun: ModernRound, id: bytes, done: Done) -> bytes:
+        """The response to a call of which its server has answered this. Raises `Fault`."""
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        return self._written(begun.request.route, begun.round.made, None, outcome)
+        revision = begun.request.asked.client.revision
+        if isinstance(outcome, Done) and outcome.is_typed and revision and not revision.names:  # as it is written to it
+            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, outcome.body)
+        return jsonrpc.result(id, self._written(begun.request.route, begun.round.made, None, outcome).body)
 
     # Handlers: the rows of `_HANDLERS`.
 
@@ -237,15 +239,15 @@ class ModernResponses:
         return Reply(listening.write_unsubscribed(id))
 
     def read_call(self, request: Request) -> Call:
-        params, method, client = request.params, request.message.method, request.asked.client
-        meta, level, http = request.asked.envelope.meta, request.asked.envelope.log_level, request.http
-        notes = Notes(partial(self._report, request))
-        passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else None
+        params, method, asked, http = request.params, request.message.method, request.asked, request.http
+        meta, level, notes = asked.envelope.meta, asked.envelope.log_level, Notes(partial(self._report, request))
+        passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else _NO_HEADERS
         if method in mcp.TARGETED:
-            more: dict[str, Any] = {"headers": http, "passed_on": passed_on, "named": request.asked.target}
-            return calls.read_call(method, params, meta, client, notes, level, **more)
-        more = {"log_level": level, "passed_on": passed_on or {}}
-        return calls.read_undefined(method, params, meta, client, notes, "modern", **more)
+            return calls.read_call(
+                method, params, meta, asked.client, notes, level, False, http, passed_on, asked.target
+            )
+        more: dict[str, Any] = {"log_level": level, "passed_on": passed_on}
+        return calls.read_undefined(method, params, meta, asked.client, notes, "modern", **more)
 
     async def _call(self, request: Request) -> Reply:
         route, params = request.route, request.params

@@ -32,6 +32,7 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import Intake, IntakeQueue, LittleReads, PacedProtocol, SharedTransport
 from toolgate.frontends import tls, unread
+from toolgate.frontends.accepting import GivesWay, accepting
 from toolgate.frontends.application import Application
 from toolgate.frontends.connections import HEAD_FREE, STATE, Connection, UnfinishedHead
 from toolgate.frontends.frames import paced_socket
@@ -142,7 +143,7 @@ class _KnownCycle(_Cycle, Slot):
         self.came = came
         self.connection = connection
         self._protocol = protocol
-        self._known = known
+        self.known = known
         self.transport = protocol.transport
         self.flow = protocol.flow
         self.body = came.body  # type: ignore[assignment]
@@ -151,7 +152,7 @@ class _KnownCycle(_Cycle, Slot):
 
     @cached_property
     def scope(self) -> Any:  # type: ignore[override]
-        scope = {**self._known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
+        scope = {**self.known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
         if self.came.varying:
             varying = [(name.encode(), value.encode()) for name, value in self.came.varying]
             names = [name for name, _ in varying]
@@ -364,7 +365,10 @@ class HttpProtocol(HttpToolsProtocol):
         return True
 
     def _begin(self, cycle: _KnownCycle) -> None:
-        if not self._application.begin(cycle):
+        """Its turn has come. What its head means may be something else by now."""
+        known = self._known_heads.by_head.get(cycle.came.head)
+        cycle.known = known or cycle.known
+        if not known or not self._application.begin(cycle):
             self.not_begun(cycle)
 
     def not_begun(self, cycle: _KnownCycle) -> None:
@@ -488,7 +492,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self._known is self.cycle and not (
             self._turn or self.pipeline or self._is_full or self._patience or self.flow.read_paused
         ):
-            self._rests()  # nothing else is to be done behind most that are known
+            self._idle_since = self.loop.time()  # as in `_rests`; nothing else is to be done behind most that are known
+            self._keeping = self._keeping or self.loop.call_later(self.timeout_keep_alive, self._look)
             return
         turn, self._turn = self._turn, None
         if not self.transport.is_closing():
@@ -567,11 +572,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def bind(host: str, port: int, is_shared: bool = False) -> socket.socket:
-    """A listening socket; port 0 lets the system choose. `is_shared`: others of our user may listen there, too, and the
-    kernel gives each some of the connections. Raises `OSError`."""
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, beside which nobody else can listen there; port 0 lets the system choose. Raises
+    `OSError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=2048, reuse_port=is_shared)
+    return socket.create_server((host, port), family=family, backlog=2048)
 
 
 # Whose share of the log it is, by logger: who needs no key to do wrong hides nobody else.
@@ -615,11 +620,16 @@ async def serving(
     listener: socket.socket,
     certificate: Certificate | None = None,
     protocol: Callable[..., HttpProtocol] = HttpProtocol,
+    gives_way: GivesWay | None = None,
 ) -> AsyncGenerator[None]:
-    """Serve inside the block, over TLS where there is a certificate; requests under way get a moment to end."""
-    async with making(application, protocol, [] if certificate else [listener]) as made:
+    """Serve inside the block, over TLS where there is a certificate; requests under way get a moment to end.
+    `gives_way`: other processes accept from this listener, too."""
+    async with making(application, protocol, [] if certificate or gives_way else [listener]) as made:
         if certificate:
-            async with tls.accepting(listener, made, certificate, application.connections, SystemClock()):
+            async with tls.accepting(listener, made, certificate, application.connections, SystemClock(), gives_way):
+                yield
+        elif gives_way:
+            async with accepting(listener, made, gives_way):
                 yield
         else:
             yield

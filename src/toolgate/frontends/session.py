@@ -465,12 +465,14 @@ class Session:
         meta = calls.read_meta(params.get("_meta"))
         token = bytes(meta.progress_token)
         notes = Notes(partial(self._report, stream.note, token, ""))
-        passed_on = self._gateway.passed_on(stream.headers) if self._gateway.snapshot.passed_on else None
+        passed_on: Mapping[str, str] = {}
+        if self._gateway.snapshot.passed_on:
+            passed_on = self._gateway.passed_on(stream.headers)
         level = self._log_level
         if message.method in mcp.TARGETED:
             call = calls.read_call(message.method, params, meta, client, notes, level, True, passed_on=passed_on)
         else:
-            more = {"log_level": level, "wants_logs": True, "passed_on": passed_on or {}}
+            more = {"log_level": level, "wants_logs": True, "passed_on": passed_on}
             call = calls.read_undefined(message.method, params, meta, client, notes, "legacy", **more)
         if call.method == mcp.TASK_RESULT:
             notes.attach(partial(self._report, stream.note, token, call.target))

@@ -16,6 +16,7 @@ class Slot:
     before. The server makes them."""
 
     came: Parted
+    known: Any  # what its head means now, but for the time: see `guards.Request`
     connection: Connection
     disconnected: bool
     on_left: Callable[[], object] | None = None

@@ -74,8 +74,7 @@ class Gateway:
         self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
-        to_all = (self._current, events.tell, self.handle)
-        self._views = RouteViews(gateway_info, editor, policy_deps, own_work, *to_all)
+        self._views = RouteViews(gateway_info, editor, policy_deps, own_work, self._current, events.tell, self.handle)
         self._resolver = Resolver(access, handles, policy_deps.overflow.source, self._current)
         self.lists = Lists(
             access, clock, redactor, handles, self._views.activated, self._resolver.makers.as_known, self._current
@@ -97,24 +96,21 @@ class Gateway:
         round = self.begin(call, route)
         if not round:
             try:
-                rules = self.access.rules(call.client.principal)
-                if plan := route.plans.find(call, rules, self.snapshot.catalog.version):
-                    entered, hooks = plan.enter(call), route.hooks
-                else:
-                    entered, hooks = await self._resolver.enter(call, route)
+                entered, hooks = await self._resolver.enter(call, route)
             except Fault as fault:
                 return self._refused(call, route, missed(call, fault, route))
             round = self._begun(call, entered, hooks, route)
         return await self.rest(round)
 
     def begin(self, call: Call, route: Route) -> Round | None:
-        """The same for a first round, as far as nothing has to be waited for: `rest` goes on, or `finish`. None, and
-        nothing is done, where its plan does not tell what it is for."""
-        if self.phase != "serving" or call.resumption:
+        """The same as far as nothing has to be waited for: `rest` goes on, or `finish`. None, and nothing is done,
+        where its plan does not tell what it is for."""
+        if self.phase != "serving":
             return None
         try:
             plan = route.plans.find(call, self.access.rules(call.client.principal), self.snapshot.catalog.version)
-            return self._begun(call, plan.enter(call), plan.hooks, route) if plan else None
+            hooks = plan.hooks if plan and not call.resumption else route.hooks
+            return self._begun(call, plan.enter(call), hooks, route) if plan else None
         except Fault:
             return None
 
@@ -145,9 +141,14 @@ class Gateway:
         return self._refused(round.call, round.route, self._resolver.placed(fault, round.call, round.made.target))
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
-        """The last outcome of a call that was entered, in its client's names."""
-        if isinstance(last, Done) and _is_as_shown(call, last):
+        """The last outcome of a call that was entered, in its client's names. A result of a tool has none that could be
+        others where it has no `resource`, and no letter escaped in which one might be written."""
+        if isinstance(last, Done) and last.is_cut:
             return last
+        if isinstance(last, Done) and call.method == mcp.CALL and not (call.asked or last.is_foreign):
+            body = bytes(last.body)
+            if body.find(b"resource") < 0 and body.find(b"\\u00") < 0:
+                return last
         return self._handles.leave(call, last, route.path, route.surface)
 
     def _refused(self, call: Call, route: Route, fault: Fault) -> Outcome:
@@ -312,12 +313,3 @@ def shutting_down(reach: Reach) -> Fault:
     """What is told to clients that call while the gateway ends, and to those whose calls do not end in time."""
     hint = "call again after the restart" if reach == "not_sent" else "it may have run: check before you call again"
     return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)
-
-
-def _is_as_shown(call: Call, done: Done) -> bool:
-    """Whether a result is in its client's names already, or is of a tool's own and has nothing that could be one: no
-    `resource`, and no letter escaped in which one might be written."""
-    if done.is_cut or call.method != mcp.CALL or call.asked or done.is_foreign:
-        return done.is_cut
-    body = bytes(done.body)
-    return body.find(b"resource") < 0 and body.find(b"\\u00") < 0

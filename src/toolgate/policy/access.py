@@ -83,7 +83,8 @@ def _permitted(rules: Rules, call: Call, outcome: Outcome) -> Outcome:
     if len(kept) == len(values):
         return outcome
     said = jsonrpc.encode({"values": kept, "hasMore": len(values) > MOST_VALUES})
-    return msgspec.structs.replace(outcome, body=jsonrpc.with_members(outcome.body, {"completion": said}))
+    body = jsonrpc.with_members(outcome.body, {"completion": said})
+    return msgspec.structs.replace(outcome, body=body, is_typed=False)
 
 
 class _Completion(msgspec.Struct):

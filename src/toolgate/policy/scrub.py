@@ -67,7 +67,11 @@ class Scrubber(msgspec.Struct, frozen=True):
             return outcome
         before = bytes(outcome.body)
         after = self.body(before)
-        return outcome if after is before else msgspec.structs.replace(outcome, body=after)
+        if after is before:
+            return outcome
+        if isinstance(outcome, Accepted):
+            return Accepted(after)
+        return msgspec.structs.replace(outcome, body=after, is_typed=False)
 
     async def aside(self, outcome: Done, in_thread: InThread[Outcome]) -> Done:
         """The same as `outcome` in a thread."""
@@ -109,7 +113,9 @@ class Scrub(Policy):
         scrubber = self._scrubbers.get(call.server) or self._of(call.server)
         if call.server == names.OWN and isinstance(outcome, Done) and not outcome.is_scrubbed:
             outcome = Done(self._redactor.body(bytes(outcome.body)))
-        return scrubber.outcome(outcome) if scrubber.has_work else outcome
+        if self._mode == "known" and not scrubber.secrets.knows_any:  # not by `has_work`: a call passes this
+            return outcome
+        return scrubber.outcome(outcome)
 
     def _of(self, server: str) -> Scrubber:
         self._scrubbers[server] = scrubber = Scrubber(self._redactor.of(server), self._mode)

@@ -101,7 +101,8 @@ def _is_limited(call: Call) -> bool:
 
 def _cut(call: Call, limit: Limit, outcome: Done, keeping: Later) -> Done:
     try:
-        return msgspec.structs.replace(outcome, body=_Shortening(call, limit, keeping).of(outcome.body))
+        body = _Shortening(call, limit, keeping).of(outcome.body)
+        return msgspec.structs.replace(outcome, body=body, is_typed=False)
     except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
         return outcome  # out of shape: nothing that we could cut
 

@@ -32,7 +32,7 @@ class Link:
     async def send(self, data: bytes, headers: Any = (), origin: int | None = None) -> None:
         self.sent.append(json.loads(data))
 
-    def send_now(self, data: bytes, headers: Any, origin: int) -> bool:
+    def send_now(self, data: bytes, headers: Any, origin: int, whose: str) -> bool:
         return False
 
     def abandon(self, origin: int) -> bool:
@@ -159,7 +159,7 @@ def written(requests: Requests, link: Link, **more: Any) -> bytes:
     """The bytes of one call more."""
     sent: list[bytes] = []
 
-    def send_now(data: bytes, headers: Any, origin: int) -> bool:
+    def send_now(data: bytes, headers: Any, origin: int, whose: str) -> bool:
         sent.append(data)
         return True
 

@@ -57,7 +57,7 @@ class LocalGateway(Gateway):
     _resting: Mapping[str, float] = {}  # servers that could not be spoken to, and until when none is asked again
 
     def begin(self, call: Call, route: Route) -> Round | None:
-        if self.is_watched or self.is_apart or tasks.declares(call.client.capabilities):
+        if self.is_watched or self.is_apart or call.resumption or tasks.declares(call.client.capabilities):
             return None
         plan = route.plans.find(call, self.access.rules(call.client.principal), self.snapshot.catalog.version)
         if (

@@ -59,9 +59,9 @@ class Link(Protocol):
         any more by then. Raises `Fault` with the reach `not_sent`."""
         ...
 
-    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
-        """Send a request whose answer is awaited, if nothing has to be waited for; whether it is sent. Raises as
-        `send` does."""
+    def send_now(self, data: bytes, headers: Headers, origin: int, whose: str) -> bool:
+        """Send a request whose answer is awaited, if nothing has to be waited for; whether it is sent. `whose` it is:
+        see `Receiver.whose`. Raises as `send` does."""
         ...
 
     def accepted(self) -> None:
@@ -110,7 +110,7 @@ class Link(Protocol):
 class PipeLink:
     """What links have in common that carry everything both ways on one connection."""
 
-    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+    def send_now(self, data: bytes, headers: Headers, origin: int, whose: str) -> bool:
         return False
 
     def accepted(self) -> None:

@@ -120,8 +120,8 @@ class HttpLink:
             return
         await self._send(data, headers, origin, _Reply(self, origin))
 
-    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
-        wire = None if self._credential else self._pool.take_now(self._receiver.whose(origin))
+    def send_now(self, data: bytes, headers: Headers, origin: int, whose: str) -> bool:
+        wire = None if self._credential else self._pool.take_now(whose)
         if not wire:
             return False
         self._streams[origin] = wire

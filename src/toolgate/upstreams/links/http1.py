@@ -131,10 +131,7 @@ class Wire(asyncio.Protocol, Tenant):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = self.intake.transport = transport  # type: ignore[assignment]
-
-    @property
-    def usable(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing() and self._reply is None
+        self.is_closing = transport.is_closing
 
     def send(self, head: bytes, body: bytes, reply: ResponseReader) -> None:
         assert self._transport
@@ -201,7 +198,13 @@ class Wire(asyncio.Protocol, Tenant):
             head = data[:end]
             known = self._pool.known_heads.get(head)
             if known and known.length == len(data) - end:
-                self._take_known(known, data[end:])
+                self._headers, self.keep, self._beside = known.headers, known.keep, 0
+                if isinstance(self._reply, WholeReader) and known.length <= FREE and not self._held_for:
+                    reply, self._reply = self._reply, None
+                    self._pool.give_back(self)
+                    reply.whole(known.headers, data[end:])
+                else:
+                    self._take_whole(self._reply, known, data[end:])
                 return
             if known and known.length == IN_CHUNKS:
                 self._known, data = known, _CHUNKED + data[end:]
@@ -209,16 +212,8 @@ class Wire(asyncio.Protocol, Tenant):
                 self._head = head
         self._feed(data)
 
-    def _take_known(self, head: KnownHead, body: bytes) -> None:
+    def _take_whole(self, reply: ResponseReader, head: KnownHead, body: bytes) -> None:
         """A whole answer, of which the parser is told nothing."""
-        self._headers, self.keep, self._beside = head.headers, head.keep, 0
-        reply = self._reply
-        assert reply
-        if isinstance(reply, WholeReader) and len(body) <= FREE and not self._held_for:
-            self._reply = None
-            self._pool.give_back(self)
-            reply.whole(head.headers, body)
-            return
         try:
             reply.head(200, head.headers)
             reply.body(body)
@@ -375,27 +370,22 @@ class ConnectionPool:
         """A connection to send on, in a place of this principal (`Places.take`). Raises `OSError`, `TimeoutError`, or
         `Fault` where there is no place."""
         await self._places.take(whose, self._patience)
-        return self._kept_one(whose) or await self._connected(whose)
+        return self.take_now(whose, has_place=True) or await self._connected(whose)
 
-    def take_now(self, whose: str) -> Wire | None:
-        """The same where nothing has to be waited for."""
-        if not self._idle or not self._places.take_now(whose):
-            return None
-        wire = self._kept_one(whose)
-        if not wire:
-            self._places.give_back(whose)
-        return wire
-
-    def _kept_one(self, whose: str) -> Wire | None:
-        """An idle connection, in the place that was taken."""
+    def take_now(self, whose: str, has_place: bool = False) -> Wire | None:
+        """An idle connection, where nothing has to be waited for. `has_place`: one was taken."""
         now = self._clock.now()
         while self._idle:
-            wire = self._idle.pop()
-            if now - wire.idle_since < wire.keep and wire.usable:
-                wire.sent = now
+            wire = self._idle[-1]
+            if now - wire.idle_since >= wire.keep or wire.is_closing():
+                self._idle.pop().close()
+                continue
+            if has_place:
                 self._places.used(wire, whose)
-                return wire
-            wire.close()
+            elif not self._places.take_now(whose, wire):
+                return None
+            wire.sent = now
+            return self._idle.pop()
         return None
 
     async def connect(self, whose: str) -> Wire:

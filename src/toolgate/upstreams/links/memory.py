@@ -33,14 +33,14 @@ class MemoryLink(PipeLink):
         self._closed = False
         server.connected(self._say, self._hang_up)
 
-    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+    def send_now(self, data: bytes, headers: Headers, origin: int, whose: str) -> bool:
         if self._closed:
             raise Fault("SESSION_ERROR", f"{self._name} is closed", reach="not_sent")
         asyncio.get_running_loop().call_soon(self._server.received, data)
         return True
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
-        self.send_now(data, headers, origin or 0)
+        self.send_now(data, headers, origin or 0, "")
 
     def describe(self) -> dict[str, object]:
         return {}

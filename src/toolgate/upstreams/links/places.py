@@ -86,13 +86,16 @@ class Places:
             self._leave(waiting)
             raise
 
-    def take_now(self, whose: str) -> bool:
-        """The same where nothing has to be waited for; whether it is taken."""
+    def take_now(self, whose: str, wire: Tenant | None = None) -> bool:
+        """The same where nothing has to be waited for, for a wire if it is there already; whether it is taken."""
         taken = self._taken.get(whose, 0)  # here and below without the methods of `Counter`: each call passes this
         if taken >= most_connections() - self._count or (self._queue.size and self._queue.count(whose)):
             return False
         self._count += 1
         self._taken[whose] = taken + 1
+        if wire:
+            self._idle.pop(wire, None)
+            self._used[wire] = whose
         return True
 
     def give_back(self, whose: str) -> None:

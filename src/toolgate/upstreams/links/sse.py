@@ -116,7 +116,7 @@ class SseLink(PipeLink):
     def _told(self) -> dict[str, str]:
         return dict(self._server.headers)
 
-    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+    def send_now(self, data: bytes, headers: Headers, origin: int, whose: str) -> bool:
         return False
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:

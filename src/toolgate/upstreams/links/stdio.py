@@ -79,7 +79,7 @@ class StdioLink(PipeLink):
                 await self._child.ended()  # a second sending must find the next child, not this one
             raise
 
-    def send_now(self, data: bytes, headers: Headers, origin: int) -> bool:
+    def send_now(self, data: bytes, headers: Headers, origin: int, whose: str) -> bool:
         try:
             return self._outbox.send_now(data)
         except Fault:

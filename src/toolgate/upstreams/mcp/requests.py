@@ -175,10 +175,7 @@ class Requests:
         to be waited for, and for what MCP does not define. Raises `Fault`."""
         if call.asked_in or ((self._turns or self._concurrency) and call.method not in mcp.TASKS):
             return None
-        id = next(self._ids)
-        request = self._expect_of(id, call, whole)
-        self._write(id, request)
-        return request
+        return self._open(next(self._ids), call, whole)
 
     async def send(self, request: OpenRequest) -> None:
         """One that is not sent yet. Raises `Fault`."""
@@ -198,50 +195,45 @@ class Requests:
         id, takes_turns = next(self._ids), bool(self._turns or self._concurrency) and call.method not in mcp.TASKS
         if takes_turns:
             await self._turn(id, call)
-        request = self._expect_of(id, call, whole)
-        if takes_turns:
             try:
-                request.call = await rechecked(request.call or call)
+                call = await rechecked(call)
             except BaseException:
-                self._drop(id, request)
+                self._asks_no_more(id)
+                if self._concurrency:
+                    self._concurrency.give_back(call.client.principal.counted_as)
                 raise
-        self._write(id, request)
-        return request
+        return self._open(id, call, whole)
 
-    def _expect_of(self, id: int, call: Call, whole: Exchange | None) -> OpenRequest:
+    def _open(self, id: int, call: Call, whole: Exchange | None) -> OpenRequest:
+        """The request for a call, sent or kept as one that is not sent yet. Raises `Fault`."""
         if call.resumption and call.resumption.asker != self.asker:
             call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
         self.used = self.clock.now()
-        timeout, cancel = self.server.timeout, partial(self._cancel, id)
-        if call.method == mcp.TASK_RESULT:
-            timeout = LONGEST_RESULT
+        cancel, link = partial(self._cancel, id), self.link
+        timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
         if whole:
-            return self._expect(id, call, Part(whole, self.clock, timeout, cancel))
-        exchange, link = Exchange(self.asker, self.clock, timeout, cancel, timed=False), self.link
+            exchange = Part(whole, self.clock, timeout, cancel)
+        else:
+            exchange = Exchange(self.asker, self.clock, timeout, cancel, timed=False)
         request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life if link else None)
-        return request
-
-    def _write(self, id: int, request: OpenRequest) -> None:
-        """Send it, or keep it as one that is not sent yet."""
-        call = request.call
-        assert call
         reached = call.reached
         was_sent = reached.is_sent if reached else False
         try:
             data, headers = self._written(id, call)
             if reached:
                 reached.is_sent = True
-            if self.fault or not self.link:
+            if self.fault or not link:
                 raise self._gone()
-            if not self.link.send_now(data, headers, id):
+            if not link.send_now(data, headers, id, call.client.principal.counted_as):
                 request.unsent = Unsent(id, data, headers, was_sent)
-                return
+                return request
         except BaseException as error:
             self._not_sent(id, request, was_sent, error)
             raise
         request.is_sent = True
         for told in self.on_sent:
             told()
+        return request
 
     def _written(self, id: int, call: Call) -> tuple[bytes, Headers]:
         """The message of a call, and its headers. Calls of one tool differ in their arguments, and most in nothing
@@ -604,12 +596,22 @@ class Requests:
         try:
             if message.error:
                 raise self._error(id, request, jsonrpc.read_error(message.error))
-            outcome = self._outcome(request.call, message.result, frame)
-            if isinstance(outcome, Accepted) or (request.call and request.call.method in mcp.TASKS):
+            call, body = request.call, message.result
+            if not call:
+                request.exchange.finish(Done(body))
+                return
+            if memoryview(body)[0] != 0x7B:
+                raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed")
+            outcome = self.dialect.read(call, frame or body)
+            if isinstance(outcome, Required):
+                outcome = NeedInput(outcome.asks, Retry(self.asker, call, outcome, self._again, self.clock))
+            elif frame and isinstance(outcome, Done):
+                outcome = msgspec.structs.replace(outcome, body=body, frame=outcome.body)  # of the body, in our words
+            if isinstance(outcome, Accepted) or call.method in mcp.TASKS:
                 for told in self.on_answer:
                     told(id, request, outcome)
-            if request.call and isinstance(outcome, Done) and (size := len(memoryview(outcome.body))) > FREE:
-                kept = kept or self._counted(request.call)
+            if isinstance(outcome, Done) and (size := len(memoryview(outcome.body))) > FREE:
+                kept = kept or self._counted(call)
                 can_wait = origin is not None  # on what others are answered on, it cannot
                 if not kept.body.has(size, can_wait) and not can_wait:
                     kept.body.ended()
@@ -653,19 +655,6 @@ class Requests:
         is_missing = method == "resources/read" and error.code == self.dialect.resource_missing
         code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
         return Fault(code, error.message, server=self.server.id, reach="executed", upstream=error)
-
-    def _outcome(self, call: Call | None, body: Raw, frame: Raw) -> Outcome:
-        """Where it has a `frame`, the whole is in our words already."""
-        if call is None:
-            return Done(body)
-        if bytes(memoryview(body)[:1]) != b"{":
-            raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed")
-        found = self.dialect.read(call, frame or body)
-        if isinstance(found, Required):
-            return NeedInput(found.asks, Retry(self.asker, call, found, self._again, self.clock))
-        if frame and isinstance(found, Done):
-            return msgspec.structs.replace(found, body=body, frame=found.body)
-        return found
 
 
 def _checked(error: RpcError) -> RpcError:

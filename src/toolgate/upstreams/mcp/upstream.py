@@ -6,6 +6,7 @@ The rule this file keeps: nothing that a client can make many of is kept without
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -98,10 +99,8 @@ class McpUpstream:
         return session.scope if session and session.live else None
 
     async def open(self) -> None:
-        try:
+        with contextlib.suppress(Fault):  # it stands in the status, and in the log
             await self._use(Client(), _nothing)
-        except Fault:
-            pass  # it stands in the status, and in the log
 
     async def about(self, client: Client) -> About:
         if self._place(client).known is None:
@@ -275,7 +274,8 @@ class McpUpstream:
         first = self._sessions.get((scope, None))
         if not first:
             first = self._sessions[scope, None] = UpstreamSession(self._deps, scope, client, self._breakers.of(scope))
-        if not self._eras.is_by_client or self._eras.suits(client, first.era):
+        era, revision = first.era, client.revision
+        if not era or (revision and revision.era == era) or self._eras.suits(client, era):
             return first
         place = (first.scope, client.era)
         second = self._sessions.get(place)
