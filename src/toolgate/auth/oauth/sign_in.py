@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from msgspec import Raw
 
@@ -19,12 +19,6 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
 
 OFFLINE = "offline_access"
-# What an authorization server's own address may not bring: ours stands behind it, and who reads the first goes by that.
-_NAMES = """
-response_type client_id redirect_uri state code_challenge code_challenge_method resource scope prompt
-request request_uri response_mode nonce
-"""
-_OURS = frozenset(_NAMES.split())
 
 
 def authorize(found: SignIn, state: str, verifier: str) -> str:
@@ -44,13 +38,6 @@ def authorize(found: SignIn, state: str, verifier: str) -> str:
         query["prompt"] = "consent"  # OpenID Connect Core 11: without it there is no offline access
     url = found.authority.authorization_endpoint
     return url + ("&" if "?" in url else "?") + urlencode(query)
-
-
-def is_sound(endpoint: str) -> bool:
-    """Whether what is added to this address is what the browser's user is asked by (RFC 6749 3.1)."""
-    parts = urlsplit(endpoint)
-    names = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
-    return not parts.fragment and "#" not in endpoint and not names & _OURS
 
 
 def check_issuer(found: SignIn, answer: Mapping[str, str], path: str) -> None:
