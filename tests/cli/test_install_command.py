@@ -129,6 +129,18 @@ def test_options_are_in_the_entry(home: Path) -> None:
     assert run("zed", "--http", "--no-check").exit_code == 2  # it would need the key itself
 
 
+@pytest.mark.parametrize(
+    ("host", "written"), [("localhost", "127.0.0.1"), ("LocalHost", "127.0.0.1"), ("::1", "[::1]")]
+)
+def test_programs_are_given_the_address_that_is_listened_on(host: str, written: str, home: Path) -> None:
+    """At another address of that name another user of the machine may listen, and would get the key."""
+    own = home / ".config" / "toolgate" / "toolgate.toml"
+    own.write_text(f'http = {{ host = "{host}" }}\n{CONFIG}')
+    assert run("gemini", "--http", "--no-check").exit_code == 0
+    entry = json.loads((home / ".gemini" / "settings.json").read_text())["mcpServers"]["toolgate"]
+    assert f"http://{written}:8765/mcp" in entry.values()
+
+
 def test_the_file_of_a_project_is_edited_where_that_is_asked_for(home: Path) -> None:
     assert run("vscode", "claude-code", "--project", "--http", "--no-check").exit_code == 0
     found: Any = parse((home / "project" / ".vscode" / "mcp.json").read_text(), "json")

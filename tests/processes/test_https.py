@@ -55,12 +55,13 @@ class Encrypted(Client):
 
 
 @asynccontextmanager
-async def over_tls(folder: Path) -> AsyncIterator[tuple[Gateway, int, Path, Path]]:
+async def over_tls(folder: Path, *more: str) -> AsyncIterator[tuple[Gateway, int, Path, Path]]:
     certificate, key = certificates.make(folder)
     files = {"certificate": str(certificate), "key": str(key)}
     environ = {"HOME": str(folder), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     servers = {"one": child("counting")}
-    async with toolgate("serve", "--port", "0", config=servers, environ=environ, http={"tls": files}) as process:
+    command = ("serve", "--port", "0", *more)
+    async with toolgate(*command, config=servers, environ=environ, http={"tls": files}) as process:
         yield process, (await process.until_it_serves()).port, certificate, key
         process.process.terminate()
         assert await process.ended() == 0
@@ -78,6 +79,14 @@ async def test_clients_call_tools_over_https_and_websocket() -> None:
             async with websockets.connect(f"wss://127.0.0.1:{port}/mcp", ssl=context) as socket:
                 await socket.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
                 assert json.loads(await socket.recv())["result"] == {}
+
+
+@real
+async def test_workers_have_the_handshakes_of_their_own_connections() -> None:
+    with home() as environ:
+        async with over_tls(Path(environ["HOME"]), "--workers", "2") as (_, port, certificate, _):
+            clients = [Encrypted(port, certificate) for _ in range(8)]
+            assert all(await asyncio.gather(*(client.tools() for client in clients)))
 
 
 @real

@@ -228,12 +228,11 @@ async def test_a_worker_that_stands_still_is_killed_and_started_again(monkeypatc
 
     monkeypatch.setattr(workers, "SILENT", 0.2)
     monkeypatch.setattr(workers, "LISTEN", 0.05)
-    with socket.socket() as listener:
-        worker = workers._Worker(Standing(), listener, 1)  # pyright: ignore[reportPrivateUsage]
-        worker.is_ready.set()
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(1000)")
-        worker.process = process
-        assert await worker._ended(process) == -signal.SIGKILL  # pyright: ignore[reportPrivateUsage]
+    worker = workers._Worker(Standing(), 1)  # pyright: ignore[reportPrivateUsage]
+    worker.is_ready.set()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(1000)")
+    worker.process = process
+    assert await worker._ended(process) == -signal.SIGKILL  # pyright: ignore[reportPrivateUsage]
 
 
 @real
@@ -474,6 +473,56 @@ async def test_a_port_that_another_program_has_is_not_shared_with_it() -> None:
                     async with toolgate(*again, config={"one": child("counting")}, environ=other) as second:
                         assert await second.ended() != 0
                         assert b"Cannot listen on" in second.errors
+
+
+def listen_beside(port: int) -> list[str]:
+    """Where a program of the same user can listen, too, by whatever a socket has for that."""
+    found: list[str] = []
+    for host in ("127.0.0.1", "0.0.0.0", "::", "::ffff:127.0.0.1"):
+        for option in ((), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)):
+            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as ours:
+                if ours.family == socket.AF_INET6:
+                    ours.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+                for each in option:
+                    ours.setsockopt(socket.SOL_SOCKET, each, 1)
+                with contextlib.suppress(OSError):
+                    ours.bind((host, port))
+                    ours.listen()
+                    found.append(f"{host} {option}")
+    return found
+
+
+@real
+async def test_no_program_of_the_same_user_listens_beside_workers() -> None:
+    async with scripted(answers, modern=True) as script:
+        with home() as environ:
+            async with served(script, environ) as gateway:
+                assert listen_beside(gateway.port) == []
+                os.kill(workers_of(gateway)[0], signal.SIGKILL)
+                assert listen_beside(gateway.port) == []
+                await gateway.until_it_says(b"is started again")
+                assert listen_beside(gateway.port) == []
+
+
+@real
+async def test_no_program_of_the_same_user_listens_beside_one_process() -> None:
+    with home() as environ:
+        async with toolgate("serve", "--port", "0", config={"one": child("counting")}, environ=environ) as gateway:
+            await gateway.until_it_serves()
+            assert listen_beside(gateway.port) == []
+
+
+@real
+async def test_who_listened_there_before_keeps_workers_away() -> None:
+    with home() as environ, socket.socket() as theirs:
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        theirs.bind(("127.0.0.1", 0))
+        theirs.listen()
+        there = ("serve", "--port", str(theirs.getsockname()[1]), "--workers", "2")
+        async with toolgate(*there, config={"one": child("counting")}, environ=environ) as gateway:
+            assert await gateway.ended() != 0
+            assert b"Cannot listen on" in gateway.errors
 
 
 @pytest.mark.parametrize("number", ["0", "65"])

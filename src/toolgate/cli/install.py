@@ -129,13 +129,19 @@ def _way(config: Config, is_http: bool, url: str, surface: str, client: str, nam
     if is_http:
         if client:
             printing.fail(f"--client is for programs that start the gateway. Over HTTP they show a key: set {KEY}", 2)
-        address = url.rstrip("/") or f"{config.http.url(config.http.host, config.http.port)}/mcp"
+        address = url.rstrip("/") or f"{config.http.url(_listening(config), config.http.port)}/mcp"
         needs_key = not config.is_open and not config.auth.issuer
         return Way(url=f"{address}/{surface}" if surface else address, needs_key=needs_key)
     if client and client not in {each.id for each in config.clients}:
         printing.fail(f"no client {client} in {config.source}", 2)
     options = [*(("--surface", surface) if surface else ()), *(("--client", client) if client else ())]
     return Way(command=(*common.own_command(), "stdio", *common.naming(config, named), *options))
+
+
+def _listening(config: Config) -> str:
+    """The address. By the name `localhost` some programs try ::1 first, where another user may listen and get the key;
+    a certificate shows who it is."""
+    return "127.0.0.1" if config.http.host.lower() == "localhost" and not config.http.tls else config.http.host
 
 
 class _Edit(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,7 +83,7 @@ def serve(
         return for_worker(found) if place else found
 
     if worker_count > 1 and not workers.are_possible():
-        printing.fail("--workers needs Linux: here, other systems do not share connections among processes", 2)
+        printing.fail("--workers needs Linux: no other system has all that its processes share", 2)
     found, settings = common.open_settings(
         config, children_config, surface, change, is_told=place is not None, trusted=trusted
     )
@@ -134,12 +134,8 @@ def with_address(config: Config, host: str | None, port: int | None) -> Config:
 
 
 def listen(config: Config) -> socket.socket:
-    return _listeners(config, lambda: [bind(config.http.host, config.http.port)])[0]
-
-
-def _listeners(config: Config, bound: Callable[[], list[socket.socket]]) -> list[socket.socket]:
     try:
-        return bound()
+        return bind(config.http.host, config.http.port)
     except OSError as error:
         why = os.strerror(error.errno or 0)
         printing.fail(f"Cannot listen on {config.http.host}:{config.http.port}: {why}. Choose another --port.")
@@ -162,23 +158,19 @@ def certificate_of(config: Config) -> Certificate | None:
 async def _serve(config: Config, settings: Settings, certificate: Certificate | None, count: int) -> None:
     where = state_folder(config, os.environ)
     manager = ServiceManager(os.environ)
-    http = config.http
     shared = workers.Shared(count + 1) if count > 1 else None
-    if shared:
-        listeners = _listeners(config, lambda: workers.listeners(http.host, http.port, count))
-    else:
-        listeners = [listen(config)]
+    listener = listen(config)
     role = Role(make_meters=partial(SharedMeters, shared.table), problem=shared.problem) if shared else ALONE
     async with (
         manager.alive(),
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL, role=role) as gateway,
-        _open(gateway, listeners, certificate, shared) as (stopping, reload),
+        _open(gateway, listener, certificate, shared) as (stopping, reload),
         common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
-        url = url_of(listeners[0], config)
+        url = url_of(listener, config)
         ending = common.Ending()  # before anybody is told that it serves
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _on_hangup(reload, ending.tell))
         if config.log.format == "json":
@@ -213,18 +205,18 @@ def _has_terminal() -> bool:
 
 @asynccontextmanager
 async def _open(
-    gateway: App, listeners: list[socket.socket], certificate: Certificate | None, shared: workers.Shared | None
+    gateway: App, listener: socket.socket, certificate: Certificate | None, shared: workers.Shared | None
 ) -> AsyncGenerator[tuple[Callable[[], None], Callable[[], None]]]:
-    """Serve inside the block, by workers where there is a listener for each of several. What this yields tells them
+    """Serve inside the block, by workers where there is what several share. What this yields tells them
     that the gateway stops, and that it is to read its configuration again."""
-    gateway.port = listeners[0].getsockname()[1]
+    gateway.port = listener.getsockname()[1]
     if not shared:
-        async with serving(gateway.http, listeners[0], certificate):
+        async with serving(gateway.http, listener, certificate):
             yield lambda: None, gateway.reload_soon
         return
     async with (
         accepting(gateway.http) as accept,
-        workers.kept(listeners, accept, gateway.events, gateway.recorder, shared) as kept,
+        workers.kept(listener, accept, gateway.events, gateway.recorder, shared) as kept,
     ):
         try:
             await kept.started()
@@ -242,7 +234,8 @@ async def _work(config: Config, settings: Settings, certificate: Certificate | N
     """What a worker does."""
     os.environ.pop(workers.VARIABLE, None)
     listener, owner = of_file(place.listener), workers.Owner(of_file(place.channel))
-    where, role = state_folder(config, os.environ), role_of_worker(partial(SharedMeters, place.table()))
+    where, table = state_folder(config, os.environ), place.table()
+    role = role_of_worker(partial(SharedMeters, table))
     async with (
         stores.opened(where, is_told=True) as store,
         audit.opened(config, os.environ, SystemClock(), store, of_calls=True) as trail,
@@ -256,7 +249,11 @@ async def _work(config: Config, settings: Settings, certificate: Certificate | N
         last_first.push_async_callback(learner.close)
         worker = Worker(owner.channel, learner.learn_soon)
         protocol = partial(TakingProtocol, worker=worker)
-        await last_first.enter_async_context(serving(gateway.http, listener, certificate, protocol))
+
+        def gives_way() -> bool:
+            return table.has_more(gateway.http.connections.count)
+
+        await last_first.enter_async_context(serving(gateway.http, listener, certificate, protocol, gives_way))
         gateway.port, owner.gateway, owner.ending = listener.getsockname()[1], gateway.gateway, common.Ending()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
         reporting = asyncio.get_running_loop().create_task(owner.report(gateway.recorder.usage), name="report")

@@ -1,8 +1,8 @@
 """`toolgate serve --workers N`: the owner starts the workers, and one again that has ended; what each hears of
 the other.
 
-The rules this file keeps: a worker ends with its owner, whatever becomes of either; the sockets that clients come to
-are the owner's, so that none is refused while a worker starts again; and a worker that ends takes with it nothing but
+The rules this file keeps: a worker ends with its owner, whatever becomes of either; the socket that clients come to
+is the owner's, so that none is refused while a worker starts again; and a worker that ends takes with it nothing but
 its own calls.
 """
 
@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -23,7 +23,6 @@ import msgspec
 from toolgate.cli import common
 from toolgate.core.events import Events
 from toolgate.core.model import Event
-from toolgate.frontends.server import bind
 from toolgate.frontends.workers.channel import Channel, Kind, pair
 from toolgate.frontends.workers.local import LocalGateway
 from toolgate.frontends.workers.owning import Accept
@@ -45,20 +44,12 @@ _IN_ONE = 20  # lines of a report that go into one message
 
 
 def are_possible() -> bool:
-    """Whether the kernel shares connections among listeners of one port, and keeps messages apart."""
+    """Whether the kernel has memory without a name that processes share, and keeps messages apart."""
     return sys.platform.startswith("linux")
 
 
-def listeners(host: str, port: int, count: int) -> list[socket.socket]:
-    """One for each worker, all of one port. Raises `OSError`, also where another program listens there, which would
-    share it otherwise."""
-    with bind(host, port) as alone:
-        port = alone.getsockname()[1]
-    return [bind(host, port, is_shared=True) for _ in range(count)]
-
-
 class Place(msgspec.Struct, frozen=True):
-    """What a worker inherits: the files of its listener, its end of the channel and the meters, which so many processes
+    """What a worker inherits: the files of the listener, its end of the channel and the meters, which so many processes
     share; and which of these it is. The owner is the first."""
 
     listener: int
@@ -111,14 +102,13 @@ def reports(usage: Usage) -> Iterable[bytes]:
 
 
 class _Worker:
-    """One process after another, on one listener."""
+    """One process after another."""
 
     process: asyncio.subprocess.Process | None = None
     channel: Channel | None = None
 
-    def __init__(self, owner: Workers, listener: socket.socket, number: int) -> None:
+    def __init__(self, owner: Workers, number: int) -> None:
         self._owner = owner
-        self._listener = listener
         self._number = number
         self.is_ready = asyncio.Event()
         self._is_heard = False
@@ -140,7 +130,7 @@ class _Worker:
         self.channel = Channel(ours, self._heard, lambda: None)
         try:
             with theirs:
-                files = (self._listener.fileno(), theirs.fileno(), self._owner.shared.file)
+                files = (self._owner.listener.fileno(), theirs.fileno(), self._owner.shared.file)
                 place = Place(*files, self._owner.shared.columns, self._number)
                 self.process = await asyncio.create_subprocess_exec(
                     *(*common.own_command(), *sys.argv[1:]),
@@ -196,16 +186,17 @@ class _Worker:
 
 
 class Workers:
-    """Those of one owner. `accept` takes a connection that one of them passes on; they tell `recorder` what they have
-    counted. `shared` are the meters of all."""
+    """Those of one owner, which all accept from `listener`. `accept` takes a connection that one of them passes on;
+    they tell `recorder` what they have counted. `shared` are the meters of all."""
 
     is_ending = False
 
-    def __init__(self, listeners: Sequence[socket.socket], accept: Accept, recorder: Recorder, shared: Shared) -> None:
+    def __init__(self, listener: socket.socket, accept: Accept, recorder: Recorder, shared: Shared) -> None:
+        self.listener = listener
         self.shared = shared
         self.accept = accept
         self.recorder = recorder
-        self._workers = [_Worker(self, listener, number) for number, listener in enumerate(listeners, 1)]
+        self._workers = [_Worker(self, number) for number in range(1, shared.columns)]
 
     async def started(self) -> None:
         """When all are ready. Raises `TimeoutError`."""
@@ -243,10 +234,10 @@ class Workers:
 
 @asynccontextmanager
 async def kept(
-    listeners: Sequence[socket.socket], accept: Accept, events: Events, recorder: Recorder, shared: Shared
+    listener: socket.socket, accept: Accept, events: Events, recorder: Recorder, shared: Shared
 ) -> AsyncGenerator[Workers]:
     """Inside the block they run."""
-    workers = Workers(listeners, accept, recorder, shared)
+    workers = Workers(listener, accept, recorder, shared)
     stop, traffic = events.listen(workers.tell), recorder.traffic
     here = traffic.on_change
 
@@ -267,8 +258,7 @@ async def kept(
         await asyncio.wait([work], timeout=ENDED)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-        for listener in listeners:
-            listener.close()
+        listener.close()
 
 
 def place_of(environ: Mapping[str, str]) -> Place | None:

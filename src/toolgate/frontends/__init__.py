@@ -4,6 +4,7 @@ May import `gateway` and the rooms below it.
 
 HTTP
     server           the socket: uvicorn, ended by an event of ours
+    accepting        connections as they come, also to a socket that workers share
     tls              the certificate of the listener, and handshakes
     application      what it serves: an ASGI application, with what its connections work with
     guards           what each request passes first: host, origin, client, path, size

@@ -104,13 +104,17 @@ class Connections:
         self._by: Counter[str] = Counter()  # how many, by key
         self._strangers: Shares[Connection] = Shares()  # that have brought no admitted request
 
+    @property
+    def count(self) -> int:
+        return self._by.total()
+
     def opened(self, new: Connection) -> None:
         most = most_files()
         self._by[new.key] += 1
         self._strangers.put(new.key, str(id(new)), new)
         if self._by[new.key] > max(1, most * OF_ONE):
             _give_up(next(self._strangers.of(new.key)))
-        elif self._by.total() > max(1, most * OF_ALL):
+        elif self.count > max(1, most * OF_ALL):
             _give_up(next(self._strangers.greatest()))
 
     def admitted(self, connection: Connection, key: str) -> None:

@@ -32,6 +32,7 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import Intake, IntakeQueue, LittleReads, PacedProtocol, SharedTransport
 from toolgate.frontends import tls, unread
+from toolgate.frontends.accepting import GivesWay, accepting
 from toolgate.frontends.application import Application
 from toolgate.frontends.connections import HEAD_FREE, STATE, Connection, UnfinishedHead
 from toolgate.frontends.frames import paced_socket
@@ -571,11 +572,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def bind(host: str, port: int, is_shared: bool = False) -> socket.socket:
-    """A listening socket; port 0 lets the system choose. `is_shared`: others of our user may listen there, too, and the
-    kernel gives each some of the connections. Raises `OSError`."""
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, beside which nobody else can listen there; port 0 lets the system choose. Raises
+    `OSError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=2048, reuse_port=is_shared)
+    return socket.create_server((host, port), family=family, backlog=2048)
 
 
 # Whose share of the log it is, by logger: who needs no key to do wrong hides nobody else.
@@ -619,11 +620,16 @@ async def serving(
     listener: socket.socket,
     certificate: Certificate | None = None,
     protocol: Callable[..., HttpProtocol] = HttpProtocol,
+    gives_way: GivesWay | None = None,
 ) -> AsyncGenerator[None]:
-    """Serve inside the block, over TLS where there is a certificate; requests under way get a moment to end."""
-    async with making(application, protocol, [] if certificate else [listener]) as made:
+    """Serve inside the block, over TLS where there is a certificate; requests under way get a moment to end.
+    `gives_way`: other processes accept from this listener, too."""
+    async with making(application, protocol, [] if certificate or gives_way else [listener]) as made:
         if certificate:
-            async with tls.accepting(listener, made, certificate, application.connections, SystemClock()):
+            async with tls.accepting(listener, made, certificate, application.connections, SystemClock(), gives_way):
+                yield
+        elif gives_way:
+            async with accepting(listener, made, gives_way):
                 yield
         else:
             yield

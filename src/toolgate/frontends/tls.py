@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import socket
@@ -23,6 +22,7 @@ from toolgate.config import ownership
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.concurrency import Shared
 from toolgate.core.fairness import Shares
+from toolgate.frontends.accepting import GivesWay, accepted
 from toolgate.frontends.connections import Connection, Connections
 
 LOOK = 5.0  # seconds between looks at the files
@@ -33,9 +33,6 @@ PATIENCE = 10.0  # seconds for a handshake, and before that for a place
 MOST = 512  # handshakes at once: each takes about 50 KB
 STANDS_STILL = 1.0  # seconds after which a handshake loses its place where others wait
 GOODBYE = 1.0  # seconds for a client to end TLS in order
-AGAIN = 1.0  # seconds until the next try, where no connection can be accepted
-
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 log = logging.getLogger(__name__)
 of_clients = log.getChild("clients")  # what they do wrong
@@ -222,16 +219,10 @@ class _Listener:
         self._under_way: Shares[_Handshake] = Shares()
         self._timer: Timer | None = None
 
-    async def accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+    async def accept(self, listener: socket.socket, gives_way: GivesWay | None) -> None:
         while True:
-            try:
-                accepted, address = await loop.sock_accept(listener)
-            except OSError as error:  # most are of a client that has gone already
-                if error.errno in _EXHAUSTED:
-                    await asyncio.sleep(AGAIN)
-                continue
-            handshake = _Handshake(accepted, str(address[0]), self)
+            found, address = await accepted(listener, gives_way)
+            handshake = _Handshake(found, str(address[0]), self)
             self.open.add(handshake)
             handshake.connection.counts(self.connections)  # until its protocol counts it
 
@@ -299,11 +290,13 @@ async def accepting(
     certificate: Certificate,
     connections: Connections,
     clock: Clock,
+    gives_way: GivesWay | None = None,
 ) -> AsyncGenerator[None]:
-    """Inside the block connections to the listener are accepted, which is closed then."""
+    """Inside the block connections to the listener are accepted, which is closed then. `gives_way`: other processes
+    accept from it, too."""
     listener.setblocking(False)
     accepts, loop = _Listener(made, certificate, connections, clock), asyncio.get_running_loop()
-    tasks = loop.create_task(accepts.accept(listener)), loop.create_task(certificate.follow(clock))
+    tasks = loop.create_task(accepts.accept(listener, gives_way)), loop.create_task(certificate.follow(clock))
     try:
         yield
     finally:

@@ -43,6 +43,7 @@ class Table:
         self.filled = rest[: PLACES * 8].cast("d")
         counts = rest[PLACES * 8 :].cast("I")
         self._columns = [counts[column * PLACES : (column + 1) * PLACES] for column in range(columns)]
+        self._connections = counts[columns * PLACES :]  # and one; 0: of a process that accepts none
         self._known: dict[object, tuple[int, bytes]] = {}
 
     def __enter__(self) -> None:
@@ -97,8 +98,14 @@ class Table:
     def all_here(self) -> Iterator[int]:
         return (count for count in self._columns[self._own] if count)
 
+    def has_more(self, connections: int) -> bool:
+        """Whether this process, which has so many, has more than another that accepts some, too."""
+        self._connections[self._own] = connections + 1
+        return any(0 < others <= connections for others in self._connections)
+
     def forget(self, column: int) -> None:
         """What ran in a process that has ended."""
+        self._connections[column] = 0
         with self:
             self._columns[column][:] = memoryview(bytes(PLACES * 4)).cast("I")
 
@@ -111,7 +118,7 @@ class Table:
 
 
 def size_of(columns: int) -> int:
-    return SALT + PLACES * (DIGEST + 8 + 4 * columns)
+    return SALT + PLACES * (DIGEST + 8 + 4 * columns) + 4 * columns
 
 
 def made(columns: int) -> int:

@@ -113,3 +113,15 @@ def test_processes_that_call_at_the_same_time_never_exceed_a_rate_together(file:
     ]
     let = [int(process.communicate(timeout=60)[0]) for process in started]
     assert sum(let) == 500
+
+
+def test_a_process_knows_whether_it_has_more_connections_than_another(file: int) -> None:
+    owner, one, other = (Table(file, 3, own) for own in range(3))
+    assert not one.has_more(5)  # nobody else accepts yet
+    assert not other.has_more(0)
+    assert one.has_more(5)
+    assert not other.has_more(5)
+    assert not one.has_more(5)
+    other.has_more(3)
+    owner.forget(2)
+    assert not one.has_more(5)  # the other has ended
