@@ -14,6 +14,7 @@ import msgspec
 
 from toolgate.config import Config, Server, fields, telling
 from toolgate.config.secret_references import with_secrets_named
+from toolgate.config.server import NO_BOX
 from toolgate.config.variables import named_in
 from toolgate.core.names import slug
 from toolgate.core.not_edited import NotEdited
@@ -80,6 +81,8 @@ class _Merging:
     def __init__(self, own: OwnConfig, keeps_secrets: bool) -> None:
         self._known, self._secrets = own.servers, own_config.known_secrets(own)
         self._keeps_secrets = keeps_secrets
+        # Where all programs are in a box already, a file of somebody could only take its own out of that.
+        self._users_alone = (*_USERS_ALONE, *(("box",) if own.config.box != NO_BOX else ()))
         self._extraction = own_config.extraction(own)
         self.servers: dict[str, dict[str, Any]] = {}
         self._origins: dict[str, str] = {}
@@ -99,7 +102,7 @@ class _Merging:
 
     def _add(self, name: str, table: dict[str, Any], source: Source) -> str:
         """The name that it has here."""
-        if not source.is_users and (ours := [key for key in _USERS_ALONE if key in table]):
+        if not source.is_users and (ours := [key for key in self._users_alone if key in table]):
             table = {key: value for key, value in table.items() if key not in ours}
             self._notes.append(
                 f"{name} of {source.path}: {', '.join(ours)} left out: only you set that, in your own file"

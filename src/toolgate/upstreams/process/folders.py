@@ -16,33 +16,44 @@ import os
 import re
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 # Empty files at which runners stop to look in the folders above.
 _ENDS = {"package.json": "{}", "uv.toml": "", ".python-version": ""}
 
-_OF_NPM = frozenset(["npx", "npm"])
+OF_NPM = frozenset(["npx", "npm"])
 _PROJECTS = """
-bun bunx deno pnpm pnpx pnx pn yarn yarnpkg tsx ts-node corepack nx
-pipx uv poetry pdm hatch rye pixi pipenv conda mamba
-docker-compose podman-compose
-make just task mise cargo go dotnet dnx nix mvn gradle jbang bundle rake mix composer Rscript R julia
+bun bunx deno pnpm pnpx pnx pn yarn yarnpkg tsx ts-node-esm vite-node ts-node-dev node-dev ts-node nodemon vite esno
+corepack nx pm2
+pipx uv poetry pdm hatch rye pixi pipenv conda mamba ipython tox nox
+uvicorn gunicorn hypercorn granian daphne waitress-serve flask fastapi django-admin celery supervisord
+docker-compose podman-compose process-compose honcho foreman overmind
+make gmake just task mise rtx asdf volta fnm proto nix-shell direnv devenv devbox flox nix
+cargo rustup go dotnet dnx swift dart flutter zig bazel mill sbt mvn gradle jbang scala-cli lein scala clojure clj bb
+bundle rake rails rackup puma irb gem mix iex erl composer ansible-playbook
+Rscript R julia octave lua luajit
 """
 _OF_A_PROJECT = frozenset(_PROJECTS.split())
 # Those of them that nothing else is called behind a program of which nobody knows whether it starts another.
-_WORDS = frozenset(["make", "just", "task", "mise", "cargo", "go", "dotnet", "nix", "rake", "mix", "rye", "R", "julia"])
+_USUAL_WORDS = """
+make just task mise cargo go dotnet nix rake mix rye R julia proto volta fnm flask celery foreman vite rails puma gem
+swift dart flutter zig bazel mill scala octave lua composer
+"""
+_WORDS = frozenset(_USUAL_WORDS.split())
 # What starts the program that is named behind it.
 _STARTERS = """
 env nice nohup timeout stdbuf setsid ionice chronic op dotenvx direnv asdf fnm volta doppler infisical
 """
 _BEFORE_OTHERS = frozenset(_STARTERS.split())
 _CONTAINERS = frozenset(["docker", "podman"])
+_OF_ONE_CONTAINER = frozenset(["run", "exec", "start", "attach", "container"])  # behind these, words are for the inside
 _SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "fish"])
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx]*[mc].*")
 _WITH_VALUE = frozenset(["-W", "-X", "--check-hash-based-pycs"])
 _LOADED_BY_NODE = re.compile(
-    r"(?:-[repi]+|--(?:require|import|loader|experimental-loader|eval|print|interactive))(?:=.*)?"
+    r"(?:-[repi]+|--(?:require|import|loader|experimental-loader|eval|print|interactive|run|test|experimental-.*config-file))(?:=.*)?"
 )
 _FROM_HERE = re.compile(r"(--?[\w-]+=)?(\.{1,2}(?:/.*)?)", re.DOTALL)
 
@@ -62,7 +73,7 @@ exec /bin/sh "$@"
 def takers(command: str, args: Sequence[str]) -> list[str]:
     """The programs of a command line that may run code which lies in the folder that they start in, without naming it
     by a path. Any program may start another that its arguments name."""
-    name, words = _name(command), _words(args)
+    name, words = _name(command), words_of(args)
     if name in _CONTAINERS:  # what is started within has another folder
         return [name] if _takes(name, args) else []
     own = [name] if name not in _SHELLS and _takes(name, args) else []
@@ -81,14 +92,14 @@ def _takes(name: str, rest: Sequence[str]) -> bool:
     if name == "node":
         return any(_LOADED_BY_NODE.fullmatch(each) for each in _options(rest, frozenset()))
     if name in _CONTAINERS:
-        return "compose" in _options(rest, frozenset(), 1)
-    return name in _OF_NPM or name in _OF_A_PROJECT
+        return "compose" in takewhile(lambda each: each not in _OF_ONE_CONTAINER, rest)
+    return name in OF_NPM or name in _OF_A_PROJECT or name.rstrip("0123456789.") in _OF_A_PROJECT
 
 
 def goes_back(found: Sequence[str]) -> bool:
     """Whether of these `takers` npm alone is in the line, which can start a program in another folder. What that
     program would start would be there, too."""
-    return len(found) == 1 and found[0] in _OF_NPM
+    return len(found) == 1 and found[0] in OF_NPM
 
 
 def from_here(args: Sequence[str]) -> tuple[str, ...]:
@@ -126,7 +137,7 @@ def empty(parent: Path) -> Generator[str]:
         yield folder
 
 
-def _words(args: Sequence[str]) -> list[str]:
+def words_of(args: Sequence[str]) -> list[str]:
     """Those of arguments, of which one may be a whole command line."""
     return [word for each in args for word in re.split(r"[\s;&|()='\"]+", each) if word]
 
@@ -136,11 +147,11 @@ def _has_module(args: Sequence[str]) -> bool:
     return any(_MODULE.fullmatch(each) for each in _options(args, _WITH_VALUE))
 
 
-def _options(args: Sequence[str], with_value: frozenset[str], more: int = 0) -> Iterator[str]:
-    """What stands before the first argument that is no option; and so many of those behind."""
+def _options(args: Sequence[str], with_value: frozenset[str]) -> Iterator[str]:
+    """What stands before the first argument that is no option."""
     rest = iter(args)
     for each in rest:
-        if not each.startswith("-") and (more := more - 1) < 0:
+        if not each.startswith("-"):
             return
         yield each
         if each in with_value:
