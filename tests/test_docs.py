@@ -1,6 +1,5 @@
 """The README, the index of the pages and the maps of the rooms say nothing that is not so."""
 
-import ast
 import re
 import subprocess
 import sys
@@ -8,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from architecture import maps
 
 from toolgate import config
 from toolgate.cli import COMMANDS
@@ -123,16 +123,9 @@ def test_help_imports_neither_the_server_nor_the_gateway() -> None:
 # The rooms.
 
 
-def map_of(package: Path) -> str:
-    return ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
-
-
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(SOURCE)))
 def test_the_map_of_a_package_names_each_of_its_files_in_one_line(package: Path) -> None:
-    inside = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
-    named = re.findall(r"^(?:    )?(\w+)  ", map_of(package), re.M)
-    assert len(named) == len(set(named))
-    assert set(named) | {"__init__"} == inside
+    assert sorted(maps.named(package)) == sorted(maps.inside(package))
 
 
 def layers() -> list[list[str]]:
@@ -145,7 +138,7 @@ def test_the_map_of_a_room_says_what_it_may_import(room: Path) -> None:
     """It names at least the row below."""
     rows = layers()
     (below,) = [rows[at + 1 : at + 2] for at, row in enumerate(rows) if room.name in row]
-    (said,) = re.findall(r"^May import (.*?)\.", map_of(room), re.M)
+    (said,) = re.findall(r"^May import (.*?)\.", maps.map_of(room), re.M)
     assert set(re.findall(r"`(\w+)`", said)) >= set(*below)
 
 
@@ -171,7 +164,7 @@ def test_every_file_that_a_map_of_the_code_names_exists(page: Path) -> None:
 
 def test_every_name_of_the_code_that_a_map_gives_is_in_the_code() -> None:
     """Of what stands in backticks: dotted names, classes and constants."""
-    texts = [page.read_text().replace("```", "") for page in MAPS] + [map_of(package) for package in PACKAGES]
+    texts = [page.read_text().replace("```", "") for page in MAPS] + [maps.map_of(package) for package in PACKAGES]
     of_tests = ("behaviour/stage.py", "peers.py", "virtualtime.py", "unit/config/test_fields.py")  # that the maps name
     files = [*SOURCE.rglob("*.py"), ROOT / "docs" / "make_tools.py", *(ROOT / "tests" / name for name in of_tests)]
     code = "\n".join(path.read_text() for path in files)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from architecture import rules, trial
+from architecture import maps, rules, trial
 
 
 @pytest.mark.parametrize("name", trial.NAMES)
@@ -18,6 +18,8 @@ def test_a_change_does_what_it_is_for_and_breaks_no_rule(
     assert trial.why_not(name, source) == ""
     monkeypatch.setattr(rules, "SOURCE", source / "toolgate")
     assert rules.broken() == []
+    for package in {(tmp_path / each.path).parent for each in trial.change(name) if each.path.endswith(".py")}:
+        assert sorted(maps.named(package)) == sorted(maps.inside(package))
     written = [str(tmp_path / each.path) for each in trial.change(name) if each.path.startswith("src/")]
     config = str(trial.ROOT / "pyproject.toml")
     for command in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):

@@ -17,10 +17,10 @@ import pytest
 from processes.ground import CHILDREN, Failed, gateway, real, settings
 from registry_double import SERVER_JS, Registry, listening, npm_package
 
-from toolgate.config import Config
+from toolgate.config import Config, ownership
 from toolgate.core.clock import SystemClock
 from toolgate.provision.clients import PackageClients
-from toolgate.upstreams.process import confinement, folders
+from toolgate.upstreams.process import confinement, folders, shims
 from toolgate.upstreams.process.supervisor import Supervisor
 
 needs_npm = pytest.mark.skipif(not shutil.which("npx"), reason="there is no npx here")
@@ -126,6 +126,52 @@ def test_npx_takes_nothing_of_the_gateways_folder_and_its_program_starts_there(
 
 
 @needs_npm
+def test_npx_takes_nothing_that_another_user_has_put_above_the_gateways_state(clone: Clone) -> None:
+    """npx looks for the program of a package in `node_modules/.bin` of each folder above the one that it starts in."""
+
+    @real
+    async def look() -> None:
+        async with listening(Registry()) as registry:
+            registry.add_npm("pack", "1.0.0", packed=npm_package("pack", "1.0.0", index=PLACE_JS))
+            env = {"npm_config_registry": f"{registry.url}/npm/"}
+            entry = {"command": "npx", "args": ["-y", "pack"], "env": env, "start_timeout": "60s"}
+            async with gateway(mine(one=entry)) as served:
+                home = Path(served.app._given.environ["HOME"])  # pyright: ignore[reportPrivateUsage]
+                home.chmod(0o1777)  # as /tmp is
+                for name in ("node_modules/.bin/pack", "node_modules/pack/x.js"):
+                    planted = home / name
+                    planted.parent.mkdir(parents=True, exist_ok=True)
+                    planted.write_text((EVIL_JS + SERVER).replace("{marker}", str(clone.marker)))
+                    planted.chmod(0o755)
+                (home / "node_modules/pack/package.json").write_text('{"name": "pack", "version": "1.0.0"}')
+                said = await served.client().call("one__note")
+        assert said.split(" ", 1)[0] == os.path.realpath(clone.folder) and not clone.marker.exists()
+
+    look()
+
+
+def test_a_program_starts_in_its_own_folder_where_only_its_user_can_write_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "state" / "starts" / "npx"
+    own.mkdir(parents=True)
+    refuses = ownership.check
+    above_us = set(tmp_path.resolve().parents)  # of which the tests know nothing
+
+    def check(path: Path) -> None:
+        if path not in above_us:
+            refuses(path)
+
+    monkeypatch.setattr(ownership, "check", check)
+    assert folders.below_none_of_others(own) == str(own)
+    for mode in (0o777, 0o1777, 0o775):
+        (tmp_path / "state").chmod(mode)
+        assert folders.below_none_of_others(own) == "/"
+    (tmp_path / "state").chmod(0o755)
+    assert folders.below_none_of_others(own) == str(own)
+
+
+@needs_npm
 @pytest.mark.parametrize("said", ["cwd", "the configuration's folder"])
 def test_what_the_user_means_stays_as_it_is(clone: Clone, said: str) -> None:
     @real
@@ -201,6 +247,163 @@ def test_python_finds_no_module_in_the_gateways_folder(
     look()
 
 
+# Shims of managers of versions, which run what a file of the folder names.
+
+SHIM = """#!/bin/sh
+# What all of them do: a file of the folder, or of one above it, says which program this name stands for.
+folder=$PWD
+while [ "$folder" != / ] && [ ! -f "$folder/.tool-versions" ]; do folder=$(dirname "$folder"); done
+place=$(cat "$folder/.tool-versions" 2>/dev/null)
+[ -n "$place" ] && exec "$folder/$place/${0##*/}" "$@"
+exec {real} "$@"
+"""
+EVIL = "#!/bin/sh\ntouch {marker}\nexec " + sys.executable + ' "$@"\n'
+COUNTING = str(CHILDREN / "counting.py")
+KINDS = ["mise", "asdf", "volta"]
+
+
+def shims_of(user: Path, kind: str, *names: str) -> Path:
+    """The folder in PATH, as each of these managers makes it."""
+    folder = user / (".volta/bin" if kind == "volta" else f".{kind}/shims")
+    folder.mkdir(parents=True)
+    target = folder if kind == "asdf" else user / "opt"
+    target.mkdir(exist_ok=True)
+    for name in names:
+        place = target / {"mise": "mise", "volta": "volta-shim"}.get(kind, name)
+        place.write_text(SHIM.replace("{real}", sys.executable))
+        place.chmod(0o755)
+        if target != folder:
+            (folder / name).symlink_to(place)
+    return folder
+
+
+def wrapped(user: Path, first: str, *rest: str) -> str:
+    """A program of the user's own, which is a script."""
+    program = user / "my-tool"
+    program.write_text("\n".join([first, *rest]) + "\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def named_by_itself(_: Path) -> list[str]:
+    return ["python3", "-S", COUNTING]
+
+
+def in_the_first_line(user: Path) -> list[str]:
+    return [wrapped(user, "#!/usr/bin/env python3", Path(COUNTING).read_text())]
+
+
+def in_the_first_line_with_options(user: Path) -> list[str]:
+    return [wrapped(user, "#!/usr/bin/env -S python3 -S", Path(COUNTING).read_text())]
+
+
+def in_a_line_of_a_shell(_: Path) -> list[str]:
+    return ["sh", "-c", f"exec python3 -S {COUNTING}"]
+
+
+def in_a_script_of_a_shell(user: Path) -> list[str]:
+    return [wrapped(user, "#!/bin/sh", f"exec python3 -S {COUNTING}")]
+
+
+def in_a_script_that_a_shell_is_given(user: Path) -> list[str]:
+    return ["bash", wrapped(user, "", f"exec python3 -S {COUNTING}")]
+
+
+def behind_another_program(_: Path) -> list[str]:
+    return ["env", "A=1", "python3", "-S", COUNTING]
+
+
+NAMED = [
+    named_by_itself,
+    in_the_first_line,
+    in_the_first_line_with_options,
+    in_a_line_of_a_shell,
+    in_a_script_of_a_shell,
+    in_a_script_that_a_shell_is_given,
+    behind_another_program,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", NAMED, ids=lambda how: how.__name__)
+def test_a_shim_runs_nothing_that_a_file_of_the_gateways_folder_names(
+    clone: Clone, tmp_path: Path, how: Any, kind: str
+) -> None:
+    @real
+    async def look() -> None:
+        clone.put(".tool-versions", "evil")
+        clone.put("evil/python3", EVIL)
+        path = f"{shims_of(tmp_path, kind, 'python3')}:/usr/bin:/bin"
+        command, *args = how(tmp_path)
+        env = {"PATH": path, "PYTHONPATH": str(CHILDREN)}
+        entry: dict[str, Any] = {"command": command, "args": args, "env": env, "start_timeout": "30s"}
+        async with gateway(mine(one=entry)) as served:
+            assert await served.client().tools()
+        assert not clone.marker.exists()
+        async with gateway(mine(one={**entry, "cwd": str(clone.folder)})) as served:
+            assert await served.client().tools()
+        assert clone.marker.exists(), "where the folder is meant, it is taken"
+
+    look()
+
+
+@needs_boxes
+@pytest.mark.parametrize("how", ["by a shim", "by a module"])
+def test_nor_does_it_in_a_box_that_reads_all(clone: Clone, tmp_path: Path, how: str) -> None:
+    @real
+    async def look() -> None:
+        path = "/usr/bin:/bin"
+        clone.put(".tool-versions", "evil")
+        clone.put("evil/python3", '#!/bin/sh\necho "ran $0" >&2\nexit 1\n')
+        clone.put("counting.py", "import sys; sys.exit('ran counting.py')")
+        args = ["-m", "counting"]
+        if how == "by a shim":
+            args, path = ["-S", COUNTING], f"{shims_of(tmp_path, 'mise', 'python3')}:{path}"
+        env = {"PATH": path, "PYTHONPATH": str(CHILDREN)}
+        command = "python3" if how == "by a shim" else sys.executable
+        entry = {"command": command, "args": args, "env": env, "box": "no-write", "start_timeout": "30s"}
+        async with gateway(mine(one=entry)) as served:
+            assert await served.client().tools(), served.status("one")
+
+    look()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("node /abs/x.js", ["node"]),
+        ("{shims}/node /abs/x.js", ["node"]),
+        ("uvx mcp-server-time", ["uvx"]),
+        ("mcp-proxy -- node /abs/x.js", ["node"]),
+        ("npx -y pack", ["npx"]),
+        ("/bin/cat node-like", []),
+        ("/bin/cat -node", []),
+        ("cat ./node", []),
+    ],
+)
+def test_a_shim_is_known_wherever_a_command_line_names_it(tmp_path: Path, words: str, found: list[str]) -> None:
+    folder = shims_of(tmp_path, "mise", "node", "npx", "python3")
+    plain = tmp_path / "bin"
+    plain.mkdir()
+    for name in ("uvx", "mcp-proxy"):
+        (plain / name).write_bytes(b"\x7fELF")
+        (plain / name).chmod(0o755)
+    command, *args = words.replace("{shims}", str(folder)).split()
+    assert shims.named(command, args, f"{plain}:{folder}:/usr/bin:/bin") == found
+    without = shims.named(command, args, f"{plain}:/nowhere")
+    assert without == (found if str(folder) in command else [])
+
+
+def test_a_shell_starts_in_the_gateways_folder_where_there_are_no_shims() -> None:
+    assert not shims.named("sh", ["-c", "exec /abs/server"], "/usr/bin:/bin")
+
+
+def test_links_that_lead_to_each_other_are_no_shims(tmp_path: Path) -> None:
+    (tmp_path / "node").symlink_to("python3")
+    (tmp_path / "python3").symlink_to("node")
+    assert not shims.named("node", ["python3"], str(tmp_path))
+
+
 TAKES = """
 npx -y pack | npm exec pack | npx.cmd pack | /opt/bin/npx pack | bunx pack | bun x pack | bun /abs/x.ts | bun run x
 pnpm dlx pack | yarn dlx pack | pipx run pack | deno run -A npm:pack | uv run pack | python -m pack
@@ -212,12 +415,17 @@ op run -- npx pack | timeout 9 python -m x | node --import tsx /abs/x.js | node 
 poetry run x | make -s x | Rscript /abs/x.R | node -e 1
 env -S A=b_npx_-y_pack | uvx mcp-proxy npx -y pack | mcp-proxy -- npx -y pack | supergateway --stdio npx_-y_pack
 script -qec npx_-y_pack /dev/null | taskset 1 npx -y pack | /abs/flock /f /usr/bin/npx -y pack | x --run=npx_pack
+uvicorn pack:app --port 1 | gunicorn pack:app -b x | nodemon /abs/x.js | flask run | gmake -s x | uvx uvicorn pack:app
+docker --context x compose up | podman -c x compose up | docker -H unix:///x --log-level error compose up
+vite-node /abs/x.ts | clojure -X:mcp | bb x | direnv exec . x | asdf exec node /abs/x.js | volta run node /abs/x.js
+lua5.4 /abs/x.lua | node --run serve | node --test | ipython /abs/x.py | sbt run | nix-shell --run x | sh -c flask_run
 mcp-proxy python -m pack | npx-like 'python3_-c_pass' | node /abs/x.js npx -y pack | python /abs/x.py bunx pack
 """
 TAKES_NOT = """
 node /abs/x.js | node x.js -r y | python /abs/x.py -m y | python -X dev x.py -c y | uvx pack -m y | uv tool run pack
 docker run -i --rm image compose | /abs/server npx | bash /abs/x.sh | server --make npm | uvx mcp-server-time
 env A=1 /abs/server | python3 -I /abs/x.py | server make all | server ./npx x | docker run -v .:/x image npx -y pack
+docker exec -i name compose up | podman start -ai compose | server --tools flask run | server lua scripts
 mcp-server --tools go task run | uvx mcp-server-git --repository make_x
 """
 

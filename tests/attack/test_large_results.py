@@ -27,8 +27,8 @@ from toolgate.surfaces import uris
 from toolgate.surfaces.controls import base, scripts
 from toolgate.upstreams import bounds
 from toolgate.upstreams.component import answers as answers_of_components
-from toolgate.upstreams.component.client import ComponentResponse
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
+from toolgate.upstreams.links.whole import WholeAnswer
 from toolgate.upstreams.mcp import requests
 
 SIZE = 1024 * 1024
@@ -110,7 +110,7 @@ class Looks:
         return noted
 
     def _size(self, given: Any) -> int:
-        given = given.body if isinstance(given, Done | ComponentResponse) else given
+        given = given.body if isinstance(given, Done | WholeAnswer) else given
         return len(memoryview(given)) if isinstance(given, bytes | Raw) else 0
 
 

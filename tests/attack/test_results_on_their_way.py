@@ -20,11 +20,11 @@ from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.inflow import IntakeQueue
 from toolgate.core.model import Principal
 from toolgate.frontends.guards import Headers
-from toolgate.upstreams.component.client import ComponentClient
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.http import HttpLink
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
 from toolgate.upstreams.links.places import Places
+from toolgate.upstreams.links.whole import HttpClient
 from toolgate.upstreams.mcp import requests
 
 SIZE = 4 * FREE  # bytes of a result
@@ -292,11 +292,11 @@ async def test_a_connection_that_waited_does_not_keep_the_next_answer_waiting(co
 
 async def test_results_of_a_component_wait_as_well(connections: list[Connection]) -> None:
     budget = Bodies()
-    line = ComponentClient(
-        "http://localhost/", {}, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), "wild", 60.0
-    )
+    line = HttpClient("http://localhost/", {}, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), "wild", 60.0)
     asking = [
-        asyncio.ensure_future(line.post(line.head_of("/act"), b"{}", "ann", Kept(budget.begun("ann"))))
+        asyncio.ensure_future(
+            line.ask(line.head("POST", "/act", has_body=True), b"{}", "ann", kept=Kept(budget.begun("ann")))
+        )
         for _ in range(CALLS)
     ]
     await settle()

@@ -14,14 +14,13 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 from toolgate.core.inflow import IntakeQueue
-from toolgate.upstreams.component import client
-from toolgate.upstreams.component.client import ComponentClient, Lost
-from toolgate.upstreams.links import http, http1, sse
+from toolgate.upstreams.links import http, http1, sse, whole
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.http import HttpLink
 from toolgate.upstreams.links.http1 import ConnectionPool, Wire
 from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.links.sse import SseLink
+from toolgate.upstreams.links.whole import HttpClient, Lost
 
 MOST = 20_000  # bytes of a message, in these tests
 ENOUGH = 200_000
@@ -122,7 +121,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
     ):
         monkeypatch.setattr(module, name, MOST)
     monkeypatch.setattr(sse, "_LONGEST_REFUSAL", MOST)
-    monkeypatch.setattr(client, "LONGEST_MESSAGE", MOST)
+    monkeypatch.setattr(whole, "LONGEST_MESSAGE", MOST)
     monkeypatch.setattr(http1, "MOST_BESIDE", MOST)
     return found
 
@@ -224,10 +223,8 @@ async def test_an_event_without_end_is_the_end_of_its_link(connections: list[Con
 async def test_an_answer_of_a_component_without_end_is_read_no_further(
     connections: list[Connection], status: bytes
 ) -> None:
-    line = ComponentClient(
-        "http://localhost/", {}, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), "wild", 60.0
-    )
-    asking = asyncio.ensure_future(line.post(line.head_of("/act"), b"{}", "ann"))
+    line = HttpClient("http://localhost/", {}, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), "wild", 60.0)
+    asking = asyncio.ensure_future(line.ask(line.head("POST", "/act", has_body=True), b"{}", "ann"))
     await settle()
     await connections[0].says(b"HTTP/1.1 %b\r\n\r\n" % status)
     assert await connections[0].goes_on(b"x" * 4096) < 2 * MOST
@@ -235,7 +232,7 @@ async def test_an_answer_of_a_component_without_end_is_read_no_further(
         with pytest.raises(Lost, match="more than 20000 bytes"):
             await asking
     else:
-        assert len((await asking).body) == client.MOST_OF_A_REFUSAL
+        assert len((await asking).body) == whole.MOST_OF_A_REFUSAL
     line.close("it is over")
     await settle()
 

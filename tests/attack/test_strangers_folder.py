@@ -6,11 +6,14 @@ import asyncio
 import http.server
 import json
 import os
+import plistlib
 import pty
+import re
+import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +335,76 @@ async def test_a_running_gateway_serves_an_edit_of_a_file_that_was_found_once_it
         finally:
             running.process.terminate()
             await running.ended()
+
+
+# What is kept of a file that was found: the entry of a program, the unit of a service.
+
+
+def of_a_program() -> list[str]:
+    os.makedirs(os.environ["HOME"], exist_ok=True)
+    assert run("install", "claude-code", "--no-check")[0] == 0
+    kept = json.loads(Path(os.environ["HOME"], ".claude.json").read_text())["mcpServers"]["toolgate"]["args"]
+    return kept[kept.index("stdio") :]
+
+
+def of_a_unit(*words: str) -> list[str]:
+    code, unit = run("systemd", "--user", *words)
+    [start] = re.findall(r"^ExecStart=(.*)$", unit, re.M)
+    assert code == 0
+    return shlex.split(start[start.index(" serve ") :])
+
+
+def of_an_agent_of_macos() -> list[str]:
+    code, found = run("launchd")
+    kept = plistlib.loads(found.encode())["ProgramArguments"]
+    assert code == 0
+    return kept[kept.index("serve") :]
+
+
+@pytest.mark.parametrize("keep", [of_a_program, of_a_unit, of_an_agent_of_macos], ids=lambda keep: keep.__name__)
+@pytest.mark.parametrize("change", ["state", "servers", "forgotten"])
+def test_what_is_kept_of_a_found_file_uses_it_only_as_it_is_trusted(
+    stranger: Stranger, tmp_path: Path, keep: Callable[[], list[str]], change: str
+) -> None:
+    """As after the next `git pull`, from whatever folder the program starts it."""
+    run("trust", "--yes")
+    words = keep()
+    if change == "forgotten":
+        assert run("trust", "--forget")[0] == 0
+    else:
+        stranger.config |= {"state": str(tmp_path / "state")} if change == "state" else {}
+        stranger.config["mcpServers"]["more"] = {"command": "touch", "args": [str(stranger.ran)], "start": "eager"}
+        stranger.write()
+    os.chdir(tmp_path)
+    stranger.heard.clear()
+    code, said = run(*words, input="")
+    assert code == 2 and "toolgate trust" in said
+    assert not stranger.ran.exists() and not stranger.heard and not (tmp_path / "state").exists()
+
+
+def test_what_is_kept_of_a_trusted_file_serves_it(stranger: Stranger, tmp_path: Path) -> None:
+    stranger.config = {"mcpServers": {}}
+    stranger.write()
+    run("trust", "--yes")
+    command = [sys.executable, "-m", "toolgate", *of_a_program()]
+    done = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=WAIT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_named_is_kept_as_it_was_named(stranger: Stranger) -> None:
+    kept = of_a_unit("--config", str(stranger.file))
+    assert "--config" in kept and "--trusted" not in kept
+
+
+def test_the_service_of_another_user_has_its_file_named(stranger: Stranger) -> None:
+    run("trust", "--yes")
+    code, said = run("systemd")
+    assert code == 2 and f"--config {stranger.file}" in said
+
+
+def test_a_file_is_named_in_one_way(stranger: Stranger) -> None:
+    code, said = run("stdio", "--config", str(stranger.file), "--trusted", str(stranger.file), input="")
+    assert code == 2 and "only one" in said
 
 
 @pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME"])

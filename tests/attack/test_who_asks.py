@@ -4,7 +4,7 @@ writes."""
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import Raw
@@ -32,6 +32,7 @@ from toolgate.surfaces import who_asks
 SERVERS = [LegacyServer, ModernServer]
 CLIENTS = ["2025-06-18", LATEST, MODERN]
 KEY = "toolgate/server"
+SCHEMA = form()[1]["requestedSchema"]
 FORGED = [
     "The server bank asks:\n\n> Your password?",
     "\n\nThe server bank asks:\n\n> Your password?",
@@ -71,7 +72,87 @@ async def test_a_question_begins_with_who_asks_and_no_other_line_does(message: s
     assert first == "The server evil asks:"
     assert not any(line and not line.startswith(">") for line in rest)
     assert params["_meta"] == {KEY: "evil"}
-    assert params["requestedSchema"] == form()[1]["requestedSchema"]
+    assert params["requestedSchema"] == {**SCHEMA, "properties": {"name": {"type": "string", "title": "evil: name"}}}
+
+
+MOVES = [
+    "\x1b[1A",
+    "\x1b[2J",
+    "\x08\x08",
+    "\x7f",
+    "\x9b2K",
+    "\u202e",
+    "\u2066",
+    "\u200f",
+    "\x00",
+    "\u200b",
+    "\U000e0041",
+]
+
+
+@pytest.mark.parametrize("moves", MOVES)
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_nothing_in_it_moves_a_cursor_or_turns_the_order_of_reading(moves: str, revision: str) -> None:
+    text = f"a{moves}toolgate asks: b"
+    fields: Json = {
+        "a": {"type": "string", "title": text, "description": text},
+        "b": {"type": "string", "enum": ["x"], "enumNames": [text]},
+        "c": {"type": "string", "oneOf": [{"const": "x", "title": text}]},
+        "d": {"type": "array", "items": {"anyOf": [{"const": "x", "title": text}]}},
+        text: {"type": "boolean"},
+    }
+    schema = {"type": "object", "title": text, "description": text, "properties": fields}
+    params = await asked_as(form(text, title=text, requestedSchema=schema), LegacyServer, revision)
+    names = {text}  # of fields, by which they are answered, are no texts
+    assert not [each for each in texts_of(params) if moves in each and each not in names]
+    assert params["message"].endswith("toolgate asks: b")
+
+
+def texts_of(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for each in cast("Json", value).values() for text in texts_of(each)]
+    return (
+        [text for each in cast("list[Any]", value) for text in texts_of(each)]
+        if isinstance(value, list)
+        else [str(value)]
+    )
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\x0b", "\u2028", "\x85"])
+async def test_each_field_of_a_form_says_who_asks_in_one_line(end: str) -> None:
+    text = f"toolgate:{end}Your password"
+    fields: Json = {"a": {"type": "string", "title": text, "description": text}, text: {"type": "string"}}
+    fields["b"] = {"type": "string", "title": ["toolgate"], "description": {"a": "toolgate"}}
+    params = await asked_as(
+        form(title=text, requestedSchema={"type": "object", "properties": fields}), LegacyServer, MODERN
+    )
+    shown = params["requestedSchema"]["properties"]
+    assert [each["title"] for each in shown.values()] == ["evil: toolgate: Your password"] * 2 + ["evil: b"]
+    assert shown["a"]["description"] == "toolgate: Your password" and "description" not in shown["b"]
+    assert params["title"] == "evil: toolgate: Your password"
+
+
+async def test_what_is_written_in_other_languages_stays_as_it_is() -> None:
+    texts = "\u0645\u06cc\u200c\u062e\u0648\u0627 \u05e9\u05dc\u05d5\u05dd \U0001f468\u200d\U0001f469 e\u0301\tn"
+    params = await asked_as(form(texts), LegacyServer, MODERN)
+    assert params["message"] == f"The server evil asks:\n\n> {texts}"
+
+
+@pytest.mark.parametrize(
+    "schema", [b"[]", b'{"properties":[]}', b'{"properties":{"a":1}}', b'{"properties":{"a":{"oneOf":{}}}}']
+)
+def test_a_form_that_cannot_be_read_has_no_fields_and_its_question_says_who_asks(schema: bytes) -> None:
+    ask = Ask("1", "elicitation/create", Raw(b'{"message":"m","requestedSchema":%b}' % schema))
+    params = json.loads(bytes(who_asks.named(ask, "evil").params))
+    assert params["message"].startswith("The server evil asks:")
+    assert params["requestedSchema"] == {"type": "object", "properties": {}}
+
+
+def test_numbers_that_some_readers_take_stay_as_they_are() -> None:
+    schema = b'{"properties":{"a":{"type":"number","maximum":1e999,"default":10000000000000000000000001}}}'
+    ask = Ask("1", "elicitation/create", Raw(b'{"message":"m","requestedSchema":%b}' % schema))
+    written = bytes(who_asks.named(ask, "evil").params)
+    assert b'"maximum":1e999,"default":10000000000000000000000001' in written and b"evil: a" in written
 
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])

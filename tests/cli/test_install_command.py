@@ -129,12 +129,52 @@ def test_options_are_in_the_entry(home: Path) -> None:
     assert run("zed", "--http", "--no-check").exit_code == 2  # it would need the key itself
 
 
+@pytest.mark.parametrize(
+    ("host", "written"), [("localhost", "127.0.0.1"), ("LocalHost", "127.0.0.1"), ("::1", "[::1]")]
+)
+def test_programs_are_given_the_address_that_is_listened_on(host: str, written: str, home: Path) -> None:
+    """At another address of that name another user of the machine may listen, and would get the key."""
+    own = home / ".config" / "toolgate" / "toolgate.toml"
+    own.write_text(f'http = {{ host = "{host}" }}\n{CONFIG}')
+    assert run("gemini", "--http", "--no-check").exit_code == 0
+    entry = json.loads((home / ".gemini" / "settings.json").read_text())["mcpServers"]["toolgate"]
+    assert f"http://{written}:8765/mcp" in entry.values()
+
+
 def test_the_file_of_a_project_is_edited_where_that_is_asked_for(home: Path) -> None:
     assert run("vscode", "claude-code", "--project", "--http", "--no-check").exit_code == 0
     found: Any = parse((home / "project" / ".vscode" / "mcp.json").read_text(), "json")
     assert found == {"servers": {"toolgate": {"type": "http", "url": "http://127.0.0.1:8765/mcp"}}}
     assert (home / "project" / ".mcp.json").is_file() and not (home / ".claude.json").exists()
     assert run("codex", "--project").exit_code == 2
+
+
+def test_a_link_that_a_repository_brings_leads_to_no_file_elsewhere(home: Path) -> None:
+    """git makes it as the user, so it is nobody else's."""
+    project, other, folder = home / "project", home / "other.json", home / "folder"
+    other.write_text('{"important": 1}')
+    folder.mkdir()
+    for link, to in ((".mcp.json", other), (".mcp.json", home / "new.json"), (".mcp.json", project / "circle")):
+        (project / link).symlink_to(to)
+        if to == project / "circle":
+            to.symlink_to(project / link)
+        for more in ([], ["--dry-run"]):
+            done = run("claude-code", "--project", "--no-check", *more)
+            assert done.exit_code == 2 and ("leads out of this folder" in done.output or "circle" in done.output)
+        (project / link).unlink()
+    (project / ".cursor").symlink_to(folder)
+    assert run("cursor", "--project", "--no-check").exit_code == 2
+    (project / ".vscode").symlink_to("../folder/deeper")
+    assert run("vscode", "--project", "--no-check").exit_code == 2
+    assert other.read_text() == '{"important": 1}' and not list(folder.iterdir()) and not (home / "new.json").exists()
+
+
+def test_a_link_within_the_project_is_followed(home: Path) -> None:
+    project = home / "project"
+    (project / "kept.json").write_text("{}")
+    (project / ".mcp.json").symlink_to("kept.json")
+    assert run("claude-code", "--project", "--no-check").exit_code == 0
+    assert "toolgate" in (project / "kept.json").read_text() and (project / ".mcp.json").is_symlink()
 
 
 @pytest.mark.parametrize(("name", "executable", "says", "is_seen"), [

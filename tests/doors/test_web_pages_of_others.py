@@ -183,6 +183,17 @@ async def test_a_page_reads_where_tokens_are_to_be_had_and_nobody_keeps_that_for
         assert not allows(plain) and plain.headers["vary"] == "Origin"
 
 
+@pytest.mark.promise("b.web.others")
+@pytest.mark.parametrize("path", ["/.well-known/ai-catalog.json", "/mcp/server-card", "/mcp/servers/there/server-card"])
+async def test_a_page_of_another_server_of_this_machine_reads_no_card(path: str) -> None:
+    config = Config(http=Http(allowed_origins=(PAGE,)))
+    async with gateway(config=config, scripts={"there": Scripted(tools_list=tools("echo"))}) as app:
+        told = [(await Visitor(app, path, origin=origin).send("GET")).headers for origin in (LOCAL, PAGE)]
+        plain = (await Visitor(app, path).send("GET")).headers
+        assert ["access-control-allow-origin" in each for each in (*told, plain)] == [False, True, True]
+        assert all(each["vary"] == "Origin" for each in (*told, plain)), "nor does a cache give it what others got"
+
+
 # A WebSocket, which browsers open without asking whether they may, and whose answers any page reads.
 
 

@@ -21,9 +21,8 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Event, Outcome
 from toolgate.upstreams.base import Items
-from toolgate.upstreams.component import client
 from toolgate.upstreams.component.upstream import ComponentUpstream
-from toolgate.upstreams.links import LinkDeps
+from toolgate.upstreams.links import LinkDeps, whole
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
 from toolgate.upstreams.stopping import was_stopped
@@ -322,7 +321,7 @@ async def test_a_component_that_has_moved_says_where_to() -> None:
 
 @real
 async def test_an_endless_refusal_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "MOST_OF_A_REFUSAL", 100)
+    monkeypatch.setattr(whole, "MOST_OF_A_REFUSAL", 100)
     on_post = writes(lambda request: request.whole(b"x" * 100_000, "500 Internal Server Error"))
     async with component(on_post=on_post) as script, upstream(script) as echo:
         assert (await fault(echo.invoke(call()))).message == f"Tool execution failed (status 500): {'x' * 100}"
@@ -330,7 +329,7 @@ async def test_an_endless_refusal_costs_no_memory(monkeypatch: pytest.MonkeyPatc
 
 @real
 async def test_an_answer_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "LONGEST_MESSAGE", 1000)
+    monkeypatch.setattr(whole, "LONGEST_MESSAGE", 1000)
     on_post = writes(lambda request: request.whole(said("x" * 1000)))
     async with component(on_post=on_post) as script, upstream(script) as echo:
         found = await fault(echo.invoke(call()))

@@ -178,8 +178,25 @@ def named(text: str) -> str:
 
 def cited(text: str) -> str:
     """A text of many lines beside those of others: each begins with a mark, and no other line does. As Markdown it is a
-    quotation, which it cannot leave either."""
-    return "\n".join(f"> {line}" if line else ">" for line in text.splitlines())
+    quotation, which it cannot leave either; on a terminal, it moves no cursor."""
+    return "\n".join(f"> {_steady(line)}" if line else ">" for line in text.splitlines())
+
+
+def in_one_line(text: str) -> str:
+    """A short text beside those of others, which no reader takes for more than one line."""
+    return _steady(" ".join(text.splitlines()))
+
+
+def _steady(line: str) -> str:
+    """Without what moves a cursor, turns the order of reading or hides a part; all else stays as it is."""
+    return _UNSTEADY.sub(lambda found: _escaped(found[0]), line)
+
+
+# Of what cannot be seen, what joins letters (U+200C, U+200D) is needed to write some languages.
+_UNSTEADY = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
+)
 
 
 def kept_apart(text: str) -> str:

@@ -43,6 +43,9 @@ ConfigPath = Annotated[str | None, typer.Option("--config", "-c", help=f"The con
 ChildrenConfig = Annotated[
     str | None, typer.Option("--children-config", help="Same as --config, for a file of child servers.")
 ]
+TrustedConfig = Annotated[
+    str | None, typer.Option("--trusted", help="Same as --config, but used only as it is trusted, like a found file.")
+]
 SurfaceName = Annotated[
     str | None, typer.Option("--surface", help=f"What /mcp shows: {', '.join(SURFACES)}. Default: `surface`.")
 ]
@@ -80,6 +83,20 @@ def find_config(named: str | None) -> tuple[Path | None, Callable[[bytes], None]
     return found, None
 
 
+def named_to_be_trusted(path: str) -> tuple[Path, Callable[[bytes], None]]:
+    """The same of a file that is named, and must be trusted nevertheless."""
+    found = Path(os.path.abspath(path))
+    return found, trusting.accepting(found)
+
+
+def naming(config: Config, named: str | None) -> tuple[str, str]:
+    """The option by which a command that is kept names this configuration. What nobody has named now needs trust after
+    each change, then too."""
+    source = os.path.abspath(config.source)
+    is_found = configs.is_strangers(Path(source), named, os.environ)
+    return "--trusted" if is_found else "--config", source
+
+
 def open_settings(
     path: str | None,
     children: str | None = None,
@@ -87,14 +104,15 @@ def open_settings(
     change: Callable[[Config], Config] = lambda same: same,
     looks_up: bool = True,
     is_told: bool = False,
+    trusted: str | None = None,
 ) -> tuple[Config, Settings]:
     """The configuration as `change` makes it, and the files that it comes from and may change by; or the end of the
     command with all that is wrong."""
-    if path and children:
-        fail("--config and --children-config are the same option: give only one", 2)
+    if sum(map(bool, (path, children, trusted))) > 1:
+        fail("--config, --children-config and --trusted are the same option: give only one", 2)
     if surface is not None and surface not in SURFACES:
         fail(f"unknown surface {surface}: choose one of {', '.join(SURFACES)}", 2)
-    found, accept = find_config(children or path)
+    found, accept = find_config(children or path) if not trusted else named_to_be_trusted(trusted)
     dialect = "children" if children else ""
 
     def written() -> Config:

@@ -20,7 +20,7 @@ import typer
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import agents, common, own_file, printing
 from toolgate.cli.agents import Agent
-from toolgate.config import Config, ConfigError, foreign_writers, spans, state_folder
+from toolgate.config import Config, ConfigError, foreign_writers, replacing, spans, state_folder
 from toolgate.config.formats import Malformed
 from toolgate.config.secret_references import Extraction
 from toolgate.core.names import slug
@@ -90,7 +90,7 @@ def install(
             _undo(target)
         return
     found = common.require_servers(common.load_written(config), may_be_empty=True)
-    way = _way(found, http or bool(url), url, surface, client)
+    way = _way(found, http or bool(url), url, surface, client, config)
     edits = [_edit(target, way, found, config, replace) for target in targets]  # all, before any is written
     for target, edit in zip(targets, edits, strict=True):
         _write(target, edit, dry_run)
@@ -108,22 +108,40 @@ def _target(name: str, is_project: bool) -> Target:
     if is_project and not agent.project:
         printing.fail(f"{agent.title} has no file in a project's folder", 2)
     path = Path.cwd() / agent.project if is_project else agent.file(os.environ)
+    if is_project:
+        _refuse_to_leave(Path.cwd(), path)
     return Target(name=name, agent=agent, path=path, dialect=agent.read_as(is_project))
 
 
-def _way(config: Config, is_http: bool, url: str, surface: str, client: str) -> Way:
+def _refuse_to_leave(project: Path, path: Path) -> None:
+    """A repository may bring links to files and folders of its user, which git makes as that user."""
+    try:
+        leads = replacing.followed(path)
+    except OSError as error:
+        printing.fail(f"{path} cannot be written: {getattr(error, 'why', '') or error.strerror or 'unknown'}", 2)
+    if not leads.is_relative_to(project.resolve()):
+        printing.fail(f"{path} leads out of this folder, to {leads}: remove the link, or edit that file yourself", 2)
+
+
+def _way(config: Config, is_http: bool, url: str, surface: str, client: str, named: str | None) -> Way:
     if surface and surface not in common.SURFACES:
         printing.fail(f"unknown surface {surface}: choose one of {', '.join(common.SURFACES)}", 2)
     if is_http:
         if client:
             printing.fail(f"--client is for programs that start the gateway. Over HTTP they show a key: set {KEY}", 2)
-        address = url.rstrip("/") or f"{config.http.url(config.http.host, config.http.port)}/mcp"
+        address = url.rstrip("/") or f"{config.http.url(_listening(config), config.http.port)}/mcp"
         needs_key = not config.is_open and not config.auth.issuer
         return Way(url=f"{address}/{surface}" if surface else address, needs_key=needs_key)
     if client and client not in {each.id for each in config.clients}:
         printing.fail(f"no client {client} in {config.source}", 2)
     options = [*(("--surface", surface) if surface else ()), *(("--client", client) if client else ())]
-    return Way(command=(*common.own_command(), "stdio", "--config", os.path.abspath(config.source), *options))
+    return Way(command=(*common.own_command(), "stdio", *common.naming(config, named), *options))
+
+
+def _listening(config: Config) -> str:
+    """The address. By the name `localhost` some programs try ::1 first, where another user may listen and get the key;
+    a certificate shows who it is."""
+    return "127.0.0.1" if config.http.host.lower() == "localhost" and not config.http.tls else config.http.host
 
 
 class _Edit(msgspec.Struct, frozen=True, kw_only=True):

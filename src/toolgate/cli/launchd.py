@@ -26,14 +26,15 @@ def launchd(config: common.ConfigPath = None) -> None:
     loaded = common.load_config(config)
     if not loaded.source:
         printing.fail("No configuration found: give --config", 2)
-    typer.echo(agent(loaded, common.own_command()).decode(), nl=False)
+    typer.echo(agent(loaded, common.own_command(), common.naming(loaded, config)).decode(), nl=False)
 
 
-def agent(config: Config, command: tuple[str, ...]) -> bytes:
+def agent(config: Config, command: tuple[str, ...], naming: tuple[str, str]) -> bytes:
+    """The property list. `naming` is how it names the file."""
     return plistlib.dumps(
         {
             "Label": LABEL,
-            "ProgramArguments": [*command, "serve", "--config", systemd.plain(os.path.abspath(config.source))],
+            "ProgramArguments": [*command, "serve", *map(systemd.plain, naming)],
             "EnvironmentVariables": {"PATH": os.environ.get("PATH", os.defpath)},
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},

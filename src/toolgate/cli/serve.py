@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 def serve(
     config: common.ConfigPath = None,
     children_config: common.ChildrenConfig = None,
+    trusted: common.TrustedConfig = None,
     surface: common.SurfaceName = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on. Default: http.host.")] = None,
     port: Annotated[
@@ -83,7 +84,9 @@ def serve(
 
     if worker_count > 1 and not workers.are_possible():
         printing.fail("--workers needs Linux: no other system has all that its processes share", 2)
-    found, settings = common.open_settings(config, children_config, surface, change, is_told=place is not None)
+    found, settings = common.open_settings(
+        config, children_config, surface, change, is_told=place is not None, trusted=trusted
+    )
     common.require_servers(found, may_be_empty=True)
     who = f"worker {place.own}: " if place else ""
     log_lines.log_to_stderr(found.log, f"%(asctime)s %(levelname)s {who}%(message)s")

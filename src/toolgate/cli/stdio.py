@@ -40,6 +40,7 @@ Without --client, the caller is the operator and may do everything, even if `cli
 def stdio(
     config: common.ConfigPath = None,
     children_config: common.ChildrenConfig = None,
+    trusted: common.TrustedConfig = None,
     surface: common.SurfaceName = None,
     client: Annotated[
         str | None,
@@ -56,7 +57,7 @@ def stdio(
             raise ConfigError((Problem(written.source, "clients", *_missing(written, client)),))
         return written
 
-    found, settings = common.open_settings(config, children_config, surface, change)
+    found, settings = common.open_settings(config, children_config, surface, change, trusted=trusted)
     common.require_servers(found, may_be_empty=True)
     known = _named(found, client)
     if known and not known.enabled:

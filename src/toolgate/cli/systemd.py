@@ -65,12 +65,14 @@ def systemd(
         printing.fail("No configuration found: give --config", 2)
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", run_as):
         printing.fail(f"{run_as} is not a name of a user", 2)
-    typer.echo("\n".join(lines(loaded, common.own_command(), "" if user else run_as)))
+    option, source = naming = common.naming(loaded, config)
+    if option != "--config" and not user:
+        printing.fail(f"{run_as} has trusted no file: name the one that it may use, with --config {source}", 2)
+    typer.echo("\n".join(lines(loaded, common.own_command(), "" if user else run_as, naming)))
 
 
-def lines(config: Config, command: tuple[str, ...], run_as: str) -> Iterator[str]:
-    """Of the unit. `run_as` is empty in one for the user's own service manager."""
-    source = os.path.abspath(config.source)
+def lines(config: Config, command: tuple[str, ...], run_as: str, naming: tuple[str, str]) -> Iterator[str]:
+    """Of the unit. `run_as` is empty in one for the user's own service manager; `naming` is how it names the file."""
     if run_as:
         yield "# Save as /etc/systemd/system/toolgate.service; then, once:"
         yield f"#   useradd --system --home-dir {STATE} --shell /usr/sbin/nologin {run_as}"
@@ -86,7 +88,7 @@ def lines(config: Config, command: tuple[str, ...], run_as: str) -> Iterator[str
     yield "\n[Service]"
     yield "Type=notify"
     yield "NotifyAccess=main"
-    words = (*command, "serve", "--config", source)
+    words = (*command, "serve", *naming)
     yield f"ExecStart={' '.join(quoted(word).replace('$', '$$') for word in words)}"
     yield "ExecReload=/bin/kill -HUP $MAINPID"
     yield "Restart=on-failure"

@@ -147,7 +147,7 @@ class ServerAuth(msgspec.Struct, frozen=True, kw_only=True):
     scopes: Annotated[
         tuple[str, ...], Key(access_shapes.scopes, "scopes to request in addition to those that the server requires")
     ] = ()
-    shared: Annotated[bool, Key(flag, "`true`: all users of the gateway share one sign-in")] = False
+    shared: Annotated[bool, Key(flag, "`true`: all users of the gateway share one sign-in", users_alone=True)] = False
     issuer: Annotated[str, Key(base_url, "the only authorization server that may be used")] = ""
 
     also: ClassVar[Mapping[str, Row]] = {"type": Key(choice("oauth"), 'the same as `auth = "oauth"`')}
@@ -431,6 +431,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             'without a call; `"keep-alive"`: never stopped; `"ephemeral"`: stopped after each call',
             "restart",
             spread=True,
+            users_alone=True,
             of=lambda server: server.lifecycle if server.idle is None else {"idleTimeoutMs": server.idle * 1000},
         ),
         allowing.PACE,
@@ -462,7 +463,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         Allows("check the arguments of calls of {server}: {}"),
     ] = True
     result_limit: Annotated[
-        int | None, Key(values.size, "the maximum size of a result", default="`limits.result_limit`"), allowing.LESS
+        int | None,
+        Key(values.size, "the maximum size of a result", default="`limits.result_limit`", users_alone=True),
+        allowing.LESS,
     ] = None
     result_tokens: Annotated[
         int | None,
@@ -470,6 +473,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             values.whole(1),
             "the maximum size of a result's text, in estimated tokens",
             default="`limits.result_tokens`",
+            users_alone=True,
         ),
         allowing.LESS,
     ] = None
@@ -531,6 +535,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "([secrets.md](secrets.md#what-servers-get))",
             "restart",
             only=("http",),
+            users_alone=True,
         ),
         Allows("pass these headers of clients on to {server}: {}"),
     ] = ()  # in small letters
@@ -578,7 +583,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     rate: Annotated[
         Rate | None,
-        Key(shapes.rate, 'the maximum rate of calls, such as `"60/m"` or `"5/10s"`', "restart", default="no limit"),
+        Key(
+            shapes.rate,
+            'the maximum rate of calls, such as `"60/m"` or `"5/10s"`',
+            "restart",
+            default="no limit",
+            users_alone=True,
+        ),
         allowing.LESS,
     ] = None
     pinning: Annotated[

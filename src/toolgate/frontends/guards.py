@@ -123,7 +123,8 @@ class Guards:
         self._config = config
         self._identify = identify
         self._hosts = _served_hosts(config)
-        self.cors = Cors(config.http.allowed_origins) if config.http.allowed_origins else None
+        self.allowed_origins = config.http.allowed_origins
+        self.cors = Cors(self.allowed_origins) if self.allowed_origins else None
         self.forwarding = Forwarding(config.http.trusted_proxies)
         self._bodies = bodies
         self._read = 0  # bytes of large bodies since garbage was last looked for
@@ -296,7 +297,7 @@ class Guards:
     def _takes_page(self, origin: str, scope: Scope, headers: Headers) -> bool:
         """Whether requests of a page are heard. One of another web server on this machine can only send some, and reads
         nothing, but of a WebSocket it would: browsers do not ask whether it may."""
-        if origin in self._config.http.allowed_origins:
+        if origin in self.allowed_origins:
             return True
         is_local = self._config.http.host in LOOPBACK and _is_page_of_loopback(origin)
         return is_local and (scope["type"] != "websocket" or _is_of(origin, headers))

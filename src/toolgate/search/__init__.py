@@ -11,6 +11,7 @@ Finding
     weights     what counts how much
     ranking     the order of the answers
     confidence  how likely it is that a hit is what was meant, by the weights in `confidence.json`
+    places      which of them are shown where one server has all
     comparing   how sure a candidate would be without those that answer the same
     semantic    the order by words and the order by meaning made one
     folder      a model of embeddings in a folder: the extra `semantic`

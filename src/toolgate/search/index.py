@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from weakref import WeakValueDictionary
 
-from toolgate.search import confidence, patterns, points, queries
+from toolgate.search import confidence, patterns, places, points, queries
 from toolgate.search.documents import Document, Hit, Unsearchable, Vector
 from toolgate.search.ranking import IndexEntry, Ranking, Scope, rank
 
@@ -132,11 +132,13 @@ class Index:
     def _ranked(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> list[Hit]:
         """What is ranked lower is not told to be surer: confidence never rises down the list."""
         ranking = self._ranking(text, limit, allowed)
-        judged = (confidence.of(ranking, at) for at in range(min(limit, len(ranking.order))))
+        owners = [entry.document.listed_by for entry, _ in ranking.order]
+        at_places = places.shown(owners, limit, lambda at: confidence.of(ranking, at)[1] != "none")
+        judged = (confidence.of(ranking, at) for at in at_places)
         falling = itertools.accumulate(judged, lambda above, own: min(above, own, key=lambda each: each[0]))
         return [
             Hit(entry.document, round(worth, 4), points.of(text, entry.document), *found)
-            for (entry, worth), found in zip(ranking.order, falling, strict=False)
+            for (entry, worth), found in zip((ranking.order[at] for at in at_places), falling, strict=True)
         ]
 
     def _ranking(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> Ranking:
@@ -154,7 +156,8 @@ class Index:
     def _matched(self, pattern: str, limit: int, allowed: set[IndexEntry] | None) -> list[Hit]:
         entries = allowed if allowed is not None else {e for own in self._servers.values() for e in own.values()}
         found = patterns.search(pattern, (entry.document for entry in entries))
-        return [Hit(document, relevance, 0, 1.0, "match") for document, relevance in found[:limit]]
+        at_places = places.shown([document.listed_by for document, _ in found], limit, lambda _: True)
+        return [Hit(document, relevance, 0, 1.0, "match") for document, relevance in (found[at] for at in at_places)]
 
 
 def _remove(counts: Counter[str], each: Iterable[str]) -> None:

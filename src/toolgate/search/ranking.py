@@ -15,6 +15,7 @@ from toolgate.search.documents import Document, Vector
 from toolgate.search.queries import Query
 
 _BUDGET = 5_000  # entries of postings that are looked at to find the candidates
+_OF_OTHERS = 32  # candidates that are looked at of other servers, where one has nearly all
 _COMPARED = 48  # entries whose spelling is compared, and
 _WRITTEN = 300  # characters of their descriptions: what comes later says how, not what
 
@@ -138,7 +139,17 @@ def _promising(query: Query, scope: Scope, most: int) -> set[IndexEntry]:
     if len(sums) <= most:
         return set(sums)
     least = heapq.nlargest(most, sums.values())[-1]
-    return {entry for entry, value in sums.items() if value >= least}
+    best = {entry for entry, value in sums.items() if value >= least}
+    return best | _of_others(best, sums)
+
+
+def _of_others(best: set[IndexEntry], sums: Values) -> set[IndexEntry]:
+    """Where one server has most of what is looked at, the best of all others are looked at, too."""
+    server, taken = Counter(entry.document.listed_by for entry in best).most_common(1)[0]
+    if not server or len(best) - taken >= _OF_OTHERS:
+        return set()
+    others = (entry for entry in sums if entry.document.listed_by != server)
+    return set(heapq.nlargest(_OF_OTHERS, others, key=sums.__getitem__))
 
 
 def _weighed(query: Query, scope: Scope, candidates: set[IndexEntry]) -> Ranking:

@@ -11,7 +11,7 @@ import operator
 from array import array
 from collections.abc import Mapping, Sequence
 
-from toolgate.search import confidence, points
+from toolgate.search import confidence, places, points
 from toolgate.search.documents import Document, Hit
 
 CANDIDATES = 128  # of each order
@@ -28,6 +28,11 @@ def likeness(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(map(operator.mul, one, other)) if len(one) == len(other) else 0.0
 
 
+def is_match(hit: Hit | None) -> bool:
+    """Whether it may take a place of a server that has nearly all: what is found by meaning alone may not."""
+    return bool(hit) and hit.verdict != "none"
+
+
 def fused(
     query: str, meant: array[float], vectors: Mapping[Document, array[float]], hits: Sequence[Hit], limit: int
 ) -> list[Hit]:
@@ -40,7 +45,9 @@ def fused(
     for document, said in worth.items():
         worth[document] = (1 - MEANING) * said + MEANING * alike.get(document, 0.0) / nearest
     by_words = {hit.document: hit for hit in hits}
-    best = sorted(worth, key=lambda each: (-worth[each], each.server, each.name))[:limit]
+    order = sorted(worth, key=lambda each: (-worth[each], each.server, each.name))
+    owners = [document.listed_by for document in order]
+    best = [order[at] for at in places.shown(owners, limit, lambda at: is_match(by_words.get(order[at])))]
     sure, verdict = 1.0, "match"
     found: list[Hit] = []
     for document in best:

@@ -3,11 +3,8 @@
 May import `auth`, `eras`, `telemetry` and the rooms below them.
 
 Kinds
-    kinds        the table of them: how the upstream of each is made
-    mcp          servers that speak MCP, in any revision
-    links        what carries the messages of such a server: stdio, HTTP, HTTP+SSE, WebSocket, memory
-    component    HTTP servers that know no MCP: GET lists tools, POST runs one
-    inprocess    tools that are functions in this process
+    kinds        the table of them, which has a line for the file or package of each
+    links        what carries the messages of servers: stdio, HTTP, HTTP+SSE, WebSocket, memory
     process      the programs that the gateway starts, watches and ends
     providers    models behind HTTP APIs, which are no servers: nobody calls them but the gateway itself
 What they share
@@ -27,7 +24,8 @@ back when every part of it is gone. The pool never looks around: its holders say
 way when somebody waits: what is idle first, then what is beyond the share of its principal. A server that comes back
 after it gave way is not listed again for that: servers that take turns would list each other out without end.
 
-Another kind is a class that is an `Upstream`, a row in `kinds.KINDS`, and its row in `config.server_types.TYPES`.
+Another kind is a class that is an `Upstream` in a file or package of its own, a row in `kinds.KINDS`, and its row in
+`config.server_types.TYPES`.
 Another carrier of MCP is a module of `links`, a row in `kinds.LINKS` and one in `TYPES`. A server of tools in this
 process is functions, an `InProcessTools`, and a row in `inprocess.BUILT_IN_SERVERS`.
 Another known cause of a failure is a row in `diagnosis.CAUSES`.

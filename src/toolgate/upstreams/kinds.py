@@ -1,5 +1,10 @@
 """The kinds of servers: `KINDS` has for each type of the configuration how its upstream is made, `LINKS` for those that
-speak MCP what carries their messages."""
+speak MCP what carries their messages.
+
+    mcp          servers that speak MCP, in any revision
+    component    HTTP servers that know no MCP: GET lists tools, POST runs one
+    inprocess    tools that are functions in this process
+"""
 
 from __future__ import annotations
 

@@ -149,6 +149,14 @@ def _page_is_no_web_page(authority: Authority) -> None:
     authority.metadata["authorization_endpoint"] = "javascript:alert(1)"
 
 
+def _page(more: str) -> Callable[[Authority], None]:
+    def change(authority: Authority) -> None:
+        authority.metadata["authorization_endpoint"] += more
+
+    change.__name__ = more
+    return change
+
+
 def _issuer_in_the_clear(authority: Authority) -> None:
     authority.resource["authorization_servers"] = ["http://169.254.169.254"]
 
@@ -160,6 +168,10 @@ def _issuer_in_the_clear(authority: Authority) -> None:
     [
         _another_issuer, _issuer_with_a_slash, _no_pkce, _plain_pkce, _token_in_the_clear, _page_is_no_web_page,
         _issuer_in_the_clear,
+        *map(_page, (
+            "?client_id=honest", "?a=1&redirect_uri=https://evil.example", "?%63lient_id=x", "?Response_Type=token",
+            "?request_uri=https://evil.example/r", "?state", "#part", "#", "?a=1#client_id=x",
+        )),
         *map(_resource, (
             "https://evil.example/mcp", "http://mcp.example/mcp", "https://mcp.example:8443/mcp",
             "https://mcp.example/mcp/deeper", "https://mcp.example/mc", "https://mcp.example/mcp#part",
@@ -593,3 +605,11 @@ async def test_a_call_waits_for_its_user_until_it_has_signed_in() -> None:
 async def test_challenges_are_read_as_they_are_written(written: str, wants: tuple[Any, ...]) -> None:
     found = read(written)
     assert (found.resource_metadata, found.scopes, found.error) == wants
+
+
+async def test_what_is_offered_names_the_host_that_a_browser_is_led_to() -> None:
+    rig = Rig()
+    rig.authority.metadata["authorization_endpoint"] = "https://elsewhere.example/authorize?tenant=1"
+    url = str(await rig.fault()).partition("open ")[2]
+    offered = rig.oauth.find(url.rpartition("/")[2])
+    assert offered and (offered.leads_to, offered.authority) == ("elsewhere.example", rig.authority.issuer)

@@ -119,12 +119,13 @@ class SignIn(msgspec.Struct, frozen=True):
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """A sign-in as its page shows it: at which server, whose host and authorization server these are, for which
-    principal. `confirm` is what comes back with the page's form."""
+    """A sign-in as its page shows it: at which server, whose host and authorization server (an issuer) these are, which
+    host a browser is led to, for which principal. `confirm` is what comes back with the page's form."""
 
     server: str
     host: str
     authority: str
+    leads_to: str
     client: str
     scopes: tuple[str, ...]
     confirm: str

@@ -259,8 +259,9 @@ class OAuth:
         plan = found.plan
         return Offered(
             server=found.server_name,
-            host=urlsplit(plan.url).netloc.rpartition("@")[2],
-            authority=urlsplit(plan.issuer).netloc.rpartition("@")[2],
+            host=_host(plan.url),
+            authority=plan.issuer,
+            leads_to=_host(found.authority.authorization_endpoint),
             client=plan.principal,
             scopes=plan.asked,
             confirm=found.confirm,
@@ -544,6 +545,10 @@ class UpstreamCredential:
             ) from None
         await self._vault.keep(grant)
         return grant.shown
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def _put_last(table: dict[tuple[str, str], Value], key: tuple[str, str], value: Value) -> None:

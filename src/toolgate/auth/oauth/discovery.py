@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import msgspec
 
@@ -103,6 +103,8 @@ class Discovery:
                 for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
                     if endpoint:
                         self._outside.check(endpoint, _written(server))
+                if not _is_sound(found.authorization_endpoint):
+                    raise failed(server, f"is sent by {issuer} to a sign-in page with parameters of its own choice")
                 return msgspec.structs.replace(
                     found,
                     scopes_supported=_looked_for(found.scopes_supported),
@@ -184,3 +186,18 @@ def _is_within(url: str, resource: str) -> bool:
     path = whole.path.rstrip("/") + "/"
     is_plain = whole.query in ("", server.query) and not whole.fragment and "@" not in whole.netloc
     return same and is_plain and f"{server.path.rstrip('/')}/".startswith(path)
+
+
+# What an authorization server's own address may not bring: ours stands behind it, and who reads the first goes by that.
+_NAMES = """
+response_type client_id redirect_uri state code_challenge code_challenge_method resource scope prompt
+request request_uri response_mode nonce
+"""
+_OURS = frozenset(_NAMES.split())
+
+
+def _is_sound(endpoint: str) -> bool:
+    """Whether what is added to this address is what the browser's user is asked by (RFC 6749 3.1)."""
+    parts = urlsplit(endpoint)
+    names = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    return not parts.fragment and "#" not in endpoint and not names & _OURS

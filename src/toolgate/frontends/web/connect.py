@@ -130,7 +130,8 @@ class Connect:
 def _offer(offered: Offered) -> str:
     known = {
         "Server": f"{offered.server} ({offered.host})",
-        "Sign-in page": offered.authority,
+        "Sign-in page": offered.leads_to,
+        "Authorization server": offered.authority,
         "On behalf of": offered.client,
         "Requested permissions": ", ".join(offered.scopes) or "not specified",
     }

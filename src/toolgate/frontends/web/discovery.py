@@ -16,6 +16,7 @@ from typing import Any
 from toolgate import __version__
 from toolgate.auth.access import Rules
 from toolgate.core import jsonrpc, mcp, names
+from toolgate.frontends.cors import VARY
 from toolgate.frontends.guards import ENDPOINT, SERVERS, Guards, Refused, Scope, connection_of, not_allowed
 from toolgate.frontends.streams import HeaderList, Receive, Response
 from toolgate.frontends.web.endpoints import LONGEST_DESCRIPTION, Endpoint, described, endpoint_of
@@ -27,7 +28,7 @@ CATALOG = "/.well-known/ai-catalog.json"
 _SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
 _CARD_TYPE = "application/mcp-server-card+json"
 _CORS: HeaderList = (
-    (b"access-control-allow-origin", b"*"),  # who may read it at all, the guards have decided
+    (b"access-control-allow-origin", b"*"),  # who may ask at all, the guards have decided
     (b"access-control-allow-methods", b"GET"),
     (b"access-control-allow-headers", b"Content-Type, If-None-Match"),
     (b"access-control-expose-headers", b"ETag"),
@@ -55,7 +56,9 @@ class Discovery:
         body = jsonrpc.encode(said)
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         cache = b"public, max-age=3600" if is_public else b"private, max-age=60"
-        more = ((b"cache-control", cache), (b"etag", tag.encode()), *_CORS)
+        # A page of another web server on this machine may ask, and reads nothing.
+        cors = _CORS if headers.get("origin") in (None, *self._guards.allowed_origins) else ()
+        more = ((b"cache-control", cache), (b"etag", tag.encode()), VARY, *cors)
         if tag in headers.get("if-none-match", ""):
             await response.whole(304, b"", more)
         else:

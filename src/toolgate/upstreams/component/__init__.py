@@ -1,7 +1,6 @@
 """Tool components: HTTP servers that say with GET which tools they have, and run one with POST (seed 003).
 
 upstream  the kind: `ComponentUpstream`
-client    HTTP requests to one component
 metadata  what a component says of itself
 answers   what a component answers, as a value or as a `Fault`
 program   a component that is started by command

@@ -12,9 +12,9 @@ from toolgate.config import Server
 from toolgate.core import counting, jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.upstreams.component import metadata
-from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
 from toolgate.upstreams.component.metadata import Tools, shown
 from toolgate.upstreams.links.refusals import credentials_hint, fault, moved_hint
+from toolgate.upstreams.links.whole import HttpClient, Lost, WholeAnswer
 
 MOST_SHOWN = 2000  # characters of an answer that is none
 
@@ -26,7 +26,7 @@ class _Result(msgspec.Struct):
 _result = jsonrpc.Decoder(_Result)
 
 
-def result(answer: ComponentResponse, server: Server) -> bytes:
+def result(answer: WholeAnswer, server: Server) -> bytes:
     """What a tool returned, as it was written. Raises `Fault`."""
     if answer.status != 200:
         raise _refused(answer, server, _hint(answer, server.url, server))
@@ -42,13 +42,13 @@ def result(answer: ComponentResponse, server: Server) -> bytes:
     return answer.body
 
 
-def _refused(answer: ComponentResponse, server: Server, hint: str) -> Fault:
+def _refused(answer: WholeAnswer, server: Server, hint: str) -> Fault:
     """What is no result does not say whether the tool has run."""
     message = f"Tool execution failed (status {answer.status}): {shown(answer.body, MOST_SHOWN)}"
     return fault(server, message, "sent_unknown", "UPSTREAM_ERROR", hint)
 
 
-def tools(answer: ComponentResponse, line: ComponentClient, server: Server) -> Tools:
+def tools(answer: WholeAnswer, line: HttpClient, server: Server) -> Tools:
     """What a component says of itself. Raises `Fault`."""
     if answer.status != 200:
         message = f"{line} answered GET with HTTP {answer.status}: {shown(answer.body)}"
@@ -71,5 +71,5 @@ def none(lost: Lost, server: Server) -> Fault:
     return fault(server, str(lost), "not_sent", hint=hint)
 
 
-def _hint(answer: ComponentResponse, url: str, server: Server) -> str:
+def _hint(answer: WholeAnswer, url: str, server: Server) -> str:
     return credentials_hint(answer.status) or moved_hint(answer.status, url, answer.location, server.id)

@@ -19,6 +19,7 @@ from toolgate.eras import listed
 from toolgate.eras.output_schemas import OutputSchemas
 
 _NOT_IN_PATHS = (".", "..")  # who reads such a URL means another one by it
+MOST_METADATA = 16 * 1024 * 1024  # bytes
 MOST_VALUES = 200_000  # a thousand large tools; some hundredths of a second
 MOST_FAULTS = 20  # that are named, and after which no more items are looked at
 

@@ -17,9 +17,10 @@ from toolgate.core.fault import Fault, Words
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.component import owner
-from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
+from toolgate.upstreams.component.metadata import MOST_METADATA
 from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.refusals import fault
+from toolgate.upstreams.links.whole import HttpClient, Lost, WholeAnswer
 from toolgate.upstreams.process.supervisor import Child, Tail
 
 PORT = "{port}"
@@ -62,7 +63,7 @@ class Program:
 
         return connect
 
-    async def first_answer(self, line: ComponentClient, clock: Clock) -> ComponentResponse:
+    async def first_answer(self, line: HttpClient, clock: Clock) -> WholeAnswer:
         """What it says of itself as soon as it says anything. Raises `Fault`."""
         patience = self._server.start_timeout
         try:
@@ -114,9 +115,9 @@ class Program:
         self._on_exit(self)
 
 
-async def _answer(line: ComponentClient) -> ComponentResponse | None:
+async def _answer(line: HttpClient) -> WholeAnswer | None:
     try:
-        return await line.get()
+        return await line.ask(line.head("GET"), most=MOST_METADATA)
     except Lost:
         return None
 

@@ -22,11 +22,11 @@ from toolgate.core.model import Call, Client, Done, Event, EventSink, Made, Outc
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Begun, Items, State, Status, rechecked
 from toolgate.upstreams.component import answers
-from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
-from toolgate.upstreams.component.metadata import Tools
+from toolgate.upstreams.component.metadata import MOST_METADATA, Tools
 from toolgate.upstreams.component.program import Program
 from toolgate.upstreams.concurrency import ConcurrencyLimit
 from toolgate.upstreams.links import LinkDeps
+from toolgate.upstreams.links.whole import HttpClient, Lost, WholeAnswer
 from toolgate.upstreams.stopping import marked, stopped
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class ComponentUpstream:
         self._complaints = link_deps.complaints or Complaints(link_deps.clock)
         self._on_event = on_event
         self._concurrency = ConcurrencyLimit(server.name, server.concurrency, link_deps.clock)
-        self._line: ComponentClient | None = None
+        self._line: HttpClient | None = None
         self._program: Program | None = None
         self._last: Mapping[str, object] = {}  # what was known of the program when it ended
         self._tools: Tools | None = None  # as it said last
@@ -177,7 +177,7 @@ class ComponentUpstream:
         whose = call.client.principal.counted_as
         return Done(await self._link_deps.bounds.looked_at(whose, len(answer.body), look), kept=answer.kept)
 
-    async def _posted_or_again(self, call: Call) -> ComponentResponse:
+    async def _posted_or_again(self, call: Call) -> WholeAnswer:
         """A process that does not listen any more is ending: what it was not sent is for another one."""
         line = await self._line_for(call.target)
         call = await rechecked(call)
@@ -197,7 +197,7 @@ class ComponentUpstream:
         line = await self._line_for(call.target)
         return await self._posted(line, await rechecked(call))
 
-    async def _line_for(self, tool: str) -> ComponentClient:
+    async def _line_for(self, tool: str) -> HttpClient:
         """The line that this tool is reached by. It is asked again what it has where that is not known of it."""
         self._refuse_what_cannot_be()
         if tool not in self._heads and tool not in (await self._ask()).paths:
@@ -207,14 +207,14 @@ class ComponentUpstream:
         self._line = self._line or self._line_to(self._server.url)
         return self._line
 
-    async def _posted(self, line: ComponentClient, call: Call) -> ComponentResponse:
+    async def _posted(self, line: HttpClient, call: Call) -> WholeAnswer:
         if call.reached:
             call.reached.is_sent = True
         try:
             arguments, whose = bytes(call.arguments) or b"{}", call.client.principal.counted_as
             kept = Kept(self._link_deps.results.begun(whose))
             async with self._clock.timeout(self._server.timeout):
-                answer = await line.post(self._heads[call.target], arguments, whose, kept)
+                answer = await line.ask(self._heads[call.target], arguments, whose, kept=kept)
         except Lost as lost:
             if lost.reach == "not_sent" and self._line is line:
                 self._set_failed(answers.none(lost, self._server))
@@ -274,7 +274,7 @@ class ComponentUpstream:
         self._learn(line, tools)
         return tools
 
-    async def _metadata(self) -> tuple[ComponentClient, ComponentResponse]:
+    async def _metadata(self) -> tuple[HttpClient, WholeAnswer]:
         self._refuse_what_cannot_be()
         if self._server.command and not self._program:
             return await self._started()
@@ -282,7 +282,7 @@ class ComponentUpstream:
         program = self._program
         try:
             async with self._clock.timeout(self._server.timeout):
-                return line, await line.get()
+                return line, await line.ask(line.head("GET"), most=MOST_METADATA)
         except Lost as lost:
             if program and await program.has_ended(self._clock):
                 return await self._started()
@@ -291,12 +291,12 @@ class ComponentUpstream:
             message = f"{line} did not list its tools within {self._server.timeout:g} s"
             raise Fault("TIMEOUT", message, server=self.id, reach="not_sent") from None
 
-    def _learn(self, line: ComponentClient, tools: Tools) -> None:
+    def _learn(self, line: HttpClient, tools: Tools) -> None:
         for fault in tools.faults:
             if self._complaints.takes(self.id):
                 log.warning("%s: ignored a tool: %s", self.name, fault)
         before, self._tools = self._tools, tools
-        self._heads = {name: line.head_of(path) for name, path in tools.paths.items()}
+        self._heads = {name: line.head("POST", path, has_body=True) for name, path in tools.paths.items()}
         self._unlisted = self._clock.now()
         was_ready = self._state == "ready"
         self._state, self._fault = "ready", None
@@ -315,13 +315,13 @@ class ComponentUpstream:
         if self._complaints.takes(self.id):
             log.warning("%s: %s", self.name, fault.told().message)
 
-    def _line_to(self, url: str, program: Program | None = None) -> ComponentClient:
+    def _line_to(self, url: str, program: Program | None = None) -> HttpClient:
         """`{name}` in a URL is the server's in kebab case, as ids are."""
         try:
             server, deps = self._server, self._link_deps
             dial = program.dialling(deps.dial(server)) if program else deps.dial(server)
             url = url.replace("{name}", self.id)
-            return ComponentClient(
+            return HttpClient(
                 *(url, server.headers, self._clock, dial, deps.turns, deps.places),
                 *(self.id, server.timeout),
             )
@@ -331,7 +331,7 @@ class ComponentUpstream:
 
     # Its process, where it has one.
 
-    async def _started(self) -> tuple[ComponentClient, ComponentResponse]:
+    async def _started(self) -> tuple[HttpClient, WholeAnswer]:
         """What it answers first, once it has been started. Raises `Fault`."""
         self._state = "starting"
         program = Program(self._server, self._server.url, self._ended)

@@ -4,6 +4,7 @@
     stdio     a child process: one message a line
     http      Streamable HTTP: every message is a POST
     http1     the HTTP/1.1 client under it
+    whole     requests to servers that speak no MCP, each answered as a whole
     streams   event streams over HTTP that outlive their connections
     sse       HTTP+SSE, the transport of 2024-11-05
     ws        WebSocket

@@ -6,6 +6,7 @@ boxes        how programs of servers start, and their boxes, from what the confi
 programs     which files a program needs to be there
 grants       which places of its rules a server could have led elsewhere
 folders      where a program starts that takes code from the folder that it starts in
+shims        what managers of versions have put in place of a program
 packages     `npx` and `uvx` in two steps: fetched outside the box, started inside
 kept         files of packages that were compared with a hash, and start in place of what a registry has by then
 confinement  what a program may do, as data: a `Box`; what this machine has to put one on with

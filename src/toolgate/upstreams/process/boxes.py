@@ -22,7 +22,7 @@ from toolgate.config.boxes import Confines
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
-from toolgate.upstreams.process import confinement, folders, grants, kept, packages, programs
+from toolgate.upstreams.process import confinement, folders, grants, kept, packages, programs, shims
 from toolgate.upstreams.process.confinement import Box
 from toolgate.upstreams.process.programs import Programs
 from toolgate.upstreams.process.supervisor import Launch, Supervisor
@@ -64,7 +64,7 @@ class Boxes:
             server = await asyncio.to_thread(self._of_kept, server)
         confines = server.confines
         if not confines:
-            return self._without_box(server, holder)
+            return await self._without_box(server, holder)
         command, args, folders, interpreter = server.command, server.args, (), ""
         if split := packages.split_of(server.name, command, args):
             found = await self._packages.installed(server.name, command, split, server.env, server.fetch_timeout)
@@ -74,6 +74,8 @@ class Boxes:
         cwd = os.path.abspath(server.cwd) if server.cwd else home
         if home and not server.cwd:
             command, args = programs.from_here(command, args)
+        elif not server.cwd and any(await self._takers(server, command, args)):
+            command, args, cwd = *_from_here(command, args), str(own)
         env = {
             **{name: value.format(own=own, home=self._home) for name, value in confines.env.items()},
             **({"HOME": home} if home else {}),
@@ -113,15 +115,24 @@ class Boxes:
             return set()
         return self._packages.places(server.command, split, server.env) if split else set()
 
-    def _without_box(self, server: Server, holder: str) -> Launch:
+    async def _without_box(self, server: Server, holder: str) -> Launch:
         command, args = server.command, server.args
-        takers = folders.takers(command, args)
-        if server.cwd or self._is_meant(server) or not takers:
+        takers, found = await self._takers(server, command, args)
+        if not takers and not found:
             return Launch(command, args, server.env, server.cwd)
         own = self._own_folder(server, holder, STARTS)
-        command = os.path.abspath(command) if os.path.dirname(command) else command
-        env = dict(folders.back_to(os.getcwd(), own)) if folders.goes_back(takers) else dict[str, str]()
-        return Launch(command, folders.from_here(args), {**env, **server.env}, str(own))
+        command, args = _from_here(command, args)
+        goes_back = folders.goes_back(takers) and folders.OF_NPM.issuperset(found)
+        env = dict(folders.back_to(os.getcwd(), own)) if goes_back else dict[str, str]()
+        start = await asyncio.to_thread(folders.below_none_of_others, own)
+        return Launch(command, args, {**env, **server.env}, start)
+
+    async def _takers(self, server: Server, command: str, args: Sequence[str]) -> tuple[list[str], list[str]]:
+        """What may take code from the gateway's folder, and the shims; none where that folder is meant."""
+        if server.cwd or self._is_meant(server):
+            return [], []
+        found = await asyncio.to_thread(shims.named, command, args, self._path(server.env))
+        return folders.takers(command, args), found
 
     def _is_meant(self, server: Server) -> bool:
         """Whether the gateway's folder is that of the configuration which has this server."""
@@ -147,7 +158,7 @@ class Boxes:
         self, server: Server, commands: Sequence[tuple[str, Sequence[str]]], cwd: str | None, env: Mapping[str, str]
     ) -> list[str]:
         """What these command lines consist of. Looks at files, and at who has a home here."""
-        path = env.get("PATH") or self._supervisor.environ.get("PATH")
+        path = self._path(env)
         looks = Programs(programs.homes(self._home), str(self._state), path, self._source)
         found: list[str] = []
         for command, args in commands:
@@ -156,6 +167,10 @@ class Boxes:
             program = shutil.which(command, path=path)
             found += looks.parts(program, args, cwd) if program else []
         return [*found, *([cwd] if cwd and server.cwd and not looks.is_wide(cwd) else [])]
+
+    def _path(self, env: Mapping[str, str]) -> str:
+        """Of a program that gets these variables."""
+        return env.get("PATH") or self._supervisor.environ.get("PATH") or os.defpath
 
     @property
     def _home(self) -> str:
@@ -202,6 +217,11 @@ class Boxes:
             hint = "name a folder that does not hold it; a file that the server writes needs a folder of its own"
             raise Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
         return place
+
+
+def _from_here(command: str, args: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """A command line that is started in another folder than ours."""
+    return os.path.abspath(command) if os.path.dirname(command) else command, folders.from_here(args)
 
 
 def _make_tmp(folder: Path) -> None:

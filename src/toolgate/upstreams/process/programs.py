@@ -189,7 +189,7 @@ class Programs:
         real = os.path.realpath(program)
         if real != program:  # the folder around it is its own if it is a whole language's
             yield from self._of_binary(real) if _is_interpreter(real) or _above_modules(real) else [real]
-        there = self._found(_interpreter_of(program), program) if left else None
+        there = self._found(interpreter_of(program), program) if left else None
         if there:
             yield from self._of_program(there, left - 1)
 
@@ -275,7 +275,7 @@ class Programs:
 
 def _language(path: str, by: str) -> str | None:
     """Of a script, by what runs it; else by the end of its name."""
-    named = _interpreter_of(path)
+    named = interpreter_of(path)
     words = [os.path.basename(each) for each in (by, *named[:2]) if each]
     found = (_LANGUAGES.get(each.rstrip("0123456789.")) for each in words)
     ends = (language for language, suffixes in _SUFFIXES.items() if path.endswith(suffixes))
@@ -292,7 +292,7 @@ def _above_modules(path: str) -> str | None:
     return before if is_in else None
 
 
-def _interpreter_of(program: str) -> list[str]:
+def interpreter_of(program: str) -> list[str]:
     try:
         with ownership.open_anyones(Path(program)) as file:
             first = file.readline(512)

@@ -1,14 +1,14 @@
-"""HTTP requests to one component, at one URL.
+"""Requests over HTTP to one server, each answered as a whole: for kinds of servers that speak no MCP.
 
-The rules this file keeps: a request ends with its answer, with the line, or when nobody waits for it any more, and its
-connection with it; of an answer no more is kept than is allowed; how far a request got is told truthfully.
+The rules this file keeps: a request ends with its answer, with the client, or when nobody waits for it any more, and
+its connection with it; of an answer no more is kept than is allowed; how far a request got is told truthfully.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -23,11 +23,10 @@ from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
 from toolgate.upstreams.links.places import Places, of_server
 
-MOST_METADATA = 16 * 1024 * 1024  # bytes
 MOST_OF_A_REFUSAL = 16 * 1024  # bytes that are kept of an answer that is none
 
 
-class ComponentResponse(msgspec.Struct, frozen=True):
+class WholeAnswer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     location: str = ""
@@ -35,7 +34,7 @@ class ComponentResponse(msgspec.Struct, frozen=True):
 
 
 class Lost(Exception):
-    """No answer came; `str()` says why. `is_meant`: the component was stopped on purpose."""
+    """No answer came; `str()` says why. `is_meant`: the server was stopped on purpose."""
 
     def __init__(self, reason: str, reach: Reach, is_meant: bool = False, words: Words | None = None) -> None:
         super().__init__(reason)
@@ -48,7 +47,7 @@ class _Reply:
     """One answer on its way."""
 
     def __init__(self, most: int, wire: Wire, kept: Kept | None) -> None:
-        self.answer: asyncio.Future[ComponentResponse] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[WholeAnswer] = asyncio.get_running_loop().create_future()
         self._most = most
         self._wire = wire
         self._kept = kept
@@ -63,9 +62,10 @@ class _Reply:
 
     def body(self, chunk: bytes) -> None:
         self._body += chunk
-        most = self._most if self._status == 200 else MOST_OF_A_REFUSAL
+        has_succeeded = 200 <= self._status < 300
+        most = self._most if has_succeeded else MOST_OF_A_REFUSAL
         if len(self._body) > most:
-            if self._status == 200:
+            if has_succeeded:
                 self.fail(Lost(f"its answer has more than {most} bytes", "executed"))
             del self._body[most:]
             self.complete()
@@ -76,7 +76,7 @@ class _Reply:
 
     def complete(self) -> None:
         if not self.answer.done():
-            self.answer.set_result(ComponentResponse(self._status, bytes(self._body), self._location, self._kept))
+            self.answer.set_result(WholeAnswer(self._status, bytes(self._body), self._location, self._kept))
 
     def lost(self, reason: str) -> None:
         self.fail(Lost(f"the connection broke before the answer was complete ({reason})", "sent_unknown"))
@@ -86,9 +86,9 @@ class _Reply:
             self.answer.set_exception(why)
 
 
-class ComponentClient:
-    """Raises `ValueError` for what is no URL. `turns` and `places` are those of all servers, which `server` takes by
-    its id; for a place it waits `patience` seconds."""
+class HttpClient:
+    """Raises `ValueError` for what is no URL. `headers` go with each request. `turns` and `places` are those of all
+    servers, which `server` takes by its id; for a place it waits `patience` seconds."""
 
     def __init__(
         self,
@@ -113,36 +113,26 @@ class ComponentClient:
         target = self._pool.target
         return f"{'https' if target.tls else 'http'}://{target.authority}{target.path.partition('?')[0]}"
 
-    async def get(self) -> ComponentResponse:
-        """What the component says of itself. Raises `Lost`."""
-        head = b"GET" + self._pool.target.prefix("application/json", self._headers) + b"\r\n\r\n"
-        fresh = self._pool.connect(of_server(self._server))  # it cannot be out of date
-        return await self._ask(fresh, head, b"", MOST_METADATA)
-
-    def head_of(self, path: str) -> bytes:
-        """The head of all posts to a tool, but for the length of its arguments."""
+    def head(self, method: str, path: str = "", has_body: bool = False) -> bytes:
+        """The head of a request, as `ask` takes it. `path` stands behind the URL, in front of its query."""
         address, question, query = self.url.partition("?")
         target = Target(address.rstrip("/") + path + question + query) if path else self._pool.target
-        headers = {"Content-Type": "application/json", **self._headers}
-        return b"POST" + target.prefix("application/json", headers) + b"\r\nContent-Length: "
+        told = {"Content-Type": "application/json", **self._headers} if has_body else self._headers
+        return method.encode() + target.prefix("application/json", told) + b"\r\n"
 
-    async def post(self, head: bytes, body: bytes, whose: str, kept: Kept | None = None) -> ComponentResponse:
-        """Run a tool, by the `head_of` its path, for this principal. Raises `Lost`, or `Fault` where no
-        further connection can be had."""
-        return await self._ask(self._pool.take(whose), head + b"%d\r\n\r\n" % len(body), body, LONGEST_MESSAGE, kept)
-
-    def close(self, reason: str, is_meant: bool = False) -> None:
-        """End it with all that is under way."""
-        self._end = reason
-        for reply in list(self._waiting):
-            reply.fail(Lost(reason, "sent_unknown", is_meant))
-        self._pool.close()
-
-    async def _ask(
-        self, taken: Awaitable[Wire], head: bytes, body: bytes, most: int, kept: Kept | None = None
-    ) -> ComponentResponse:
+    async def ask(
+        self,
+        head: bytes,
+        body: bytes | None = None,
+        whose: str = "",
+        most: int | None = None,
+        kept: Kept | None = None,
+    ) -> WholeAnswer:
+        """Send one request, for this principal. Where it is nobody's, it goes over a connection of its own, which
+        cannot be out of date. `most` bytes of the answer are read, else as many as a message may have. Raises `Lost`,
+        or `Fault` where no further connection can be had."""
         try:
-            wire = await taken
+            wire = await (self._pool.take(whose) if whose else self._pool.connect(of_server(self._server)))
         except (OSError, UnicodeError) as error:  # UnicodeError: of a name that cannot be one of a host
             if diagnosis.is_our_lack(error):
                 raise Fault("RATE_LIMITED", f"Cannot reach {self}: {_reason(error)}", reach="not_sent") from None
@@ -150,9 +140,10 @@ class ComponentClient:
         if self._end:
             wire.close()
             raise Lost(self._end, "not_sent")
-        reply = _Reply(most, wire, kept)
+        reply = _Reply(LONGEST_MESSAGE if most is None else most, wire, kept)
         self._waiting.add(reply)
-        wire.send(head, body, reply)
+        length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
+        wire.send(head + length + b"\r\n", body or b"", reply)
         try:
             return await reply.answer
         except (asyncio.CancelledError, Lost):
@@ -160,6 +151,13 @@ class ComponentClient:
             raise
         finally:
             self._waiting.discard(reply)
+
+    def close(self, reason: str, is_meant: bool = False) -> None:
+        """End it with all that is under way."""
+        self._end = reason
+        for reply in list(self._waiting):
+            reply.fail(Lost(reason, "sent_unknown", is_meant))
+        self._pool.close()
 
 
 def _reason(error: OSError | UnicodeError) -> str:
