@@ -17,9 +17,10 @@ AXE_PACKAGE = axe-core@4.14.1
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
 
+# Three, since a test that waits for what it has started leaves its processor to others.
 test: $(INSTALLED)
 	@$(MAKE) -j 2 check collected
-	$(RUN) pytest -n 2 --dist worksteal -m "$(TESTS)"
+	$(RUN) pytest -n 3 --dist worksteal -m "$(TESTS)"
 
 check: types style
 

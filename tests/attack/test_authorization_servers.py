@@ -270,8 +270,8 @@ def test_records_of_a_byte_are_counted_with_all_that_is_around_them(
             there = Secured(answers)
             server = await asyncio.start_server(there.serve, "127.0.0.1", 0, ssl=context)
             net = Internet({"named.example": [["93.184.216.34"]]}, server.sockets[0].getsockname()[1])
-            monkeypatch.setattr(safe_net, "LONGEST", 64 * 1024)
-            fault = await refusal(SafeNet(net=net).fetch("https://named.example/", asker="a"))
+            bounds = safe_net.Bounds(longest=64 * 1024)
+            fault = await refusal(SafeNet(net=net).fetch("https://named.example/", asker="a", bounds=bounds))
             assert "for one answer" in fault.message, "before the body was too long"
             server.close()
 

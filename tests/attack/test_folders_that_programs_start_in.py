@@ -17,7 +17,7 @@ import pytest
 from processes.ground import CHILDREN, Failed, gateway, real, settings
 from registry_double import SERVER_JS, Registry, listening, npm_package
 
-from toolgate.config import Config
+from toolgate.config import Config, ownership
 from toolgate.core.clock import SystemClock
 from toolgate.provision.clients import PackageClients
 from toolgate.upstreams.process import confinement, folders, shims
@@ -123,6 +123,52 @@ def test_npx_takes_nothing_of_the_gateways_folder_and_its_program_starts_there(
         )
 
     look()
+
+
+@needs_npm
+def test_npx_takes_nothing_that_another_user_has_put_above_the_gateways_state(clone: Clone) -> None:
+    """npx looks for the program of a package in `node_modules/.bin` of each folder above the one that it starts in."""
+
+    @real
+    async def look() -> None:
+        async with listening(Registry()) as registry:
+            registry.add_npm("pack", "1.0.0", packed=npm_package("pack", "1.0.0", index=PLACE_JS))
+            env = {"npm_config_registry": f"{registry.url}/npm/"}
+            entry = {"command": "npx", "args": ["-y", "pack"], "env": env, "start_timeout": "60s"}
+            async with gateway(mine(one=entry)) as served:
+                home = Path(served.app._given.environ["HOME"])  # pyright: ignore[reportPrivateUsage]
+                home.chmod(0o1777)  # as /tmp is
+                for name in ("node_modules/.bin/pack", "node_modules/pack/x.js"):
+                    planted = home / name
+                    planted.parent.mkdir(parents=True, exist_ok=True)
+                    planted.write_text((EVIL_JS + SERVER).replace("{marker}", str(clone.marker)))
+                    planted.chmod(0o755)
+                (home / "node_modules/pack/package.json").write_text('{"name": "pack", "version": "1.0.0"}')
+                said = await served.client().call("one__note")
+        assert said.split(" ", 1)[0] == os.path.realpath(clone.folder) and not clone.marker.exists()
+
+    look()
+
+
+def test_a_program_starts_in_its_own_folder_where_only_its_user_can_write_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "state" / "starts" / "npx"
+    own.mkdir(parents=True)
+    refuses = ownership.check
+    above_us = set(tmp_path.resolve().parents)  # of which the tests know nothing
+
+    def check(path: Path) -> None:
+        if path not in above_us:
+            refuses(path)
+
+    monkeypatch.setattr(ownership, "check", check)
+    assert folders.below_none_of_others(own) == str(own)
+    for mode in (0o777, 0o1777, 0o775):
+        (tmp_path / "state").chmod(mode)
+        assert folders.below_none_of_others(own) == "/"
+    (tmp_path / "state").chmod(0o755)
+    assert folders.below_none_of_others(own) == str(own)
 
 
 @needs_npm

@@ -179,6 +179,7 @@ def test_a_configuration_behind_a_link_is_written_where_it_leads(home: Path) -> 
         ("lifecycle", "keep-alive"),
         ("result_limit", "1GB"),
         ("result_tokens", 1_000_000),
+        ("rate", "1000000/s"),
     ],
 )
 def test_a_file_of_somebody_else_sets_no_guard_and_has_nothing_started_unasked(
@@ -200,6 +201,16 @@ def test_nor_does_it_say_which_headers_of_clients_a_server_elsewhere_gets(home: 
     done = run(str(evil))
     assert done.exit_code == 0 and "forward_headers left out" in done.output
     assert "forward_headers" not in (home / ".config" / "toolgate" / "toolgate.toml").read_text()
+
+
+def test_nor_that_all_users_of_a_gateway_share_the_sign_in_of_one(home: Path) -> None:
+    evil = home / "evil.json"
+    auth = {"type": "oauth", "client_id": "abc", "shared": True}
+    evil.write_text(json.dumps({"mcpServers": {"evil": {"url": "https://evil.example/mcp", "auth": auth}}}))
+    done = run(str(evil))
+    assert done.exit_code == 0 and "auth.shared left out" in done.output
+    written = (home / ".config" / "toolgate" / "toolgate.toml").read_text()
+    assert "abc" in written and "shared" not in written
 
 
 BOXES = ["no-net", "no-write", "off", {"level": "off"}, {"read": ["/"], "net": True, "sockets": True}]

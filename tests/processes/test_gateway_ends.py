@@ -31,7 +31,15 @@ from processes.ground import (
     until,
 )
 
+from toolgate.upstreams.process import supervisor
+
 FAMILIES = {"plain": [], "setsid": ["setsid"], "stubborn": ["stubborn"], "both": ["setsid", "stubborn"]}
+
+
+@pytest.fixture
+def in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stubborn are waited for for less time."""
+    monkeypatch.setattr(supervisor, "PATIENCE", 0.2)
 
 
 def families(folder: Path) -> Json:
@@ -87,7 +95,7 @@ async def test_nothing_is_left_of_a_gateway_killed_while_its_children_start(tmp_
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 async def test_a_gateway_told_to_stop_ends_cleanly_with_nothing_left(number: signal.Signals, tmp_path: Path) -> None:
     """The signal goes to the whole group, as a terminal sends it; a call of each era is under way."""
-    async with toolgate("serve", "--port", "0", config=families(tmp_path)) as running:
+    async with toolgate("serve", "--port", "0", config=families(tmp_path), drain="1s") as running:
         client = await running.until_it_serves()
         pids = await started(client, tmp_path)
         open_calls = [
@@ -121,7 +129,7 @@ async def test_a_log_in_json_is_an_object_in_each_line_from_beginning_to_end(tmp
 
 @pytest.mark.promise("b.lifecycle.own-group")
 @real
-async def test_a_child_killed_takes_its_own_grandchildren_along(tmp_path: Path) -> None:
+async def test_a_child_killed_takes_its_own_grandchildren_along(tmp_path: Path, in_vain: None) -> None:
     async with gateway(settings(**families(tmp_path))) as served:
         pids = await started(served.client(), tmp_path)
         for name in FAMILIES:
@@ -136,7 +144,7 @@ async def test_a_child_killed_takes_its_own_grandchildren_along(tmp_path: Path) 
 
 @pytest.mark.promise("b.lifecycle.ending")
 @real
-async def test_a_gateway_closed_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_gateway_closed_leaves_nothing(tmp_path: Path, in_vain: None) -> None:
     async with gateway(settings(**families(tmp_path))) as served:
         pids = await started(served.client(), tmp_path)
     await nothing_is_left(pids, tmp_path)

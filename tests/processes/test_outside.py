@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from processes.ground import Json, child, gateway, home, real, settings, toolgate
 
-from toolgate.auth.safe_net import Net, SafeNet
+from toolgate.auth.safe_net import Bounds, Net, SafeNet
 from toolgate.config import Guard
 from toolgate.core.fault import Fault
 from toolgate.upstreams.links.http1 import Target
@@ -226,10 +226,10 @@ async def test_a_name_that_changes_its_mind_is_connected_to_where_it_was_looked_
 
 
 @real
-async def test_who_never_shakes_hands_is_left_and_nothing_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolgate.auth.safe_net.PATIENCE", 0.2)
+async def test_who_never_shakes_hands_is_left_and_nothing_stays_open() -> None:
     async with serving(b"") as (port, asked):
-        fault = await refusal(SafeNet(net=Internet(where=port)).fetch("https://public.example/", asker="a"))
+        net, bounds = SafeNet(net=Internet(where=port)), Bounds(seconds=0.2)
+        fault = await refusal(net.fetch("https://public.example/", asker="a", bounds=bounds))
         assert fault.code == "UPSTREAM_ERROR"
     assert len(asked) == 1
 

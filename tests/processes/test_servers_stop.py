@@ -25,6 +25,9 @@ from processes.scripted_http import Request, ScriptedServer, scripted
 
 from toolgate.config import Config, PoolLimits, Server
 from toolgate.upstreams.base import Upstream
+from toolgate.upstreams.process import supervisor
+
+VAIN = 0.2  # seconds
 
 
 def to(server: ScriptedServer) -> Config:
@@ -59,10 +62,14 @@ async def gone(tmp_path: Path, name: str) -> None:
     await until(lambda: not any(alive(pid) for pid in pids))
 
 
-MODES = pytest.mark.parametrize("modes", [(), ("setsid",), ("setsid", "stubborn")], ids=["plain", "setsid", "stubborn"])
+@pytest.fixture(params=[(), ("setsid",), ("setsid", "stubborn")], ids=["plain", "setsid", "stubborn"])
+def modes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """How a family ends. One that ends neither with its stdin nor when it is told to is waited for in vain."""
+    if "stubborn" in request.param:
+        monkeypatch.setattr(supervisor, "PATIENCE", VAIN)
+    return request.param
 
 
-@MODES
 @real
 async def test_an_idle_server_is_stopped_with_its_grandchildren(tmp_path: Path, modes: tuple[str, ...]) -> None:
     config = living(settings(one=family(tmp_path, "one", *modes)), one={"idle": 0.2})
@@ -75,7 +82,6 @@ async def test_an_idle_server_is_stopped_with_its_grandchildren(tmp_path: Path, 
 
 
 @pytest.mark.promise("b.002.pool")
-@MODES
 @real
 async def test_a_server_that_gives_way_takes_its_grandchildren_along(tmp_path: Path, modes: tuple[str, ...]) -> None:
     config = settings(one=family(tmp_path, "one", *modes), two=family(tmp_path, "two", *modes))
@@ -88,7 +94,6 @@ async def test_a_server_that_gives_way_takes_its_grandchildren_along(tmp_path: P
         assert served.status("one").stopped_by == "pool"
 
 
-@MODES
 @real
 async def test_an_ephemeral_server_leaves_no_process(tmp_path: Path, modes: tuple[str, ...]) -> None:
     config = living(settings(one=family(tmp_path, "one", *modes)), one={"lifecycle": "ephemeral"})
@@ -98,7 +103,6 @@ async def test_an_ephemeral_server_leaves_no_process(tmp_path: Path, modes: tupl
         await until(lambda: served.status("one").stopped_by == "ephemeral")
 
 
-@MODES
 @real
 async def test_stop_leaves_no_process(tmp_path: Path, modes: tuple[str, ...]) -> None:
     async with gateway(settings(one=family(tmp_path, "one", *modes))) as served:

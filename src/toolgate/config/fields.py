@@ -35,8 +35,9 @@ class Key(msgspec.Struct, frozen=True):
 
     Of servers: what is `inherited` a server has from the root's key of that name, where it has none itself. `only` are
     the types that have it; `sound` says that variables are put in, and raises `Wrong` for what must not come out of
-    that; `put_in` puts them in where the value is more than text. `users_alone`: by it a server is started unasked, or
-    less of it is looked at, so that no file of somebody else sets it. With `spread` the value is a table of fields.
+    that; `put_in` puts them in where the value is more than text. `users_alone`: by it a server is started unasked,
+    gets more, or less of it is looked at, than by what holds for all, so that no file of somebody else sets it. With
+    `spread` the value is a table of fields.
     `means` is the type that follows from it. `later` judges values that this version does not have.
     """
 

@@ -147,7 +147,7 @@ class ServerAuth(msgspec.Struct, frozen=True, kw_only=True):
     scopes: Annotated[
         tuple[str, ...], Key(access_shapes.scopes, "scopes to request in addition to those that the server requires")
     ] = ()
-    shared: Annotated[bool, Key(flag, "`true`: all users of the gateway share one sign-in")] = False
+    shared: Annotated[bool, Key(flag, "`true`: all users of the gateway share one sign-in", users_alone=True)] = False
     issuer: Annotated[str, Key(base_url, "the only authorization server that may be used")] = ""
 
     also: ClassVar[Mapping[str, Row]] = {"type": Key(choice("oauth"), 'the same as `auth = "oauth"`')}
@@ -573,7 +573,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     rate: Annotated[
         Rate | None,
-        Key(shapes.rate, 'the maximum rate of calls, such as `"60/m"` or `"5/10s"`', "restart", default="no limit"),
+        Key(
+            shapes.rate,
+            'the maximum rate of calls, such as `"60/m"` or `"5/10s"`',
+            "restart",
+            default="no limit",
+            users_alone=True,
+        ),
         allowing.LESS,
     ] = None
     pinning: Annotated[

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sized
 from functools import lru_cache
@@ -35,11 +36,20 @@ Params: TypeAlias = dict[str, Any]
 """Parameters that are to be written, in values that `encode` takes."""
 
 
+def _float(written: str) -> float:
+    """msgspec's own reader of numbers takes a thousand times as long for those near the ends of what a double can
+    hold, such as 1e300, as for others. Raises `ValueError` for what is beyond them, which it makes an `UNREADABLE`."""
+    found = float(written)
+    if math.isinf(found):
+        raise ValueError("Number out of range")
+    return found
+
+
 class Decoder(Generic[T]):
     """A reader of JSON from outside, as msgspec's, which refuses lone surrogates; this one does not."""
 
     def __init__(self, type: type[T] | Any = Any) -> None:
-        self._strict: Callable[[Raw | bytes], T] = msgspec.json.Decoder(type).decode
+        self._strict: Callable[[Raw | bytes], T] = msgspec.json.Decoder(type, float_hook=_float).decode
 
     def decode(self, data: Raw | bytes) -> T:
         """Raises `UNREADABLE`."""
@@ -57,10 +67,10 @@ def read(data: Raw | bytes, type: Any) -> Any: ...
 
 def read(data: Raw | bytes, type: Any) -> Any:
     """The same for a type that is read seldom."""
-    try:
-        return msgspec.json.decode(data, type=type)
-    except msgspec.DecodeError as refusal:
-        return surrogates.decode(bytes(data), lambda data: msgspec.json.decode(data, type=type), refusal)
+    return _decoder(type).decode(data)
+
+
+_decoder = lru_cache(maxsize=256)(Decoder[Any])
 
 
 class Malformed(Exception):

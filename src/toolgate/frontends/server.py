@@ -255,6 +255,9 @@ class HttpProtocol(HttpToolsProtocol):
         if self._known and self._known.on_left:
             self._known.disconnected = True  # another one may have begun behind it
             self._known.on_left()
+        self._known = None
+        if self.cycle and self.cycle.response_complete:
+            self.cycle = None  # type: ignore[assignment]  which leads back here
         self._intake.forget()  # a cycle for each connection is what the garbage collector takes long for
 
     def pause_writing(self) -> None:

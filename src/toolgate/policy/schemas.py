@@ -84,7 +84,7 @@ class Schema(msgspec.Struct):
         if arguments.find(b"\\u") >= 0:
             arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
-            value = msgspec.json.decode(arguments)  # not by `jsonrpc`: a call passes this
+            value = decode(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return undecided
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
@@ -93,10 +93,15 @@ class Schema(msgspec.Struct):
                 return undecided
             if self.validator.is_valid(value):
                 return FINE
+            jsonrpc.value(arguments)  # which refuses what is infinite here
             is_short = _is_within(_MOST_LISTED, self.errors, value, most)
             return (_listed if is_short else _first)(self.validator, value) or undecided
-        except ValueError:  # it is nested deeper than the validator goes
+        except (ValueError, *jsonrpc.UNREADABLE):  # it is nested deeper than the validator goes
             return undecided
+
+
+# Not by `jsonrpc`, since a call passes this; of floats see there. A number that no double can hold is infinite here.
+decode = msgspec.json.Decoder(float_hook=float).decode
 
 
 def _is_within(limit: int, weight: SchemaCost, value: object, most: int) -> bool:

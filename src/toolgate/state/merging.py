@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.config import Config, Server, fields, telling
 from toolgate.config.secret_references import with_secrets_named
-from toolgate.config.server import NO_BOX
+from toolgate.config.server import NO_BOX, ServerAuth
 from toolgate.config.variables import named_in
 from toolgate.core.names import slug
 from toolgate.core.not_edited import NotEdited
@@ -23,6 +23,7 @@ from toolgate.state.own_config import OwnConfig
 
 MOST = 1000  # servers in all
 _USERS_ALONE = fields.users_alone(Server)
+_USERS_ALONE_OF_AUTH = fields.users_alone(ServerAuth)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -102,11 +103,11 @@ class _Merging:
 
     def _add(self, name: str, table: dict[str, Any], source: Source) -> str:
         """The name that it has here."""
-        if not source.is_users and (ours := [key for key in self._users_alone if key in table]):
-            table = {key: value for key, value in table.items() if key not in ours}
-            self._notes.append(
-                f"{name} of {source.path}: {', '.join(ours)} left out: only you set that, in your own file"
-            )
+        if not source.is_users:
+            table, ours = self._of_anybody(table)
+            if ours:
+                told = f"{name} of {source.path}: {', '.join(ours)} left out"
+                self._notes.append(f"{told}: only you set that, in your own file")
         fresh = table if self._keeps_secrets else self._extraction.of(name, table)
         there = {**self._known, **self.servers}
         if same := next((each for each, server in there.items() if server == fresh), ""):
@@ -119,6 +120,16 @@ class _Merging:
         if not source.is_users and (given := telling.given(called, with_secrets_named(table))):
             self._gives[called] = given
         return called
+
+    def _of_anybody(self, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """What a file that may be anybody's says of a server, without what only the user sets; and the keys of that."""
+        ours = [key for key in self._users_alone if key in table]
+        kept = {key: value for key, value in table.items() if key not in ours}
+        if isinstance(kept.get("auth"), dict):
+            auth: dict[str, Any] = kept["auth"]
+            ours += [f"auth.{key}" for key in _USERS_ALONE_OF_AUTH if key in auth]
+            kept["auth"] = {key: value for key, value in auth.items() if key not in _USERS_ALONE_OF_AUTH}
+        return kept, ours
 
     def merged(self) -> Merged:
         found = {name: value for name, value in self._extraction.found.items() if name not in self._secrets}

@@ -114,7 +114,8 @@ class Boxes:
         command, args = _from_here(command, args)
         goes_back = folders.goes_back(takers) and folders.OF_NPM.issuperset(found)
         env = dict(folders.back_to(os.getcwd(), own)) if goes_back else dict[str, str]()
-        return Launch(command, args, {**env, **server.env}, str(own))
+        start = await asyncio.to_thread(folders.below_none_of_others, own)
+        return Launch(command, args, {**env, **server.env}, start)
 
     async def _takers(self, server: Server, command: str, args: Sequence[str]) -> tuple[list[str], list[str]]:
         """What may take code from the gateway's folder, and the shims; none where that folder is meant."""

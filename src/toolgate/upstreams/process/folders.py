@@ -5,8 +5,8 @@ The gateway's folder may be anybody's: agents start a gateway in the project tha
 nor a configuration in that folder says that it is meant, such a program starts in a folder of its own. npm goes back to
 the gateway's folder before it starts the server's program, by what it has for a shell (`SHELL`).
 
-The rule this file keeps: no folder in which a runner of packages starts lies below one that other users can write,
-unless the state of the gateway does.
+The rule this file keeps: no folder in which such a program starts, but the gateway's own where that is meant, lies
+below one that other users can write: runners look for `node_modules/.bin` and `.tool-versions` in all of those above.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
+
+from toolgate.config import ownership
 
 # Empty files at which runners stop to look in the folders above.
 _ENDS = {"package.json": "{}", "uv.toml": "", ".python-version": ""}
@@ -126,6 +128,20 @@ def put_ends(folder: str | Path) -> None:
     for name, text in _ENDS.items():
         with contextlib.suppress(FileExistsError), open(os.path.join(folder, name), "x") as file:
             file.write(text)
+
+
+def below_none_of_others(own: Path) -> str:
+    """Where a program starts that has this folder of its own: there, or in the one at the top of all where another
+    user can put something into one above, as where the gateway's state lies in `/tmp`. Looks at folders."""
+    return os.sep if any(map(_is_others, own.resolve().parents)) else str(own)
+
+
+def _is_others(folder: Path) -> bool:
+    try:
+        ownership.check(folder)
+    except OSError:
+        return True
+    return False
 
 
 @contextlib.contextmanager

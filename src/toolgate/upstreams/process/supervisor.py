@@ -363,7 +363,7 @@ class Child:
                 log.error("cannot end %s: kill process %d", self.name, self.pid)
                 self._signal_group(signal.SIGKILL)
             listening.cancel()
-            await self._in_time(self._drained)
+            await self._in_time(self._drained, PATIENCE)
             self._let_go()
             self._on_exit(f"{self.name} {self._asked or self._end_of(self._code)}")
 
@@ -402,14 +402,14 @@ class Child:
     async def _end_politely(self) -> None:
         """Close stdin, wait, TERM, wait; the caller has killed what is left."""
         self.close_input()
-        if self._talks and await self._in_time(self._exited):
+        if self._talks and await self._in_time(self._exited, PATIENCE):
             return
         self._is_terminated = True
         self._signal_group(signal.SIGTERM)
         self._signal_group(signal.SIGCONT)  # one that is stopped hears of nothing else
-        await self._in_time(self._exited)
+        await self._in_time(self._exited, PATIENCE)
 
-    async def _in_time(self, event: asyncio.Event, seconds: float = PATIENCE) -> bool:
+    async def _in_time(self, event: asyncio.Event, seconds: float) -> bool:
         try:
             async with self._clock.timeout(seconds):
                 await event.wait()
