@@ -1,4 +1,5 @@
-"""The map of a package: the docstring of its `__init__`, which has a line for each of its files and packages."""
+"""The map of a package: the docstring of its `__init__`, which has a line for each of its files and packages, but for
+those that stand in a table of the package: their lines are in the docstring of the table's file."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import ast
 import re
 from pathlib import Path
 
+TABLES = ("kinds.py", "chain.py")  # of the kinds of servers, and of the policies
 _line = re.compile(r"^(?:    )?(\w+)  ", re.M)
 
 
@@ -14,9 +16,8 @@ def map_of(package: Path) -> str:
 
 
 def named(package: Path) -> list[str]:
-    """What has a line, but for the `__init__` itself, which may. That of a kind of server stands at the table of
-    kinds."""
-    maps = (map_of(package), *map(_docstring, package.glob("kinds.py")))
+    """What has a line, but for the `__init__` itself, which may."""
+    maps = (map_of(package), *(_docstring(package / table) for table in TABLES if (package / table).exists()))
     return [name for each in maps for name in _line.findall(each) if name != "__init__"]
 
 

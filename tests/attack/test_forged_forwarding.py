@@ -12,8 +12,7 @@ from virtualtime import FakeClock
 from wires import Wire, modern
 
 from toolgate.config import Config, Http
-from toolgate.config.access import KnownClient, Rates
-from toolgate.config.settings import Limits
+from toolgate.config.access import KnownClient, Limits, Rates
 from toolgate.config.shapes import Rate
 from toolgate.core.redaction import Redactor
 from toolgate.frontends.known_heads import KnownHeads

@@ -274,7 +274,7 @@ async def test_meters_are_bounded() -> None:
     rule = limits.Limits(rated(principal=Rate(1, 60.0)), meters)
     for number in range(limits.MOST_METERS + 10):
         rule.before(call(id=f"client-{number}"), False)
-    assert len(meters.principal.filled) <= limits.MOST_METERS
+    assert len(meters.of("principal").filled) <= limits.MOST_METERS
     with pytest.raises(Fault):
         rule.before(call(id=f"client-{number}"), False)
 

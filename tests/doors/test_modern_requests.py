@@ -9,6 +9,8 @@ import pytest
 from inmemory import ENVELOPE, META, MODERN, Refusal, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
 
+from toolgate.core import mcp
+
 CALL: dict[str, Any] = {"name": "greeter__greet", "arguments": {"name": "Ada"}}
 
 
@@ -26,7 +28,7 @@ async def test_a_request_that_carries_its_envelope_needs_nothing_else() -> None:
 async def test_discover_says_what_is_served() -> None:
     async with gateway() as app:
         result = (await Visitor(app).ask_modern("server/discover")).result
-        assert result["supportedVersions"] == [MODERN]
+        assert result["supportedVersions"] == list(mcp.dates("modern"))
         assert {"tools", "resources", "prompts", "completions"} <= set(result["capabilities"])
         assert result["_meta"][META + "serverInfo"]["name"] == "toolgate"
 
@@ -115,7 +117,7 @@ async def test_a_version_that_is_not_served_is_answered_with_those_that_are() ->
         headers = {"mcp-protocol-version": "2030-01-01"}
         response = await Visitor(app).ask_modern("tools/list", headers=headers, _meta=meta)
         assert (response.status, response.error["code"]) == (400, -32022)
-        assert response.error["data"]["supported"] == [MODERN]
+        assert response.error["data"]["supported"] == list(mcp.dates("modern"))
         assert response.error["data"]["requested"] == "2030-01-01"
 
 

@@ -14,6 +14,7 @@ from inmemory import ENVELOPE, Scripted, gateway, said, tools
 from virtualtime import settle
 
 from toolgate.config import Config, Http
+from toolgate.core import mcp
 from toolgate.frontends.stdio import StdioFrontend
 
 Json = dict[str, Any]
@@ -75,7 +76,8 @@ async def test_a_modern_client_just_calls() -> None:
     async with connected() as client:
         answer = await client.asks("tools/call", _meta=ENVELOPE, name="greeter__greet", arguments={"name": "Ada"})
         assert answer["result"]["resultType"] == "complete"
-        assert (await client.asks("server/discover", _meta=ENVELOPE))["result"]["supportedVersions"] == ["2026-07-28"]
+        discovered = (await client.asks("server/discover", _meta=ENVELOPE))["result"]
+        assert discovered["supportedVersions"] == list(mcp.dates("modern"))
         assert (await client.asks("ping", _meta=ENVELOPE))["error"]["code"] == -32601
 
 

@@ -193,7 +193,7 @@ def test_after_any_sequence_of_ends_meters_are_back_to_zero(steps: list[tuple[in
                     running[number] = passed
                 except Fault:
                     assert step == "before" and len(running) >= 3
-            assert sum(meters.principal.running.values()) == len(running)
+            assert sum(meters.of("principal").running.values()) == len(running)
         for passed in running.values():
             rule.ended(passed.call, Fault("TIMEOUT", "no"), passed.ticket)
         assert meters.are_idle

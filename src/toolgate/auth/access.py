@@ -140,20 +140,8 @@ class Rules:
         self._otherwise: Verdict = "off" if client.servers is None else "allow"
         self.read_only: Literal["", "off", "ask"] = permissions.read_only
         self._servers = _Table({permission_names.server(name): each for name, each in permissions.servers.items()})
-        resources = _Table(_of_resources(permissions.resources, _said))
-        meant = _of_resources(permissions.resources, _meant)
-        self._meant = _Table(meant)
-        self._meant_loosely = _Table(_as_lenient_readers(meant))
-        self._things = {
-            "tools": _Table({permission_names.named(name): each for name, each in permissions.tools.items()}),
-            "prompts": _Table({permission_names.named(name): each for name, each in permissions.prompts.items()}),
-            "resources": resources,
-            "resourceTemplates": resources,
-        }
-        self._loosely = {
-            "tools": _Table(_as_lenient_readers(permissions.tools)),
-            "prompts": _Table(_as_lenient_readers(permissions.prompts)),
-        }
+        self._sections = {section: _things(section, said) for section, said in permissions.things.items()}
+        self._things = {name: self._sections[kind.section] for name, kind in mcp.KINDS.items()}
         self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions, self._unasked))
         self._known: dict[tuple[str, str, str | bytes], Verdict] = {}
         self._seen: dict[str, bool] = {}
@@ -201,37 +189,20 @@ class Rules:
     def _grounds(self, server: str, kind: str, name: str) -> Iterator[Why]:
         if self._gate is not None and server not in self._gate:
             yield Why("off", "mcp_server_access, which does not name the server")
-        has_uri = kind in ("resources", "resourceTemplates")
-        where = f"mcp_permissions.{'resources' if has_uri else kind}"
-        table, spellings = self._things[kind], _uris(server, name) if has_uri else _spellings(server, name)
-        said = table.rule(spellings)
+        where, things = f"mcp_permissions.{mcp.KINDS[kind].section}", self._things[kind]
+        spellings = things.spellings(server, name)
+        said = things.table.rule(spellings)
         if said:
             yield Why(said[1], f"{where}: {said[0]}")
-        if not table.exact(spellings):
-            meanings = self._uri_meanings(server, name) if has_uri else self._name_meanings(server, kind, name)
-            for meant, verdict in meanings:
+        if not things.table.exact(spellings):
+            for meant, verdict in things.meanings(server, name):
                 yield Why(verdict, f"{where}: {meant}, as a server may read the name")
         if not said:
             yield from self._base_grounds(server)
         if kind == "tools" and self.read_only:
             yield Why(self.read_only, "mcp_permissions.read_only: the tool does not say that it only reads")
-        if has_uri and uri_readings.is_obscure(name):
+        if kind in mcp.BY_URI and uri_readings.is_obscure(name):
             yield Why("off", f"{where}: the URI may be read as another one, of which something is said")
-
-    def _name_meanings(self, server: str, kind: str, name: str) -> Iterator[tuple[str, Verdict]]:
-        loosely = _spellings(server, as_a_lenient_reader(name[:_LONGEST_NAME]))
-        if meant := self._loosely[kind].rule(loosely):
-            yield meant
-
-    def _uri_meanings(self, server: str, uri: str) -> Iterator[tuple[str, Verdict]]:
-        """What is said of what a server may take it for, the strictest first."""
-        if uri_readings.is_obscure(uri) or not self._things["resources"].says_anything:
-            return
-        forms = uri_readings.forms(uri)
-        found = [self._meant.rule(_uris(server, form)) for form in forms]
-        files = {as_a_lenient_reader(each) for form in forms for each in uri_readings.as_a_file(form)}
-        found += [self._meant_loosely.rule(_uris(server, file)) for file in sorted(files)]
-        yield from sorted((each for each in found if each), key=lambda each: -_STRICTNESS[each[1]])
 
     def _base_grounds(self, server: str) -> Iterator[Why]:
         if of_server := self._servers.rule((server,)):
@@ -273,7 +244,7 @@ class Rules:
         """What a method that MCP does not define may do: whatever its server can. It is for those who may use
         all of that; where less is said of anything there, nobody knows whether the method keeps to it."""
         base = self._base(server)
-        is_narrowed = self.read_only or any(table.narrows(server) for table in (*self._things.values(), self._meant))
+        is_narrowed = self.read_only or any(each.narrows(server) for each in self._sections.values())
         return "off" if is_narrowed else base
 
     def has_whole(self, server: str) -> bool:
@@ -304,38 +275,14 @@ class Rules:
 
     def _thing(self, server: str, kind: str, name: str) -> Verdict | None:
         """What is said of the thing itself."""
-        table = self._things[kind]
-        if not table.says_anything:
+        things = self._things[kind]
+        if not things.table.says_anything:
             return None
-        is_own = server == names.OWN
-        if kind in ("tools", "prompts"):
-            spellings = _spellings(server, name)
-            found = table.find(spellings, is_own)
-            if is_own or table.exact(spellings):
-                return found
-            # A server may read names leniently. That, too, closes something and opens nothing.
-            if len(name) > _LONGEST_NAME:
-                return "off" if table.narrows(server) else found
-            loosely = self._loosely[kind].find(_spellings(server, as_a_lenient_reader(name)))
-            return strictest((found or self._base(server), loosely or "allow"))
-        found = table.find(_uris(server, name), is_own)
-        if is_own or table.exact(_uris(server, name)):
+        spellings, is_own = things.spellings(server, name), server == names.OWN
+        found = things.table.find(spellings, is_own)
+        if is_own or things.table.exact(spellings):
             return found
-        if uri_readings.is_obscure(name):  # it may be anything there
-            said = (table, self._meant, self._meant_loosely)
-            return "off" if any(each.narrows(server) for each in said) else None
-        # What permissions mean may be more than they say: that closes something, and opens nothing.
-        found_forms = uri_readings.forms(name)
-        meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in found_forms]
-        files = dict.fromkeys(
-            as_a_lenient_reader(each) for form in found_forms for each in uri_readings.as_a_file(form)
-        )
-        for file in files:
-            if loosely := self._meant_loosely.find(_uris(server, file)):
-                meant.append(loosely)
-        base = self._base(server)
-        whole: list[Verdict] = [each or base for each in (found, *meant)]
-        return strictest(whole)
+        return things.as_read(server, name, found, self._base(server))
 
     def _base(self, server: str, hints: Hints = _SILENT) -> Verdict:
         """What is said of a server, or of everything. A control tool that only tells, or calls, shows and does what is
@@ -353,7 +300,7 @@ class Rules:
         if self._gate is not None and server not in self._gate:
             return False
         is_open = self._base(server) != "off"
-        return any(table.opens(_prefixes(server, kind), is_open) for kind, table in self._things.items())
+        return any(each.table.opens(each.prefixes(server), is_open) for each in self._sections.values())
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -446,7 +393,7 @@ class _Table:
         """Whether anything of a server may be less than allowed."""
         named = [name for name, verdict in self._exact.items() if verdict != "allow"]
         named += [pattern.parts[0] for pattern in self._patterns if pattern.verdict != "allow"]
-        return any(_may_begin(name, prefix) for name in named for prefix in _prefixes(server, "resources"))
+        return any(_may_begin(name, prefix) for name in named for prefix in _prefixes_of_uris(server))
 
     def opens(self, prefixes: tuple[str, ...], otherwise: bool) -> bool:
         """Whether anything may be used whose name begins with one of these; `otherwise`: of which nothing is said."""
@@ -458,6 +405,83 @@ class _Table:
             if pattern.verdict == "off" and pattern.covers(prefixes[:2]):
                 return False  # all that stands behind it is weaker
         return otherwise
+
+
+class _Names:
+    """What permissions say of the things of a section that are known by their names."""
+
+    def __init__(self, said: Mapping[str, Verdict]) -> None:
+        self.table = _Table({permission_names.named(name): each for name, each in said.items()})
+        self._loosely = _Table(_as_lenient_readers(said))
+
+    def spellings(self, server: str, name: str) -> Sequence[str]:
+        """The names of a thing, as they are looked up."""
+        return _spellings(server, name)
+
+    def prefixes(self, server: str) -> tuple[str, ...]:
+        """What the names of a server's things begin with: all of them with each of the first two, if there are two."""
+        return (server + names.SEPARATOR,)
+
+    def narrows(self, server: str) -> bool:
+        """Whether anything of a server may be less than allowed."""
+        return self.table.narrows(server)
+
+    def as_read(self, server: str, name: str, found: Verdict | None, base: Verdict) -> Verdict | None:
+        """The verdict on what a server may take a name for, of which itself is `found`: it may read names leniently.
+        That closes something, and opens nothing."""
+        if len(name) > _LONGEST_NAME:
+            return "off" if self.table.narrows(server) else found
+        loosely = self._loosely.find(_spellings(server, as_a_lenient_reader(name)))
+        return strictest((found or base, loosely or "allow"))
+
+    def meanings(self, server: str, name: str) -> Iterator[tuple[str, Verdict]]:
+        """What is said of what a server may take a name for, the strictest first."""
+        loosely = _spellings(server, as_a_lenient_reader(name[:_LONGEST_NAME]))
+        if meant := self._loosely.rule(loosely):
+            yield meant
+
+
+class _Uris:
+    """The same of things that are known by URIs."""
+
+    def __init__(self, said: Mapping[str, Verdict]) -> None:
+        meant = _of_uris(said, _meant)
+        self.table = _Table(_of_uris(said, _said))
+        self._meant = _Table(meant)
+        self._meant_loosely = _Table(_as_lenient_readers(meant))
+
+    def spellings(self, server: str, uri: str) -> Sequence[str]:
+        return _uris(server, uri)
+
+    def prefixes(self, server: str) -> tuple[str, ...]:
+        return _prefixes_of_uris(server)
+
+    def narrows(self, server: str) -> bool:
+        return self.table.narrows(server) or self._meant.narrows(server)
+
+    def as_read(self, server: str, uri: str, found: Verdict | None, base: Verdict) -> Verdict | None:
+        """What permissions mean may be more than they say: that closes something, and opens nothing."""
+        if uri_readings.is_obscure(uri):  # it may be anything there
+            return "off" if self.narrows(server) or self._meant_loosely.narrows(server) else None
+        forms = uri_readings.forms(uri)
+        meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms]
+        files = dict.fromkeys(as_a_lenient_reader(each) for form in forms for each in uri_readings.as_a_file(form))
+        meant.extend(loosely for file in files if (loosely := self._meant_loosely.find(_uris(server, file))))
+        whole: list[Verdict] = [each or base for each in (found, *meant)]
+        return strictest(whole)
+
+    def meanings(self, server: str, uri: str) -> Iterator[tuple[str, Verdict]]:
+        if uri_readings.is_obscure(uri) or not self.table.says_anything:
+            return
+        forms = uri_readings.forms(uri)
+        found = [self._meant.rule(_uris(server, form)) for form in forms]
+        files = {as_a_lenient_reader(each) for form in forms for each in uri_readings.as_a_file(form)}
+        found += [self._meant_loosely.rule(_uris(server, file)) for file in sorted(files)]
+        yield from sorted((each for each in found if each), key=lambda each: -_STRICTNESS[each[1]])
+
+
+def _things(section: str, said: Mapping[str, Verdict]) -> _Names | _Uris:
+    return _Uris(said) if mcp.BY_URI.issuperset(mcp.SECTIONS[section]) else _Names(said)
 
 
 def _may_begin(first: str, prefix: str) -> bool:
@@ -478,11 +502,8 @@ def _spellings(server: str, name: str) -> tuple[str, ...]:
     return server + names.SEPARATOR + name, names.join_name(server, name)
 
 
-def _prefixes(server: str, kind: str) -> tuple[str, ...]:
-    """What the names of a server's things begin with: all of them with each of the first two, as far as there are."""
-    plain = server + names.SEPARATOR
-    of_uris = () if kind in ("tools", "prompts") else (names.join_uri(server, ""), names.join_uri(server, _UI))
-    return (plain, *of_uris)
+def _prefixes_of_uris(server: str) -> tuple[str, ...]:
+    return server + names.SEPARATOR, names.join_uri(server, ""), names.join_uri(server, _UI)
 
 
 def _uris(server: str, uri: str) -> tuple[str, ...]:
@@ -490,7 +511,7 @@ def _uris(server: str, uri: str) -> tuple[str, ...]:
     return names.join_uri(server, uri), server + names.SEPARATOR + uri, names.join_uri(server, "") + uri
 
 
-def _of_resources(verdicts: Mapping[str, Verdict], spell: Callable[[str], Iterable[str]]) -> Mapping[str, Verdict]:
+def _of_uris(verdicts: Mapping[str, Verdict], spell: Callable[[str], Iterable[str]]) -> Mapping[str, Verdict]:
     """By all names that stand for one that is permission_names."""
     found: dict[str, Verdict] = {}
     for name, verdict in verdicts.items():

@@ -62,8 +62,6 @@ AGAIN = 5.0  # seconds after which a list that failed is asked for again beside 
 UP = frozenset({"ready", "busy"})
 ASLEEP = frozenset({"configured", "starting", "stopped"})  # states in which nobody is asked because of age alone
 
-_KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
-
 
 class Slot:
     """One list of one server for one scope: what is known of it, and whether it is being fetched."""
@@ -526,7 +524,7 @@ class Catalog:
         except Exception as error:  # the rescue: one server's list must not spoil the others'
             raise Fault("SERVER_FAILED", str(error), server=server) from error
         if nameless and self._complaints.takes(server):
-            shown, key = excerpt(bytes(nameless[0]), server=server), _KEY_OF_KIND[kind]
+            shown, key = excerpt(bytes(nameless[0]), server=server), mcp.KINDS[kind].key
             log.warning(
                 "%s listed items without a %s in its %s: %d, such as %r", server, key, kind, len(nameless), shown
             )
@@ -670,7 +668,7 @@ def _items(server_list: ServerList) -> list[tuple[str, Raw]]:
 
 def _keyed(items: Iterable[Raw], kind: str) -> tuple[dict[str, Raw], list[Raw]]:
     """The items by name, and those that have none: they are left out, and must not spoil the others."""
-    key = _KEY_OF_KIND[kind]
+    key = mcp.KINDS[kind].key
     found: dict[str, Raw] = {}
     nameless: list[Raw] = []
     for item in items:

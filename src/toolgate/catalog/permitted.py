@@ -14,6 +14,7 @@ from toolgate.auth import uri_readings
 from toolgate.auth.access import Rules
 from toolgate.catalog import tool_info
 from toolgate.catalog.base import ServerList
+from toolgate.core import mcp
 from toolgate.core.model import Hints
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def _filtered(whole: ServerList, server: str, kind: str, rules: Rules) -> Server
 
 def _work_of(kind: str, name: str) -> int:
     """How many characters are looked at, in about, to judge something of this name."""
-    if kind in ("resources", "resourceTemplates"):
+    if kind in mcp.BY_URI:
         return uri_readings.work_of(name)
     return len(name) * (1 if name.isascii() else uri_readings.WORK)
 

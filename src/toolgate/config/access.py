@@ -6,7 +6,7 @@ limit.
 
 # No annotation is deferred here: `fields.rows` reads them. A kind has another name than each field of its struct.
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -26,11 +26,14 @@ from toolgate.config.values import (
     filled,
     flag,
     many,
+    record,
+    size,
     table,
     wanted,
     whole,
     wrong,
 )
+from toolgate.core import mcp
 
 Verdict = Literal["allow", "ask", "off"]
 """What a permission says: call it, ask a person first, or as if it did not exist."""
@@ -59,6 +62,18 @@ class Permissions(msgspec.Struct, frozen=True):
             default="`false`",
         ),
     ] = ""
+
+    @property
+    def things(self) -> Mapping[str, Mapping[str, Verdict]]:
+        """What is said of things by name, by the keys of `mcp.SECTIONS`."""
+        return {section: getattr(self, section) for section in mcp.SECTIONS}
+
+    @property
+    def verdicts(self) -> Iterator[Verdict]:
+        """All that are said of anything, but `read_only`."""
+        yield from (self.everything,) if self.everything else ()
+        for said in (self.servers, *self.things.values()):
+            yield from said.values()
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -265,6 +280,53 @@ class Concurrency(msgspec.Struct, frozen=True):
     )
     server: Annotated[int | None, Key(whole(1), "calls to each server at the same time", default="no limit")] = None
     tool: Annotated[int | None, Key(whole(1), "calls of each tool at the same time", default="no limit")] = None
+
+
+_lines = record(head=whole(0), tail=whole(0))
+
+
+def _lines_to_show(limits: "Limits") -> dict[str, int]:
+    return {key: lines for key in ("head", "tail") if (lines := getattr(limits, key)) is not None}
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """`result_limit` in bytes, `result_tokens` in estimated tokens of a result's text, None: no limit. `head` and
+    `tail` are lines that are kept of a text that is over a limit. `argument_limit` in bytes, of a call's arguments.
+    `values`: how many JSON values a request may have; a tool may be given more."""
+
+    result_limit: Annotated[
+        int | None, Key(size, "the maximum size of a result", default="no limit"), allowing.LESS
+    ] = None
+    result_tokens: Annotated[
+        int | None,
+        Key(whole(1), "the maximum size of a result's text, in estimated tokens", default="no limit"),
+        allowing.LESS,
+    ] = None
+    head: Annotated[
+        int | None,
+        Key(
+            _lines,
+            "`{ head, tail }`: how many lines of a longer text are kept, from its beginning and from its end",
+            default="as in [results.md](results.md)",
+            name="truncate",
+            spread=True,
+            of=_lines_to_show,
+        ),
+        allowing.LESS,
+    ] = None
+    tail: Annotated[int | None, allowing.LESS] = None
+    argument_limit: Annotated[
+        int | None, Key(size, "the maximum size of the arguments of a call", default="no limit"), allowing.LESS
+    ] = None
+    values: Annotated[
+        int,
+        Key(shapes.value_count, "the maximum number of JSON values in a request"),
+        Allows("take messages of up to {} values"),
+    ] = 100_000
+    rates: Annotated[Rates, Key(fields.table(Rates), "rates of calls"), allowing.LESS] = Rates()
+    concurrency: Annotated[Concurrency, Key(fields.table(Concurrency), "calls at the same time"), allowing.LESS] = (
+        Concurrency()
+    )
 
 
 class Audit(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from toolgate.config.access import KnownClient, Permissions
-from toolgate.core import names
+from toolgate.core import mcp, names
 
 
 def server(name: str) -> str:
@@ -45,6 +45,7 @@ def split_uri(name: str) -> tuple[str, str, str]:
 
 
 _OURS = (names.OWN, *names.INTERNAL)
+_BY_URI = frozenset(section for section, kinds in mcp.SECTIONS.items() if mcp.BY_URI.issuperset(kinds))
 
 
 def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iterator[tuple[str, str, str]]:
@@ -52,7 +53,7 @@ def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iter
     for client in clients:
         for key, name, owner in _owners(client):
             if owner is None:
-                begun = f"SERVER+{name}" if key.endswith("resources") else f"SERVER__{name}"
+                begun = f"SERVER+{name}" if key.rpartition(".")[2] in _BY_URI else f"SERVER__{name}"
                 yield (
                     f"clients.{client.id}.{key}",
                     f"`{name}` matches no server, so it has no effect",
@@ -74,11 +75,12 @@ def vain(
         for name in permissions.servers:
             if "*" in name and not any(names.fits(name.split("*"), each) for each in known):
                 yield f"{begin}.servers", f"{_quoted(name)} matches no server, so it has no effect", _FIX_SERVER
-        for kind in ("tools", "prompts"):
-            yield from _vain(f"{begin}.{kind}", getattr(permissions, kind), known, kind)
-        for name in permissions.resources:
-            if odd := _odd_anywhere(name):
-                yield f"{begin}.resources", f"{_quoted(name)} {odd}", _FIX_ODD
+        for section, said in permissions.things.items():
+            if section not in _BY_URI:
+                yield from _vain(f"{begin}.{section}", said, known, section)
+            else:
+                odd = ((name, why) for name in said if (why := _odd_anywhere(name)))
+                yield from ((f"{begin}.{section}", f"{_quoted(name)} {why}", _FIX_ODD) for name, why in odd)
     yield from _vain("auth.step_up", step_up, known, "tools")
 
 
@@ -168,9 +170,7 @@ def idle(clients: tuple[KnownClient, ...]) -> Iterator[tuple[str, str, str]]:
 
 
 def _opens(permissions: Permissions) -> bool:
-    named = (permissions.servers, permissions.tools, permissions.resources, permissions.prompts)
-    said = (permissions.everything, *(verdict for table in named for verdict in table.values()))
-    return any(verdict in ("allow", "ask") for verdict in said)
+    return any(verdict != "off" for verdict in permissions.verdicts)
 
 
 def _owners(client: KnownClient) -> Iterator[tuple[str, str, str | None]]:
@@ -179,9 +179,9 @@ def _owners(client: KnownClient) -> Iterator[tuple[str, str, str | None]]:
         yield from (("mcp_server_access", name, server(name)) for name in client.servers)
     permissions = client.permissions
     yield from (("mcp_permissions.servers", name, server(name)) for name in permissions.servers if "*" not in name)
-    for kind in ("tools", "prompts"):
-        yield from ((f"mcp_permissions.{kind}", *each) for each in _of_things(getattr(permissions, kind)))
-    yield from (("mcp_permissions.resources", *each) for each in _of_resources(permissions))
+    for section, said in permissions.things.items():
+        owners = _of_uris(said) if section in _BY_URI else _of_things(said)
+        yield from ((f"mcp_permissions.{section}", *each) for each in owners)
 
 
 def _of_things(verdicts: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
@@ -191,8 +191,8 @@ def _of_things(verdicts: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
             yield name, owner if separator else None
 
 
-def _of_resources(permissions: Permissions) -> Iterator[tuple[str, str | None]]:
-    for name in permissions.resources:
+def _of_uris(verdicts: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    for name in verdicts:
         scheme, join, _ = split_uri(name)
         if join or not name.startswith("*"):
             yield name, _id_of(scheme, join) if join else None

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from toolgate.config import access_shapes, allowing, fields, shapes, values
-from toolgate.config.access import Approvals, Audit, Auth, Concurrency, Guard, KnownClient, Rates, Verdict
+from toolgate.config.access import Approvals, Audit, Auth, Guard, KnownClient, Limits, Verdict
 from toolgate.config.access import clients as kind_of_clients
 from toolgate.config.access_shapes import base_url, verdict
 from toolgate.config.allowing import Allows, Harmless
@@ -250,53 +250,6 @@ class Telemetry(msgspec.Struct, frozen=True):
     @property
     def is_traced(self) -> bool:
         return bool(self.endpoint) and self.traces
-
-
-_lines = values.record(head=whole(0), tail=whole(0))
-
-
-def _lines_to_show(limits: "Limits") -> dict[str, int]:
-    return {key: lines for key in ("head", "tail") if (lines := getattr(limits, key)) is not None}
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """`result_limit` in bytes, `result_tokens` in estimated tokens of a result's text, None: no limit. `head` and
-    `tail` are lines that are kept of a text that is over a limit. `argument_limit` in bytes, of a call's arguments.
-    `values`: how many JSON values a request may have; a tool may be given more."""
-
-    result_limit: Annotated[
-        int | None, Key(size, "the maximum size of a result", default="no limit"), allowing.LESS
-    ] = None
-    result_tokens: Annotated[
-        int | None,
-        Key(whole(1), "the maximum size of a result's text, in estimated tokens", default="no limit"),
-        allowing.LESS,
-    ] = None
-    head: Annotated[
-        int | None,
-        Key(
-            _lines,
-            "`{ head, tail }`: how many lines of a longer text are kept, from its beginning and from its end",
-            default="as in [results.md](results.md)",
-            name="truncate",
-            spread=True,
-            of=_lines_to_show,
-        ),
-        allowing.LESS,
-    ] = None
-    tail: Annotated[int | None, allowing.LESS] = None
-    argument_limit: Annotated[
-        int | None, Key(size, "the maximum size of the arguments of a call", default="no limit"), allowing.LESS
-    ] = None
-    values: Annotated[
-        int,
-        Key(shapes.value_count, "the maximum number of JSON values in a request"),
-        Allows("take messages of up to {} values"),
-    ] = 100_000
-    rates: Annotated[Rates, Key(fields.table(Rates), "rates of calls"), allowing.LESS] = Rates()
-    concurrency: Annotated[Concurrency, Key(fields.table(Concurrency), "calls at the same time"), allowing.LESS] = (
-        Concurrency()
-    )
 
 
 class Tasks(msgspec.Struct, frozen=True):

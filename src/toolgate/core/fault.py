@@ -28,10 +28,8 @@ class Reached(msgspec.Struct):
 
 # String code → JSON-RPC code (behaviour.md section 5).
 Code: TypeAlias = Literal[
+    mcp.Missing,
     "SERVER_NOT_FOUND",
-    "TOOL_NOT_FOUND",
-    "PROMPT_NOT_FOUND",
-    "RESOURCE_NOT_FOUND",
     "INVALID_ARGS",
     "INVALID_STATE",
     "INVALID_REQUEST",
@@ -56,9 +54,7 @@ Code: TypeAlias = Literal[
 ]
 RPC_CODES: Mapping[Code, int] = {
     "SERVER_NOT_FOUND": jsonrpc.INVALID_PARAMS,
-    "TOOL_NOT_FOUND": jsonrpc.INVALID_PARAMS,
-    "PROMPT_NOT_FOUND": jsonrpc.INVALID_PARAMS,
-    "RESOURCE_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    **dict[Code, int].fromkeys(mcp.MISSING, jsonrpc.INVALID_PARAMS),
     "INVALID_ARGS": jsonrpc.INVALID_PARAMS,
     "INVALID_STATE": jsonrpc.INVALID_PARAMS,
     "INVALID_REQUEST": jsonrpc.INVALID_REQUEST,

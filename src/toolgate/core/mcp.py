@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
@@ -102,13 +102,15 @@ _MODERN: Final[frozenset[Era]] = frozenset({"modern"})
 
 class Method(msgspec.Struct, frozen=True):
     """A request that MCP defines. `kind` is the list that it returns (then the result's member that holds the items),
-    or in which its target stands; `capability` is what its receiver declares who takes it."""
+    or in which its target stands; `capability` is what its receiver declares who takes it; `holds` is the member of its
+    result in which resources are named: `content` has blocks, `messages` messages, and `contents` resources."""
 
     role: Role
     kind: str = ""
     capability: str = ""
     target: str = ""  # the parameter that names the target
-    key: str = ""  # the member of an item that identifies it
+    holds: Literal["", "content", "messages", "contents"] = ""
+    is_cached: bool = False  # whether its result says for how long, and for whom, it may be kept
     eras: frozenset[Era] = _LEGACY | _MODERN
     is_in_header: bool = False  # whether HTTP requests repeat the target in Mcp-Name (basic/transports/streamable-http)
 
@@ -126,14 +128,16 @@ UNSUBSCRIBE: Final = "resources/unsubscribe"
 LISTEN: Final = "subscriptions/listen"
 
 METHODS: Final[Mapping[str, Method]] = {
-    CALL: Method("call", "tools", "tools", target="name", is_in_header=True),
-    "prompts/get": Method("call", "prompts", "prompts", target="name", is_in_header=True),
-    "resources/read": Method("call", "resources", "resources", target="uri", is_in_header=True),
+    CALL: Method("call", "tools", "tools", target="name", holds="content", is_in_header=True),
+    "prompts/get": Method("call", "prompts", "prompts", target="name", holds="messages", is_in_header=True),
+    "resources/read": Method(
+        "call", "resources", "resources", target="uri", holds="contents", is_cached=True, is_in_header=True
+    ),
     "completion/complete": Method("call", "", "completions", target="ref"),  # what its `ref` names: REFERENCES
-    "tools/list": Method("list", "tools", "tools", key="name"),
-    "prompts/list": Method("list", "prompts", "prompts", key="name"),
-    "resources/list": Method("list", "resources", "resources", key="uri"),
-    "resources/templates/list": Method("list", "resourceTemplates", "resources", key="uriTemplate"),
+    "tools/list": Method("list", "tools", "tools"),
+    "prompts/list": Method("list", "prompts", "prompts"),
+    "resources/list": Method("list", "resources", "resources"),
+    "resources/templates/list": Method("list", "resourceTemplates", "resources"),
     "elicitation/create": Method("ask", capability="elicitation"),
     "sampling/createMessage": Method("ask", capability="sampling"),
     "roots/list": Method("ask", capability="roots"),
@@ -176,6 +180,7 @@ TASKS: Final = frozenset(with_role("task"))
 TASK_LOOKS: Final = TASKS - {TASK_RESULT}  # that make a server ask nothing
 NAMED: Final = {name: method.target for name, method in METHODS.items() if method.is_in_header}
 TARGETED: Final = {name: method for name, method in METHODS.items() if method.target}
+CACHED: Final = frozenset(name for name, method in METHODS.items() if method.is_cached)
 LIST_OF_KIND: Final = {method.kind: name for name, method in LISTS.items()}
 REFERENCES: Final[Mapping[str, Method]] = {
     "ref/prompt": Method("call", "prompts", target="name"),
@@ -230,20 +235,36 @@ TASKS_EXTENSION: Final = PREFIX + "tasks"
 TASK_ENDS: Final = frozenset({"completed", "failed", "cancelled"})
 
 
+Missing: TypeAlias = Literal["TOOL_NOT_FOUND", "PROMPT_NOT_FOUND", "RESOURCE_NOT_FOUND"]
+MISSING: Final[tuple[Missing, ...]] = get_args(Missing)
+"""The string codes (behaviour.md section 5) for things that cannot be found."""
+
+
 class Kind(msgspec.Struct, frozen=True):
-    """Something that servers list: what it is called, and the string code (behaviour.md section 5) for one that cannot
-    be found."""
+    """Something that servers list, and all that is known of it beside its methods. `noun` and `title` are what one and
+    many of them are called; `section` is the key of `mcp_permissions` that they stand under, by which searches ask for
+    them, too; `key` is the member of an item that identifies it: a name, or a URI; `attribute` is the one of spans that
+    names what a call is of."""
 
     noun: str
-    missing: Literal["TOOL_NOT_FOUND", "PROMPT_NOT_FOUND", "RESOURCE_NOT_FOUND"]
+    title: str
+    missing: Missing
+    section: str
+    key: Literal["name", "uri", "uriTemplate"] = "name"
+    attribute: str = ""
 
 
 KINDS: Final[dict[str, Kind]] = {
-    "tools": Kind("Tool", "TOOL_NOT_FOUND"),
-    "prompts": Kind("Prompt", "PROMPT_NOT_FOUND"),
-    "resources": Kind("Resource", "RESOURCE_NOT_FOUND"),
-    "resourceTemplates": Kind("Resource", "RESOURCE_NOT_FOUND"),
+    "tools": Kind("Tool", "Tools", "TOOL_NOT_FOUND", "tools"),
+    "resources": Kind("Resource", "Resources", "RESOURCE_NOT_FOUND", "resources", "uri", "mcp.resource.uri"),
+    "resourceTemplates": Kind("Resource", "Templates of resources", "RESOURCE_NOT_FOUND", "resources", "uriTemplate"),
+    "prompts": Kind("Prompt", "Prompts", "PROMPT_NOT_FOUND", "prompts", attribute="gen_ai.prompt.name"),
 }
+BY_URI: Final = frozenset(name for name, kind in KINDS.items() if kind.key != "name")
+SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    kind.section: tuple(name for name, each in KINDS.items() if each.section == kind.section) for kind in KINDS.values()
+}
+"""The kinds by the key of their section. All of one are known by names, or all by URIs."""
 
 
 _CAPABILITIES = frozenset(("experimental", "extensions", *CAPABILITIES, "tasks"))

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, mcp
 
 LONE = "text with half of a character (a lone surrogate)"
 NUMBER = "a number that is out of range"
@@ -49,11 +49,11 @@ class _Object(msgspec.Struct):
 
 _READERS: Mapping[str, msgspec.json.Decoder[Any]] = {
     "tools": msgspec.json.Decoder(_Tool),
-    "resources": msgspec.json.Decoder(_Resource),
-    "resourceTemplates": msgspec.json.Decoder(_Resource),
+    **dict.fromkeys(mcp.BY_URI, msgspec.json.Decoder(_Resource)),
     "tasks": msgspec.json.Decoder(_Task),
 }
 _OTHERS = msgspec.json.Decoder(_Object)
+_HAVE_URIS = frozenset(name for name, kind in mcp.KINDS.items() if kind.key == "uri")
 
 
 def why_unreadable(kind: str, item: Raw) -> str:
@@ -66,7 +66,7 @@ def why_unreadable(kind: str, item: Raw) -> str:
         return SHAPE
     except jsonrpc.UNREADABLE:
         return LONE
-    if kind == "resources" and not is_uri(found.uri):
+    if kind in _HAVE_URIS and not is_uri(found.uri):
         return URI
     return NUMBER if has_number_out_of_range(bytes(item)) else ""
 

@@ -219,9 +219,9 @@ _strict_filled = msgspec.json.Decoder(_Filled).decode  # not by `Decoder`: a cal
 
 
 _COMPLETE = (("resultType", b'"resultType":"complete"'),)
-_REQUIRED_MEMBERS = {
-    "resources/read": (*_COMPLETE, ("ttlMs", b'"ttlMs":0'), ("cacheScope", b'"cacheScope":"private"')),
-}
+_REQUIRED_MEMBERS = dict.fromkeys(
+    mcp.CACHED, (*_COMPLETE, ("ttlMs", b'"ttlMs":0'), ("cacheScope", b'"cacheScope":"private"'))
+)
 
 
 def _spoken(client: Client) -> Revision:

@@ -277,6 +277,8 @@ def _task(raw: Raw) -> Raw:
 
 
 _ITEMS: Mapping[str, Repair] = {
+    **{name: _alone(options(**_about), (kind.key, *_about)) for name, kind in mcp.KINDS.items()},
+    # What has more than these:
     "tools": _tool(_schema_before, _object_schema),
     "resources": _resource,
     "resourceTemplates": _resource,
@@ -475,10 +477,9 @@ def write_completion(raw: Raw) -> Raw:
     return Raw(jsonrpc.with_members(raw, {"values": shown, "hasMore": b"true"}))
 
 
+_cached = options(ttlMs=of_type(Annotated[int, msgspec.Meta(ge=0)]), cacheScope=of_type(Literal["private", "public"]))
 MEANT_OTHERWISE: Mapping[str, Repair] = {
-    "resources/read": options(
-        ttlMs=of_type(Annotated[int, msgspec.Meta(ge=0)]), cacheScope=of_type(Literal["private", "public"])
-    ),
+    **dict.fromkeys(mcp.CACHED, _cached),
     "completion/complete": object_of({"completion": write_completion}),
 }
 

@@ -363,7 +363,7 @@ class ModernResponses:
     def _written(self, route: Route, call: Call, parked_call: ParkedCall | None, outcome: Done | Accepted) -> Reply:
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), parked_call)
-        is_for_all = call.method != "resources/read" or self._gateway.lists.is_same_for_all(route)
+        is_for_all = call.method not in mcp.CACHED or self._gateway.lists.is_same_for_all(route)
         is_as_it_is = outcome.is_foreign or bool(call.asked_in)
         body = modern.write_done(call.method, outcome.body, is_as_it_is, is_for_all, outcome.frame)
         if call.client.revision and call.client.revision.names and not is_as_it_is:

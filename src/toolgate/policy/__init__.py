@@ -4,21 +4,9 @@ May import `provision` and the rooms below it.
 
 The frame
     base               `Policy`: `before`, `recheck`, `after`, `ended`; `Wait`: to be asked again later
-    chain              the order of the policies, with the reason for each place; `build` makes a route's
+    chain              the policies: a line each, and their order with its reasons; `build` makes a route's
     run                one round through the policies and back, and once more before what has waited is sent
     faults             counts and notes what is not found; tells of wrong arguments what they should be
-The policies, in their order
-    telemetry          tells of each call what became of it: to what counts, and to the access log; first and last
-    audit              notes what became of each call
-    access             refuses what the client may not do
-    quarantine         refuses tools that are held back
-    validate           checks arguments against their schema
-    scopes             asks for the scopes of a token that some tools need
-    limits             rates, calls at once, arguments (`limits.rates`, `.concurrency`, `.argument_limit`, `.values`)
-    shared_meters      the same, held by several processes together
-    approval           asks a person
-    truncate           cuts results that are too large (`limits.result_limit`, `.result_tokens`, `.truncate`)
-    scrub              takes secrets out of what servers say
 What they use
     tracing            the spans of a call, first and last as well
     endings            how a round has ended: who decided, and why
@@ -36,6 +24,6 @@ What they use
 A policy sees true targets only: the server and the server's own name, whatever surface or control tool the call came
 through. It is synchronous: it decides, it does not wait.
 
-Another policy is a row in `chain.build`, with the reason for its place. A program that embeds the gateway gives its own
-to `app.running(policies=…)`; those come before the chain's.
+Another policy is a row in `chain.build`, with the reason for its place, and a line there. A program that embeds the
+gateway gives its own to `app.running(policies=…)`; those come before the chain's.
 """

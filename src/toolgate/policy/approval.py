@@ -53,7 +53,7 @@ LARGEST_SCHEMA = 16 * 1024  # bytes that are kept with what waits for an operato
 LOOK = 0.5  # seconds between looks for what an operator has decided
 PASSES = 24 * 3600.0  # seconds in which a call that its server asks something of may come back
 
-_ASKABLE = frozenset(("tools/call", "prompts/get", "resources/read"))
+_ASKABLE = frozenset(name for name, method in mcp.CALLS.items() if method.kind in mcp.KINDS)
 
 Ticket: TypeAlias = "tuple[ApprovalRequest, Raw | None]"  # a call goes on, with other arguments or its own
 Decided: TypeAlias = "Ticket | Fault"

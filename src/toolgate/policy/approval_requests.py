@@ -27,7 +27,6 @@ MOST_SHOWN = 16_000  # characters of a question; what is longer no form shows wh
 LARGEST = 64 * 1024  # bytes of arguments
 KEY = "approval"  # of the question in its answers
 METHOD = "elicitation/create"
-NOUNS = {"tools": "Tool", "prompts": "Prompt", "resources": "Resource"}
 
 _TITLES: dict[Lasts | str, str] = {
     "once": "Allow this one call",
@@ -156,7 +155,7 @@ def question(case: ApprovalRequest, problem: str) -> Ask | None:
         return None
     choices = [{"const": choice, "title": _TITLES[choice]} for choice in offered(case)]
     properties: dict[str, Any] = {"decision": {"type": "string", "title": "Decision", "oneOf": choices}}
-    if case.call.kind != "resources":
+    if case.call.kind not in mcp.BY_URI:  # what is read has no arguments
         title = "The arguments as JSON, sent as written here"
         properties["arguments"] = {"type": "string", "title": title, "default": safe_text.written(case.shown)}
     schema = {"type": "object", "properties": properties, "required": ["decision"]}
@@ -175,7 +174,10 @@ def text(case: ApprovalRequest, problem: str = "") -> str:
 
 def facts(place: Place, via: str, known_as: str) -> Sequence[str]:
     """What is called, as far as it is not arguments."""
-    found = [f"- Server: {safe_text.named(place.server)}", f"- {NOUNS[place.kind]}: {safe_text.named(place.target)}"]
+    found = [
+        f"- Server: {safe_text.named(place.server)}",
+        f"- {mcp.KINDS[place.kind].noun}: {safe_text.named(place.target)}",
+    ]
     found += [f"- Known to the caller as: {safe_text.named(known_as)}"] if known_as else []
     return [*found, f"- Called through: {safe_text.named(via)}"] if via else found
 

@@ -1,4 +1,18 @@
-"""The order in which policies judge a call: the one list of it, and how a route's are made of a configuration."""
+"""The order in which policies judge a call: the one list of it, and how a route's are made of a configuration.
+
+The policies, in their order
+    telemetry          tells of each call what became of it: to what counts, and to the access log; first and last
+    audit              notes what became of each call
+    access             refuses what the client may not do
+    quarantine         refuses tools that are held back
+    validate           checks arguments against their schema
+    scopes             asks for the scopes of a token that some tools need
+    limits             rates, calls at once, arguments (`limits.rates`, `.concurrency`, `.argument_limit`, `.values`)
+    shared_meters      the same, held by several processes together
+    approval           asks a person
+    truncate           cuts results that are too large (`limits.result_limit`, `.result_tokens`, `.truncate`)
+    scrub              takes secrets out of what servers say
+"""
 
 from __future__ import annotations
 
@@ -110,8 +124,7 @@ def _asks(config: Config) -> bool:
 
 
 def _ask(said: Permissions) -> bool:
-    tables = (said.servers, said.tools, said.resources, said.prompts)
-    return "ask" in (said.everything, said.read_only, *(each for table in tables for each in table.values()))
+    return "ask" in (said.read_only, *said.verdicts)
 
 
 def _print(server: Server) -> str:

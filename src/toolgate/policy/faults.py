@@ -12,7 +12,7 @@ from toolgate.policy import schemas
 from toolgate.policy.base import Passed
 from toolgate.policy.run import Hooks
 
-NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
+NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *mcp.MISSING})
 
 
 def missed(call: Call, fault: Fault, policies: Sequence[Hooks]) -> Fault:

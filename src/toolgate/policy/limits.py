@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -42,6 +43,23 @@ class Meter:
         self.filled: dict[object, float] = {}
         self.running: dict[object, int] = {}
 
+    def spend(self, key: object, most: int, since: float, until: float, now: float) -> bool:
+        """Charge one of so many calls that may be made between two moments of `Clock.now`, as in a day; False where all
+        are spent, and nothing is charged."""
+        share = (until - since) / most
+        filled = self.filled.get(key, since)  # which may be before the clock began
+        if max(filled, since) + share > until + share / 2:  # what a sum of floats may lack
+            return False
+        self.put_off(key, since, share, now)
+        return True
+
+    def put_off(self, key: object, since: float, share: float, now: float) -> None:
+        """Charge a call that is worth `share` seconds, from `since` on where it was as good as new then."""
+        filled = self.filled.get(key, since)
+        self.filled[key] = (filled if filled > since else since) + share
+        if len(self.filled) > MOST_METERS:
+            self.forget(now)
+
     def forget(self, now: float) -> None:
         lasting = [(key, filled) for key, filled in self.filled.items() if filled > now]
         lasting.sort(key=lambda each: each[1])
@@ -50,11 +68,13 @@ class Meter:
 
 
 class Meters:
-    """Those of a gateway."""
+    """Those of a gateway, by kind. Whoever looks at one and then charges it does so `together`: with no other process
+    in between that has the same."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.principal, self.server, self.tool = Meter(), Meter(), Meter()
+        self.together: AbstractContextManager[None] = nullcontext()
+        self._kinds: dict[str, Meter] = {}
         self.asking = FairLimit(1)  # calls that are written out for an operator
         self.large_arguments = FairLimit(1, most=MOST_WAITING, what="calls with large arguments")
         self.on_refused: Callable[[str, float], None] | None = None  # told who, and for how many seconds still
@@ -64,6 +84,16 @@ class Meters:
         if self.on_refused:
             self.on_refused(who.counted_as, wait)
 
+    def of(self, kind: str) -> Meter:
+        """Those of a kind, such as the name of a policy that counts: the same, whatever the configuration."""
+        found = self._kinds.get(kind)
+        if found is None:
+            found = self._kinds[kind] = self._made(kind)
+        return found
+
+    def _made(self, kind: str) -> Meter:
+        return Meter()
+
     def limits(self, config: Config) -> Limits:
         """Those of a configuration, by these meters."""
         return Limits(config, self)
@@ -71,7 +101,7 @@ class Meters:
     @property
     def are_idle(self) -> bool:
         """Whether nothing runs."""
-        return not (self.principal.running or self.server.running or self.tool.running)
+        return not any(each.running for each in self._kinds.values())
 
 
 class _Limit:
@@ -103,10 +133,7 @@ class _Limit:
 
     def charge(self, key: object, now: float) -> None:
         if self.rate:
-            filled = self._filled.get(key, 0.0)
-            self._filled[key] = (filled if filled > now else now) + self._share
-            if len(self._filled) > MOST_METERS:
-                self.meter.forget(now)
+            self.meter.put_off(key, now, self._share, now)
 
     def take(self, key: object) -> None:
         self._running[key] = self._running.get(key, 0) + 1
@@ -136,23 +163,23 @@ class Limits(Policy):
         self._values = config.limits.values
         self._tools = {server.id: server.tools for server in config.servers}
         self._counts = config.most_values > self._values  # else who took the request has counted
-        self._principal = _Limit("this client", meters.principal, rates.principal, most.principal)
+        self._principal = _Limit("this client", meters.of("principal"), rates.principal, most.principal)
         self._clients: Mapping[str, _Limit] = {
             client.id: _Limit(
                 "this client",
-                meters.principal,
+                meters.of("principal"),
                 client.limits.rate or rates.principal,
                 client.limits.concurrency or most.principal,
             )
             for client in config.clients
         }
-        self._server = _Limit("this server", meters.server, rates.server, most.server)
+        self._server = _Limit("this server", meters.of("server"), rates.server, most.server)
         self._servers: Mapping[str, _Limit] = {
-            server.id: _Limit("this server", meters.server, server.rate, most.server)
+            server.id: _Limit("this server", meters.of("server"), server.rate, most.server)
             for server in config.servers
             if server.rate
         }
-        self._tool = _Limit("this tool", meters.tool, rates.tool, most.tool)
+        self._tool = _Limit("this tool", meters.of("tool"), rates.tool, most.tool)
         self.has_meters = any(
             limit.is_some
             for limit in (self._principal, self._server, self._tool, *self._clients.values(), *self._servers.values())

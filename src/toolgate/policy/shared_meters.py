@@ -189,12 +189,10 @@ class _SharedMeter(Meter):
 class SharedMeters(Meters):
     def __init__(self, table: Table, clock: Clock) -> None:
         super().__init__(clock)
-        self.table = table
-        self.principal, self.server, self.tool = (
-            _SharedMeter(table, "principal"),
-            _SharedMeter(table, "server"),
-            _SharedMeter(table, "tool"),
-        )
+        self.together = self.table = table
+
+    def _made(self, kind: str) -> Meter:
+        return _SharedMeter(self.table, kind)
 
     def limits(self, config: Config) -> Limits:
         return _SharedLimits(config, self)

@@ -46,10 +46,8 @@ class _Spans(Policy):
         attributes = {told_as.METHOD: method, told_as.SERVER: call.server, told_as.PRINCIPAL: call.client.principal.id}
         if method == mcp.CALL:
             attributes |= {told_as.OPERATION: told_as.EXECUTE_TOOL, told_as.TOOL: target, told_as.VIA: call.via}
-        elif call.kind == "resources":
-            attributes[told_as.URI] = self._redactor.text(call.target)[:LONGEST]
-        elif call.kind == "prompts":
-            attributes[told_as.PROMPT] = self._redactor.text(call.target)[:LONGEST]
+        elif (kind := mcp.KINDS.get(call.kind)) and kind.attribute:
+            attributes[kind.attribute] = self._redactor.text(call.target)[:LONGEST]
         return {name: value for name, value in attributes.items() if value}
 
     def _end(self, ticket: _Begun, ending: Outcome | BaseException, server: str) -> None:

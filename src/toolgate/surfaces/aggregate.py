@@ -17,7 +17,7 @@ from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, Outcome
 from toolgate.surfaces import bare, uris
-from toolgate.surfaces.bare import BY_URI, NOTHING_TAKEN, Taken
+from toolgate.surfaces.bare import NOTHING_TAKEN, Taken
 from toolgate.upstreams.base import About
 
 
@@ -32,7 +32,7 @@ class Aggregate:
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         kind = call.kind
         split = self._split(call.target, kind, view)
-        if split and kind in BY_URI:
+        if split and kind in mcp.BY_URI:
             return ()  # templates make more URIs than any list names: the server itself knows
         if split:
             return [(split[0], kind)]
@@ -53,7 +53,7 @@ class Aggregate:
 
     def _split(self, target: str, kind: str, view: View) -> tuple[str, str] | None:
         """What a name says is the same for every client, whatever servers it may see."""
-        split = names.split_uri if kind in BY_URI else names.split_name
+        split = names.split_uri if kind in mcp.BY_URI else names.split_name
         return split(target, view.servers, self._taken.servers)
 
     def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
@@ -77,7 +77,7 @@ class Aggregate:
         if not split:
             return self._bare(call, view)
         server, own = split
-        if kind in BY_URI:
+        if kind in mcp.BY_URI:
             return call.at(server, own)
         server_list = _server_list(server, kind, view)
         if own in server_list.items:
@@ -139,7 +139,7 @@ def _server_list(server: str, kind: str, view: View) -> ServerList:
 
 
 def _join(kind: str, server: str, name: str) -> str:
-    return names.join_uri(server, name) if kind in BY_URI else names.join_name(server, name)
+    return names.join_uri(server, name) if kind in mcp.BY_URI else names.join_name(server, name)
 
 
 def exposed(server: str, kind: str, server_list: ServerList) -> Mapping[str, tuple[str, Raw]]:
@@ -147,7 +147,7 @@ def exposed(server: str, kind: str, server_list: ServerList) -> Mapping[str, tup
     for each list."""
     memo = server_list.memo.get("exposed")
     if memo is None:
-        key = mcp.LISTS[mcp.LIST_OF_KIND[kind]].key
+        key = mcp.KINDS[kind].key
         memo = server_list.memo["exposed"] = {
             name: (
                 own,
@@ -168,7 +168,7 @@ def _renamed(raw: Raw, key: str, own: str, name: str) -> Raw:
 
 
 def _joined(server: str, kind: str, items: Iterable[str]) -> Mapping[str, str]:
-    if kind in BY_URI:
+    if kind in mcp.BY_URI:
         return {uri: names.join_uri(server, uri) for uri in items}
     return names.join_names(server, items)
 
@@ -180,7 +180,7 @@ def _shown(server: str, kind: str, raw: Raw) -> Raw:
 def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:
     listed, kind = call.kind, mcp.KINDS[call.kind]
     close = names.did_you_mean(names.near(call.target, exposed))
-    hint = close or f"see {kind.noun.lower()}s/list"
+    hint = close or f"see {mcp.LIST_OF_KIND[listed]}"
     message = f"{kind.noun} not found: {call.target}" + (f" ({hint})" if close else "")
     failed = [server for server in view.servers if view.fault(server, listed)]
     extra = {"unavailable_servers": failed} if failed else {}

@@ -13,11 +13,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from toolgate.catalog.base import ServerList, View
-from toolgate.core import names
+from toolgate.core import mcp, names
 from toolgate.core.model import Call
 from toolgate.surfaces import uris
-
-BY_URI = frozenset({"resources", "resourceTemplates"})
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -29,7 +27,7 @@ class Taken(msgspec.Struct, frozen=True):
 
     def meant(self, call: Call, servers: Collection[str]) -> Collection[str]:
         """Those of these servers that a name may mean where it is bare."""
-        if names.says_whose(call.target, self.servers, is_uri=call.kind in BY_URI):
+        if names.says_whose(call.target, self.servers, is_uri=call.kind in mcp.BY_URI):
             return ()
         is_own = call.kind == "tools" and names.slug(call.target) in self.tools
         if is_own:

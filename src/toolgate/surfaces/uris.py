@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Raw
 
-from toolgate.core import counting, jsonrpc
+from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.jsonrpc import Members
 from toolgate.core.templates import EXPRESSION
 
@@ -53,7 +53,8 @@ _ESCAPES = tuple(b"\\u00%d" % row for row in range(2, 8))  # of ASCII
 
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
     """The result with its resource URIs renamed. One that is out of shape, or has too many values, is left as it is."""
-    if method not in _PARTS or (method != "resources/read" and not may_be_named(bytes(body))):
+    found = _PARTS.get(method)
+    if found is None or (found[0] != "contents" and not may_be_named(bytes(body))):
         return body
     if counting.is_too_much(body):
         return body
@@ -61,7 +62,7 @@ def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
         result = jsonrpc.members(body)
     except jsonrpc.UNREADABLE:
         return body
-    renamed = _with_parts(_with_page(result, rename), *_PARTS[method], rename)
+    renamed = _with_parts(_with_page(result, rename), *found, rename)
     return body if renamed is result else jsonrpc.encode(renamed)
 
 
@@ -121,11 +122,8 @@ def _block(raw: Raw, rename: Rename) -> Members | Raw:
     return raw
 
 
-_PARTS: Mapping[str, tuple[str, Change]] = {
-    "tools/call": ("content", _block),
-    "prompts/get": ("messages", _message),
-    "resources/read": ("contents", _contents),
-}
+_CHANGES: Mapping[str, Change] = {"content": _block, "messages": _message, "contents": _contents}
+_PARTS = {name: (method.holds, _CHANGES[method.holds]) for name, method in mcp.METHODS.items() if method.holds}
 
 
 def _renamed(found: Members, rename: Rename, key: str = "uri") -> Members:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-# Attributes.
+# Attributes; those that name a prompt or a resource stand with their kinds (`mcp.KINDS`).
 METHOD: Final = "mcp.method.name"
 TOOL: Final = "gen_ai.tool.name"
 ERROR: Final = "error.type"
-PROMPT: Final = "gen_ai.prompt.name"
 OPERATION: Final = "gen_ai.operation.name"
-URI: Final = "mcp.resource.uri"
 REVISION: Final = "mcp.protocol.version"
 CODE: Final = "rpc.response.status_code"
 TRANSPORT: Final = "network.transport"

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from toolgate.core import mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
 from toolgate.telemetry.access_log import LONGEST, Access
@@ -24,7 +25,9 @@ MOST_UNDER_WAY = 200  # calls that are known to be
 LONG = 1.0  # seconds after which a call that is under way is told
 LONGEST_ARGUMENTS = 2000  # characters
 
-Kind = Literal["", "tools", "resources", "resourceTemplates", "prompts", "tasks", "methods"]
+KINDS = (*mcp.KINDS, "tasks", "methods")
+_kind = {"enum": ["", *KINDS]}
+Kind = Annotated[str, Meta(pattern=f"^({'|'.join(KINDS)})?$", extra_json_schema=_kind)]
 Text = Annotated[str, Meta(max_length=200)]
 
 

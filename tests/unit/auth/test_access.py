@@ -17,7 +17,7 @@ from toolgate.auth.uri_readings import forms
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.config.settings import Codex
-from toolgate.core import jsonrpc, names
+from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.model import Call, Client, Hints, Principal, ToolInfo
 
 READS, WRITES = Hints(readOnlyHint=True), Hints(readOnlyHint=False)
@@ -258,7 +258,7 @@ def test_no_name_of_a_tool_or_a_prompt_is_written_like_that_of_a_resource() -> N
 
 
 def test_a_server_is_not_seen_where_all_of_it_is_off() -> None:
-    off = {"tools": {"a__*": "off"}, "prompts": {"*": "off"}}
+    off = {key: {"*": "off"} for key in mcp.SECTIONS if key != "resources"} | {"tools": {"a__*": "off"}}
     assert not rules(**off, resources={"a+*": "off"}).sees("a")
     assert not rules(**off, resources={"a__*": "off", "*x": "off"}).sees("a")
     assert rules(**off, resources={"ui://a+*": "off"}).sees("a")

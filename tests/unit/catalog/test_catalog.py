@@ -15,6 +15,7 @@ from toolgate.catalog import cache
 from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.views import CatalogView
 from toolgate.config import CatalogLimits, Overlay
+from toolgate.core import mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Event, Principal
 from toolgate.state.base import Store
@@ -496,7 +497,7 @@ async def test_a_list_that_is_found_to_be_another_is_told_of_though_its_server_w
 # Other servers.
 
 
-ALL = ("tools", "prompts", "resources", "resourceTemplates")
+ALL = tuple(mcp.LIST_OF_KIND)
 
 
 async def test_of_other_servers_what_came_and_went_is_told_and_what_stayed_is_kept() -> None:

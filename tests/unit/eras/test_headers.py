@@ -64,7 +64,7 @@ def test_a_routing_header_that_stands_there_twice_is_found() -> None:
 def test_a_request_of_ours_carries_what_we_would_accept() -> None:
     sent = {
         name.decode().lower(): value.decode()
-        for name, value in headers.for_request(mcp.LATEST["modern"], "tools/call", "ä")
+        for name, value in headers.for_request(mcp.REVISIONS["2026-07-28"], "tools/call", "ä")
     }
     headers.check(sent, MESSAGE, "2026-07-28", "ä")
-    assert len(headers.for_request(mcp.LATEST["modern"], "tools/list", None)) == 2
+    assert len(headers.for_request(mcp.REVISIONS["2026-07-28"], "tools/list", None)) == 2

@@ -14,8 +14,8 @@ from toolgate.core.listing import Listing
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
 from toolgate.eras import modern
 
-LATEST = mcp.LATEST["modern"]
-CLIENT = Client(revision=LATEST)
+NOW = mcp.REVISIONS["2026-07-28"]
+CLIENT = Client(revision=NOW)
 META = {mcp.VERSION_KEY: b'"2026-07-28"', mcp.CAPABILITIES_KEY: b"{}"}
 FORM = {"elicitation": {"form": {}}}
 
@@ -79,7 +79,7 @@ def test_a_version_that_is_not_served_is_answered_with_those_that_are() -> None:
     assert envelope(protocolVersion=b'"2030-01-01"').revision is None
     refusal = modern.unsupported("2030-01-01")
     assert refusal.rpc == mcp.UNSUPPORTED_VERSION
-    assert refusal.extra == {"supported": ["2026-07-28"], "requested": "2030-01-01"}
+    assert refusal.extra == {"supported": list(mcp.dates("modern")), "requested": "2030-01-01"}
 
 
 @pytest.mark.promise("spec.2026.results.type")
@@ -196,7 +196,7 @@ def test_a_result_that_breaks_the_protocol_is_the_servers_fault(body: bytes) -> 
 
 def test_a_request_carries_its_own_clients_capabilities() -> None:
     meta = modern.envelope_meta(
-        LATEST, Client(capabilities={"elicitation": {}, "x": {}}), Raw(b'{"name":"toolgate"}'), "info"
+        NOW, Client(capabilities={"elicitation": {}, "x": {}}), Raw(b'{"name":"toolgate"}'), "info"
     )
     found = {key: json.loads(bytes(value)) for key, value in meta.items()}
     assert found == {

@@ -14,7 +14,7 @@ from toolgate.core.mcp import CALL, CONTENT, Renamed
 from toolgate.core.model import Ask, Call, Client, Done, Required
 from toolgate.eras import legacy, modern, naming, questions
 
-OURS = mcp.LATEST["modern"]
+OURS = mcp.REVISIONS["2026-07-28"]
 ROW = msgspec.structs.replace(
     OURS,
     names=frozenset(

@@ -14,7 +14,7 @@ from toolgate.core.listing import Listing
 from toolgate.core.model import Answer, Ask, Client
 from toolgate.eras import legacy, modern, questions, revisions
 
-LATEST, MODERN = mcp.LATEST["legacy"].date, mcp.LATEST["modern"].date
+LATEST, MODERN = mcp.LATEST["legacy"].date, "2026-07-28"
 LEGACY = mcp.dates("legacy")
 OBJECT = {"type": "object"}
 TEXT = {"type": "text", "text": "said"}

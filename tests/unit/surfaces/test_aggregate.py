@@ -20,7 +20,7 @@ LONG = "x" * 80
 
 
 def server_list(kind: str, *names: str) -> ServerList:
-    key = mcp.LISTS[mcp.LIST_OF_KIND[kind]].key
+    key = mcp.KINDS[kind].key
     return ServerList({name: Raw(json.dumps({key: name, "extra": [1.0]}).encode()) for name in names})
 
 

@@ -11,7 +11,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -19,9 +19,10 @@ import msgspec
 from toolgate.auth.credential_states import SOON
 from toolgate.catalog.poisoning import visible
 from toolgate.config import dialects
+from toolgate.core import mcp
 from toolgate.frontends.web import tool_fields
 from toolgate.provision.choosing import Lacking, server_of
-from toolgate.telemetry.traffic import Kind, Wanted
+from toolgate.telemetry.traffic import KINDS, Wanted
 
 TRAFFIC = "/traffic"
 LONGEST_AT = 8  # digits
@@ -146,7 +147,7 @@ async def traffic(request: PageRequest) -> Outcome:
     wanted = {name: request.query.get(name, "") for name in Wanted.__struct_fields__}
     status = await request.ask("GET", "/status")
     values = {"wanted": wanted, "query": urlencode(wanted), "servers": [each["id"] for each in status["servers"]]}
-    return Shown("traffic.html", {"nav": TRAFFIC, "kinds": get_args(Kind)[1:], **values})
+    return Shown("traffic.html", {"nav": TRAFFIC, "kinds": KINDS, **values})
 
 
 async def approvals(request: PageRequest) -> Outcome:
@@ -318,7 +319,7 @@ async def access(request: PageRequest) -> Outcome:
 async def access_of(request: PageRequest) -> Outcome:
     found = await request.ask("GET", f"/access/{quote(request.name, safe='')}")
     verdicts = {
-        _KINDS[kind]: [
+        mcp.KINDS[kind].title: [
             (server, name, each["verdict"], each["rule"])
             for server, names in servers.items()
             for name, each in names.items()
@@ -326,14 +327,6 @@ async def access_of(request: PageRequest) -> Outcome:
         for kind, servers in found["verdicts"].items()
     }
     return Shown("access_of.html", {"nav": "/access", "client": found, "verdicts": verdicts})
-
-
-_KINDS = {
-    "tools": "Tools",
-    "resources": "Resources",
-    "resourceTemplates": "Templates of resources",
-    "prompts": "Prompts",
-}
 
 
 async def rule(request: PageRequest) -> Outcome:

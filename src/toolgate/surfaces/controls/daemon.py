@@ -30,9 +30,7 @@ from toolgate.upstreams.base import Status
 ERROR_TYPES: Mapping[str, str] = {
     "INVALID_ARGS": "ValueError",
     "SERVER_NOT_FOUND": "KeyError",
-    "TOOL_NOT_FOUND": "KeyError",
-    "RESOURCE_NOT_FOUND": "KeyError",
-    "PROMPT_NOT_FOUND": "KeyError",
+    **dict.fromkeys(mcp.MISSING, "KeyError"),
     "ACCESS_DENIED": "PermissionError",
     "APPROVAL_DENIED": "PermissionError",
     "TIMEOUT": "TimeoutError",

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
 from toolgate.search import Hit
@@ -14,13 +14,7 @@ from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Given, Object
 from toolgate.surfaces.controls.context import ControlContext
 
-KINDS = {
-    "tools": ("tools",),
-    "resources": ("resources", "resourceTemplates"),
-    "prompts": ("prompts",),
-    "all": ("tools", "resources", "resourceTemplates", "prompts"),
-}
-_SINGULAR = {"tools": "tool", "resources": "resource", "resourceTemplates": "resource", "prompts": "prompt"}
+KINDS = {**mcp.SECTIONS, "all": tuple(mcp.KINDS)}
 
 
 def _wrap(given: Given, call: Call, raw: Raw | bytes) -> Object:
@@ -56,7 +50,7 @@ async def search_tools(given: Given, context: ControlContext) -> Any:
 def _match(hit: Hit, context: ControlContext) -> dict[str, Any]:
     found = hit.document
     match: dict[str, Any] = {
-        "type": _SINGULAR[found.kind],
+        "type": mcp.KINDS[found.kind].noun.lower(),
         "name": context.gateway.named(found.server, found.kind, found.name),
         "relevance": hit.relevance,
         "description": found.description,
