@@ -368,6 +368,48 @@ def test_nor_does_it_in_a_box_that_reads_all(clone: Clone, tmp_path: Path, how: 
     look()
 
 
+RELATIVE = ["./node_modules/.bin:{}", "node_modules/.bin:{}", "./.:.:{}", ":{}", "{}:", "{}::node_modules/.bin"]
+
+
+@pytest.mark.parametrize("path", RELATIVE)
+@pytest.mark.parametrize("whose", ["the server's", "the gateway's"])
+def test_an_entry_of_path_that_is_relative_leads_to_no_program_of_the_gateways_folder(
+    clone: Clone, path: str, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @real
+    async def look() -> None:
+        for place in ("node_modules/.bin/my-python", "my-python"):
+            clone.put(place, EVIL)
+        mine_alone = clone.folder.parent / "bin"
+        mine_alone.mkdir()
+        if not path.startswith("{"):
+            (mine_alone / "my-python").symlink_to(sys.executable)
+        whole = path.format(f"{mine_alone}:/usr/bin:/bin")
+        env = {"PATH": whole, "PYTHONPATH": str(CHILDREN)} if whose == "the server's" else {"PYTHONPATH": str(CHILDREN)}
+        if whose == "the gateway's":
+            monkeypatch.setenv("PATH", whole)
+        entry = {"command": "my-python", "args": [COUNTING], "env": env, "start_timeout": "30s"}
+        async with gateway(mine(one=entry)) as served:
+            if path.startswith("{"):
+                with pytest.raises(Failed, match="Command not found"):
+                    await served.client().call("one__x")
+            else:
+                assert await served.client().tools()
+        assert not clone.marker.exists()
+
+    look()
+
+
+def test_the_commands_pass_over_such_entries_too(clone: Clone) -> None:
+    """As for git, which `toolgate tasks` runs."""
+    clone.put("git", '#!/bin/sh\ntouch {marker}\nexec /usr/bin/git "$@"\n')
+    clone.put(".gobby/project.json", '{"id": "p", "name": "p"}')
+    command = [sys.executable, "-m", "toolgate", "tasks", "hooks", "install"]
+    environ = {**os.environ, "PATH": f".::{os.environ['PATH']}", "HOME": str(clone.folder.parent)}
+    subprocess.run(command, cwd=clone.folder, env=environ, capture_output=True, timeout=60)
+    assert not clone.marker.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [

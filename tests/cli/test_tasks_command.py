@@ -181,6 +181,28 @@ def test_hooks_go_where_git_looks_for_them(repository: Path, tmp_path: Path) -> 
     assert not (repository / ".git" / "hooks" / "pre-commit").exists()
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_repositorys_settings_put_no_lines_of_their_own_into_what_is_said(repository: Path, is_there: bool) -> None:
+    folder = repository / "x\ninstalled y"
+    git("config", "core.hooksPath", str(folder))
+    if is_there:
+        folder.mkdir()
+        for name in ("pre-commit", "post-merge", "post-checkout", "post-rewrite"):
+            (folder / name).write_text("#!/bin/sh\n")
+    said = tasks("hooks", "install").output
+    assert "\\u{a}installed y" in said.replace("\n", "") and "\ninstalled y" not in said
+
+
+def test_what_is_asked_of_a_link_names_where_it_leads(repository: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    hooks = repository / ".git" / "hooks"
+    shutil.rmtree(hooks, ignore_errors=True)
+    hooks.symlink_to(target)
+    said = tasks("hooks", "install").output
+    assert str(target) in said.replace("\n", "") and not list(target.iterdir())
+
+
 @pytest.mark.parametrize("way", ["core.hooksPath", "core.worktree", "a link", "another repository", "a false worktree"])
 def test_hooks_of_an_unpacked_folder_are_not_written_outside_of_it_unasked(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str

@@ -77,11 +77,13 @@ gateway goes through `gateways.reached`, to a path of `frontends.web.admin`.
 from __future__ import annotations
 
 import importlib
+import os
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from toolgate import __version__
+from toolgate.core import search_path
 from toolgate.core.not_edited import NotEdited
 
 # name → (module with a Typer `app` of one command, the line in the help)
@@ -174,4 +176,6 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> None:
+    if path := os.environ.get("PATH"):
+        os.environ["PATH"] = search_path.absolute(path)  # also for git and the programs of agents
     app(prog_name="toolgate")

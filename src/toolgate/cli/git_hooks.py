@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from toolgate.catalog.poisoning import visible
 from toolgate.config import ownership
 from toolgate.workspace.projects import FILE, project_of
 
@@ -37,19 +38,20 @@ class Done(NamedTuple):
 
 
 def install(config: str | None, agrees: Callable[[Path], bool]) -> Done:
-    """For the repository of this folder. `agrees` is asked where git looks for its hooks elsewhere: its settings may be
-    those of whoever packed the folder. Raises `NotPossible`."""
+    """For the repository of this folder. `agrees` is asked where git looks for its hooks elsewhere, by settings or by a
+    link, which may be those of whoever packed the folder. Raises `NotPossible`."""
     folder, within = _places()
-    if not _is_of_repository(folder) and not agrees(folder):
+    if not _is_of_repository(folder) and not agrees(leads := folder.resolve()):
         raise NotPossible(
-            f"git looks for the hooks of this repository in {folder}, which is not in it: nothing was written. --yes "
+            f"git looks for the hooks of this repository in {visible(str(leads))}, which is not in it: nothing was "
+            "written. --yes "
             "installs them there; git config --show-origin core.hooksPath says who has set that"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ownership.check(folder)
     except OSError as error:
-        raise NotPossible(f"{folder} cannot be used: {getattr(error, 'why', error.strerror)}") from None
+        raise NotPossible(f"{visible(str(folder))} cannot be used: {getattr(error, 'why', error.strerror)}") from None
     said: list[str] = []
     is_whole = True
     for name in HOOKS:
@@ -57,19 +59,23 @@ def install(config: str | None, agrees: Callable[[Path], bool]) -> Done:
         if _is_ours(path) is False:
             is_whole = False
             said.append(
-                f"{path} was not written by toolgate, and was left as it is. Add this line to it:\n"
+                f"{visible(str(path))} was not written by toolgate, and was left as it is. Add this line to it:\n"
                 f"  {_line(name, within, config)}"
             )
             continue
         _write(path, text)
-        said.append(f"installed {path}")
+        said.append(f"installed {visible(str(path))}")
     return Done(said, is_whole)
 
 
 def remove() -> Done:
     """Ours, from the repository of this folder. Raises `NotPossible`."""
     folder, _ = _places()
-    said = [f"removed {folder / name}" for name in HOOKS if _is_ours(folder / name) and not (folder / name).unlink()]
+    said = [
+        f"removed {visible(str(folder / name))}"
+        for name in HOOKS
+        if _is_ours(folder / name) and not (folder / name).unlink()
+    ]
     return Done(said or ["no hooks of toolgate are installed here"], True)
 
 
@@ -93,6 +99,8 @@ def _places() -> tuple[Path, str]:
         raise NotPossible(f"This folder is not in a git checkout: {(top.stderr or hooks.stderr).strip()}")
     folder = Path(hooks.stdout.rstrip("\n")).absolute()
     within = os.path.relpath(project.folder.resolve(), Path(top.stdout.rstrip("\n")).resolve())
+    if visible(within) != within:
+        raise NotPossible(f"The folder {visible(within)} has characters in its name that a hook cannot show")
     if within.startswith(".."):
         raise NotPossible(f"The project {project.folder} is not inside the checkout {top.stdout.strip()}")
     return folder, within

@@ -334,7 +334,7 @@ def hooks(
     ] = False,
 ) -> None:
     def agrees(folder: Path) -> bool:
-        question = f"git looks for hooks in {folder}, outside of this repository. Install them there?"
+        question = f"git looks for hooks in {visible(str(folder))}, outside of this repository. Install them there?"
         return yes or (printing.can_ask() and typer.confirm(printing.on_a_terminal(question), err=True))
 
     actions = {"install": lambda: git_hooks.install(config, agrees), "remove": git_hooks.remove}

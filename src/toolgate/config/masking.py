@@ -20,7 +20,9 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 _secret_name = re.compile(
-    r"token|secret|passw|pwd|credential|bearer|cookie|authori[sz]|(?:^|[_.-])auth|key(?![a-z])|^-p$", re.I
+    r"token|secret|passw|pwd|credential|bearer|cookie|authori[sz]|(?:^|[_.-])auth|key(?![a-z])|^-p$"
+    r"|(?:^|[_.-])(?:pass|pat|pw|t?otp)(?![a-z0-9_.-])",  # as the last word of a name
+    re.I,
 )
 
 

@@ -19,6 +19,7 @@ Values
     listing     one list for one client, and its pages
     notes       what is told of one call while it runs: progress, logs
     fault       `Fault`: a failure, and the table of codes
+    search_path  `PATH` without what is relative
     not_edited  that a file of the user was not edited
 Work
     exchange    work that runs and may ask: the base of every question from a server to a client

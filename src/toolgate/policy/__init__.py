@@ -4,7 +4,7 @@ May import `provision` and the rooms below it.
 
 The frame
     base               `Policy`: `before`, `recheck`, `after`, `ended`; `Wait`: to be asked again later
-    chain              the policies, a line each, and their order, with the reason for each place; `build` makes a route's
+    chain              the policies: a line each, and their order with its reasons; `build` makes a route's
     run                one round through the policies and back, and once more before what has waited is sent
     faults             counts and notes what is not found; tells of wrong arguments what they should be
 What they use
@@ -24,6 +24,6 @@ What they use
 A policy sees true targets only: the server and the server's own name, whatever surface or control tool the call came
 through. It is synchronous: it decides, it does not wait.
 
-Another policy is a row in `chain.build`, with the reason for its place, and a line above. A program that embeds the
+Another policy is a row in `chain.build`, with the reason for its place, and a line there. A program that embeds the
 gateway gives its own to `app.running(policies=…)`; those come before the chain's.
 """

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from toolgate.config import Config, Server, state_folder
 from toolgate.config.boxes import Confines
+from toolgate.core import search_path
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
@@ -159,7 +160,7 @@ class Boxes:
 
     def _path(self, env: Mapping[str, str]) -> str:
         """Of a program that gets these variables."""
-        return env.get("PATH") or self._supervisor.environ.get("PATH") or os.defpath
+        return search_path.absolute(env.get("PATH") or self._supervisor.environ.get("PATH") or os.defpath)
 
     @property
     def _home(self) -> str:

@@ -21,6 +21,7 @@ from typing import IO, Any
 import msgspec
 
 from toolgate.config import masking
+from toolgate.core import search_path
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Code, Fault
 from toolgate.core.inflow import Readable
@@ -499,6 +500,8 @@ class Supervisor:
         environment = child_environment(env, self.environ)
         if box:
             environment = {name: self.environ[name] for name in box["inherits"] if name in self.environ} | dict(env)
+        if "PATH" in environment:
+            environment["PATH"] = search_path.absolute(environment["PATH"])
         if cwd and not os.path.isdir(cwd):
             hint = f"create the folder, or correct cwd in the configuration of {name}"
             raise Fault("SERVER_FAILED", f"No such folder: {cwd}", reach="not_sent", hint=hint)
