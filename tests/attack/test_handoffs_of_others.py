@@ -3,6 +3,7 @@ the same folder gets, takes, writes or plants it, and nobody learns which sessio
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from collections.abc import AsyncGenerator
@@ -11,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inmemory import THE_SOCKET, Visitor, gateway
+from inmemory import ENVELOPE, THE_SOCKET, Visitor, gateway
 from msgspec import Raw
 
 from toolgate.app import App
+from toolgate.auth.access import THE_OPERATOR
+from toolgate.config import Config
+from toolgate.config.access import KnownClient
+from toolgate.core.model import Principal
 from toolgate.workspace.projects import FILE
 from toolgate.workspace.workspace import place_of
 
@@ -53,6 +58,19 @@ class Machine:
         await self.hook("SessionEnd", session, cwd)
 
 
+async def by_pipe(app: App, principal: Principal, event: str, params: dict[str, Any]) -> str:
+    """What `call_hook` answers to who is at the other end of a pipe."""
+    heard: list[bytes] = []
+    pipe = app.stdio(heard.append, "/mcp/all", principal=principal)
+    arguments = {"hook_type": event, "params": params, "source": "claude"}
+    call = {"name": "call_hook", "arguments": arguments, "_meta": ENVELOPE}
+    pipe.data_received(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n")
+    while not heard:
+        await asyncio.sleep(0.01)
+    await pipe.close()
+    return b"".join(heard).decode()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return project(tmp_path / "mine")
@@ -76,6 +94,32 @@ async def test_a_program_over_tcp_does_not_take_what_the_operators_session_hands
             told += [await machine.told("SessionEnd", session, origin)]
             assert told[0]["success"] and "SECRET" not in json.dumps(told)
         assert "SECRET prompt" in await machine.hook("SessionStart", "op-2")
+
+
+@pytest.mark.parametrize("other", [None, "ann"], ids=["the operator's", "another client's"])
+async def test_who_acts_as_a_client_over_a_pipe_takes_no_handoff_of_others(folder: Path, other: str | None) -> None:
+    """Though its gateway is one that the operator has started."""
+
+    def pipe(id: str | None) -> Principal:
+        return Principal(f"client:{id}", is_here=True, client=id) if id else THE_OPERATOR
+
+    clients = tuple(
+        KnownClient(id=id, name=id, key=f"key-of-{id}-that-is-long", servers="all") for id in ("low", "ann")
+    )
+    async with gateway(config=Config(clients=clients)) as app:
+
+        async def told(who: str | None, event: str, session: str, **more: str) -> str:
+            params = {"cwd": str(folder), "session_id": session, **more}
+            return await by_pipe(app, pipe(who), event, params)
+
+        await told(other, "SessionStart", "one")
+        await told(other, "PromptSubmit", "one", prompt="SECRET prompt")
+        await told(other, "SessionEnd", "one", summary="SECRET summary")
+        for session in ("thief", "one"):
+            assert "SECRET" not in await told("low", "SessionStart", session)
+            await told("low", "SessionEnd", session, summary="EVIL")
+        found = await told(other, "SessionStart", "two")
+        assert "SECRET summary" in found and "EVIL" not in found
 
 
 async def test_what_a_program_over_tcp_hands_over_never_reaches_the_operators_session(folder: Path) -> None:

@@ -148,7 +148,7 @@ async def test_an_update_that_still_waits_is_told_once_however_often_it_is_said(
     for _ in range(1000):
         events.tell(first)
         events.tell(other)
-    assert len(events._waiting) == 3
+    assert waiting(events) == 3
     await drain(events)
     assert all(each == [first, other, first] for each in heard), "what is being told is told again"
 
@@ -183,7 +183,45 @@ async def test_who_came_since_it_was_said_first_hears_what_was_said_again() -> N
     assert late == [updated("x:a")]
 
 
+def waiting(events: Events) -> int:
+    return sum(map(len, events._waiting.values()))
+
+
 # A server that is ahead.
+
+
+@pytest.mark.parametrize("number", [2, MOST_WAITING, MOST_KEPT])
+async def test_what_another_server_says_waits_for_one_portion_of_it_and_not_for_all(number: int) -> None:
+    events = Events()
+    heard = crowd(events, 4 * PORTION)
+    other: list[Event] = []
+    client = events.listen_for(other.append, Client(Principal("other")))
+    client.watch("other", "resources", "x:b")
+    for each in range(number):
+        events.tell(updated(f"x:a/{each}"))
+    events.tell(Event("other", "updated", uri="x:b"))
+    steps = 0
+    while not other:
+        steps += 1
+        await asyncio.sleep(0)
+    assert steps <= 3, "a portion of the flood, and its own"
+    assert waiting(events) >= number - 1
+    await drain(events)
+    assert all([event.uri for event in each] == [f"x:a/{at}" for at in range(number)] for each in heard)
+
+
+async def test_several_servers_that_flood_take_turns() -> None:
+    events = Events()
+    crowd(events, 4 * PORTION)
+    order: list[str] = []
+    for server in ("there", "b", "c"):
+        client = events.listen_for(lambda event: order.append(event.server), Client(Principal(server)))
+        client.watch(server, "resources", "x:a")
+    for server in ("there", "b", "c"):
+        for each in range(10):
+            events.tell(Event(server, "updated", uri=f"x:a/{each}"))
+    await drain(events)
+    assert order[:4].count("b") + order[:4].count("c") >= 3 and len(order) == 30
 
 
 async def test_a_server_that_says_more_than_is_told_waits_and_others_do_not() -> None:
@@ -195,7 +233,7 @@ async def test_a_server_that_says_more_than_is_told_waits_and_others_do_not() ->
     assert events.tell(every_list("other")) is None
     assert events.tell(updated("x:a/1")) is room
     while not room.done():
-        assert len(events._waiting) > MOST_WAITING // 2
+        assert waiting(events) > MOST_WAITING // 2
         await asyncio.sleep(0)
     assert events.tell(updated("x:a/0")) is None
     await drain(events)
@@ -208,7 +246,7 @@ async def test_what_a_server_has_said_beyond_all_bounds_is_dropped_and_said(capl
     for number in range(2 * MOST_KEPT):
         events.tell(updated(f"x:a/{number}"))
     events.tell(every_list("there"))
-    assert len(events._waiting) == MOST_KEPT + 1
+    assert waiting(events) == MOST_KEPT + 1
     await drain(events)
     assert [each[-1] for each in heard] == [every_list("there")] * len(heard)
     assert caplog.text.count("faster than they can be delivered") == 1

@@ -83,6 +83,22 @@ def test_values_go_into_a_file_and_are_never_printed(config: Path, tmp_path: Pat
     assert "k3y" not in done.output and "t0ken" not in done.output
 
 
+@pytest.mark.parametrize("to", ["toolgate", "children"])
+@pytest.mark.parametrize("key", ["args", "env"])
+def test_what_is_no_variable_becomes_none_where_values_are_written(
+    to: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this program's words there are none."""
+    monkeypatch.setenv("GITHUB_TOKEN", "t0ken-of-the-user")
+    theirs = tmp_path / "claude_desktop_config.json"
+    value: object = ["lit:${GITHUB_TOKEN}"] if key == "args" else {"A": "lit:${GITHUB_TOKEN}"}
+    theirs.write_text(json.dumps({"mcpServers": {"one": {"command": "x", key: value}, "two": {"command": "y"}}}))
+    file = tmp_path / "out.toml"
+    done = run(theirs, "--to", to, "--values", "--output", str(file))
+    assert "one: left out" in done.output.replace("\n", " ") and "GITHUB_TOKEN" not in file.read_text()
+    assert "two" in file.read_text()
+
+
 def test_a_file_that_is_there_keeps_all_else(config: Path, tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('# mine\nmodel = "x"\n\n[mcp_servers.own]\ncommand = "y" # why\n')

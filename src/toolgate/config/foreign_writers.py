@@ -162,8 +162,11 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_values(writer: Writer) -> Writer:
-    """For tables whose variables are in already."""
-    return msgspec.structs.replace(writer, words=msgspec.structs.replace(writer.words, are_values=True))
+    """For tables whose variables are in already: what looks like one is none, and would become one."""
+    strange = r"\$\{" if writer.words is native else writer.words.strange
+    return msgspec.structs.replace(
+        writer, words=msgspec.structs.replace(writer.words, strange=strange, are_values=True)
+    )
 
 
 class Told(msgspec.Struct, frozen=True):

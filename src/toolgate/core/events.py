@@ -2,7 +2,7 @@
 
 A listener decides for itself what concerns its client; it must not wait, and is told nothing after it has stopped.
 The rules this file keeps: of what is watched only who watches it is asked, and of what is one client's only that one;
-where there are many, they are told in portions, and others are heard in between; each hears all events in their order,
+where there are many, they are told in portions, in turns of servers; each hears all events of a server in their order,
 but what still waits and is said again is told once; and a server that says more than is told is not read meanwhile.
 """
 
@@ -150,7 +150,7 @@ class Events:
         self._hear_all: dict[int, None] = {}  # of them
         self._number = 0
         self._counted: Counter[str] = Counter()  # of them, by principal
-        self._waiting: deque[_Telling] = deque()
+        self._waiting: dict[str, deque[_Telling]] = {}  # by server: first the one whose turn it is
         self._said: dict[_Key, _Telling] = {}  # the newest of each, while it waits
         self._senders: dict[str, _Sender] = {}
 
@@ -214,10 +214,10 @@ class Events:
             sender.has_lost = True
             return
         sender.waiting += 1
-        self._waiting.append(telling)
+        self._waiting.setdefault(event.server, deque()).append(telling)
         if event.kind in _SAID_AGAIN:
             self._said[_key(event)] = telling
-        if len(self._waiting) == 1:
+        if len(self._waiting) == sender.waiting == 1:
             self._tell_some()
 
     def _room(self, server: str) -> asyncio.Future[None] | None:
@@ -233,7 +233,8 @@ class Events:
             asyncio.get_running_loop().call_soon(self._tell_some)
 
     def _tell_portion(self) -> None:
-        telling = self._waiting[0]
+        server, queue = next(iter(self._waiting.items()))
+        telling = queue[0]
         if telling.numbers is None:
             concerned = telling.concerned
             telling.numbers = deque(
@@ -246,8 +247,13 @@ class Events:
                 self._tell_one(listener, telling.event)
             if perf_counter() > until:
                 break
+        del self._waiting[server]
         if not telling.numbers:
-            self._told(self._waiting.popleft())
+            queue.popleft()
+        if queue:
+            self._waiting[server] = queue
+        if not telling.numbers:
+            self._told(telling)
 
     def _tell_one(self, listener: Callable[[Event], object], event: Event) -> None:
         try:

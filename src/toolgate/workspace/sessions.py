@@ -88,12 +88,12 @@ def is_on_this_machine(principal: Principal) -> bool:
 
 def whose(principal: Principal) -> str:
     """Whose the records are that somebody makes. Empty for the operator: what comes through the folder of hooks, over
-    the operator's socket, or over the pipe of a gateway that its own user has started. Who comes over TCP without a
-    key may be any user of the machine, so these are others, one for each address; and web pages are not the programs
-    of their address."""
-    if principal.client == OPERATOR or (principal.is_here and principal.client):
+    the operator's socket, or over the pipe of a gateway that its own user has started. Who acts as a configured client
+    there is that client, as by its key. Who comes over TCP without a key may be any user of the machine, so these are
+    others, one for each address; and web pages are not the programs of their address."""
+    if principal.client == OPERATOR:
         return ""
-    return f"{principal.counted_as} here" if principal.is_here else principal.counted_as
+    return f"{principal.counted_as} here" if principal.is_here and not principal.client else principal.counted_as
 
 
 def id_of(principal: str, shown: str) -> str:

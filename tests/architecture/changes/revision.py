@@ -23,9 +23,11 @@ def said_by(revision: str, **members: Any) -> Json:
 
 
 class Peer(Scripted):
-    """A server with one tool, in the words of its revision. A modern one refuses whatever is said in another."""
+    """A server with one tool, in the words of its revision. A modern one refuses whatever is said in another, and names
+    its own, unless it is `curt`."""
 
-    def __init__(self, revision: str) -> None:
+    def __init__(self, revision: str, curt: bool = False) -> None:
+        self.curt = curt
         is_modern = revision >= MODERN
         super().__init__(MODERN if is_modern else revision)
         page = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if is_modern else {}
@@ -44,7 +46,8 @@ class Peer(Scripted):
     def _in_its_own(self, answer: Any) -> Any:
         def answered(params: Json) -> Any:
             if (asked := params["_meta"][META + "protocolVersion"]) != self.spoken:
-                raise Refusal(-32022, "Unsupported", {"supported": [self.spoken], "requested": asked})
+                data = None if self.curt else {"supported": [self.spoken], "requested": asked}
+                raise Refusal(-32022, "Unsupported", data)
             return answer(params) if callable(answer) else answer
 
         return answered
@@ -79,6 +82,7 @@ async def talk() -> None:
     """Each of the servers is called twice by each client. Those that are known to be modern are not asked to initialize
     first."""
     peers = {"old": Peer(LATEST), "now": Peer(MODERN), "next": Peer(NEXT), "sure": Peer(MODERN), "new": Peer(NEXT)}
+    peers["curt"] = Peer(MODERN, curt=True)
     told = {name: {"era": "modern"} if name in ("sure", "new") else {} for name in peers}
     servers = [Server(id=name, name=name, type="stdio", command="memory", **told[name]) for name in peers]
     async with gateway(*servers, scripts=peers) as app:

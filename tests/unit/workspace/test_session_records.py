@@ -109,7 +109,8 @@ def test_paths_count_only_from_this_machine() -> None:
     pipe = Principal("client:ann", is_here=True, client="ann")  # of a gateway that the operator has started for ann
     here = (THE_OPERATOR, pipe, Principal("local", "127.0.0.1", is_here=True))
     away = (Principal("local", "10.0.0.7"), Principal("client:ann", "127.0.0.1", client="ann", via="key"))
-    assert [sessions.whose(principal) for principal in here[:2]] == ["", ""]
+    assert sessions.whose(THE_OPERATOR) == ""
+    assert sessions.whose(pipe) == sessions.whose(away[1]) != "", "who acts as a client is that client, as by its key"
     page = Principal("local", "127.0.0.1")
     others = [sessions.whose(principal) for principal in (here[2], page, *away)]
     assert all(others) and len({*others}) == len(others)

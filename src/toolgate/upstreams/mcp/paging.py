@@ -152,7 +152,7 @@ class _Kept(msgspec.Struct, frozen=True):
     is_all: bool
 
 
-def _kept(whole: Sequence[Raw], kind: str, has_headers: bool, in_ours: Repair | None) -> InSteps[_Kept]:
+def _kept(whole: Sequence[Raw], kind: str, has_headers: bool, in_ours: Repair | None = None) -> InSteps[_Kept]:
     """In our words; without items that have so many values or levels, or so long a name, that whoever reads them holds
     up everybody else or fails; without those that some client cannot read, and the whole list with them
     (`eras.listed`), and output schemas that are so (`eras.output_schemas`); and without tools whose annotations break
