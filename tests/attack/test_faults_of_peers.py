@@ -215,7 +215,10 @@ async def test_no_websocket_is_opened_from_a_foreign_page_or_to_a_foreign_host(
         socket = _socket(app, path, {**headers, **(bearer(key) if key else {})})
         await socket.ended()
         assert not socket.accepted and socket.status == 403
-        ours = _socket(app, path, {"origin": "http://localhost:3000", **(bearer(key) if key else {})})
+        other = _socket(app, path, {"origin": "http://localhost:3000", **(bearer(key) if key else {})})
+        await other.ended()
+        assert other.status == 403, "another server of this machine is not ours"
+        ours = _socket(app, path, {"origin": "http://localhost", **(bearer(key) if key else {})})
         await settle()
         assert ours.accepted, "what is ours is let in"
         await ours.leave()

@@ -105,7 +105,7 @@ async def test_a_page_that_was_offered_before_the_change_is_not_offered_again() 
     after = link_of(await rig.fault(credential))
     assert before != after
     offered = rig.oauth.find(after)
-    assert offered and offered.authority == "new.example"
+    assert offered and (offered.authority, offered.leads_to) == ("https://new.example", "new.example")
 
 
 async def test_what_is_forgotten_is_forgotten_whatever_it_was_granted_by() -> None:

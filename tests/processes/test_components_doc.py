@@ -15,7 +15,8 @@ from processes.scripted_component import component, tool
 from toolgate import config as configs
 from toolgate.config import CatalogLimits, Config, Server
 from toolgate.core.model import Call, Client, Done
-from toolgate.upstreams.component import answers, client
+from toolgate.upstreams.component import answers, metadata, program, upstream
+from toolgate.upstreams.links import whole
 
 TEXT = (Path(__file__).parents[2] / "docs" / "components.md").read_text()
 FLAT = " ".join(TEXT.split())
@@ -82,8 +83,8 @@ def test_its_numbers_are_the_programs() -> None:
         "no answer within 60 s": running_default("timeout") == 60,
         "at … after 60 s": running_default("start_timeout") == 60,
         "`catalog.ttl`, five minutes": CatalogLimits().ttl == 300,
-        "up to 32 MiB": client.LONGEST_MESSAGE == 32 * 2**20,
-        "up to 16 MiB": client.MOST_METADATA == 16 * 2**20,
+        "up to 32 MiB": whole.LONGEST_MESSAGE == 32 * 2**20,
+        "up to 16 MiB": metadata.MOST_METADATA == 16 * 2**20,
     }
     assert all(words in FLAT for words in said) and all(said.values())
 
@@ -93,10 +94,7 @@ def running_default(name: str) -> float:
 
 
 def test_its_messages_are_those_that_are_sent() -> None:
-    sources = (
-        Path(answers.__file__).parent / name for name in ("answers.py", "client.py", "program.py", "upstream.py")
-    )
-    code = "".join(source.read_text() for source in sources)
+    code = "".join(Path(each.__file__).read_text() for each in (answers, whole, program, upstream))
     for words in (
         "Tool execution failed (status ",
         "no answer within ",
