@@ -81,8 +81,12 @@ _PASSED_OVER = dict.fromkeys(map(ord, "\t\n\r"))  # by these readers, wherever t
 
 
 def is_uri(text: str) -> bool:
-    """Whether readers of URLs (WHATWG's rules, by which pydantic goes, too) can read it behind the name of a server."""
-    found = _URI.match(text.translate(_PASSED_OVER))
+    """Whether readers of URLs (WHATWG's rules, by which pydantic goes, too) can read it behind the name of a server,
+    which stands in front of the host of a `ui://` URI: there, no address in brackets can be one."""
+    written = text.translate(_PASSED_OVER)
+    if written.startswith("ui://["):
+        return False
+    found = _URI.match(written)
     if not found or not found["authority"]:
         return bool(found)
     authority = _AUTHORITY.fullmatch(found["authority"])
