@@ -245,7 +245,8 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The result object, as bytes. `is_typed`: its server has written into it that it is complete, as modern ones do.
+    """The result object, as bytes. `typed` is a body of which it is known that its server has written into
+    it that it is complete, as modern ones do: this one, unless it was changed since.
     `is_foreign`: it has a `resultType` that we do not know. `is_scrubbed`: secrets
     are taken out of it already; `is_cut`: it is within its limits, and in its client's names, already. While it is
     held, a large one counts, and `frame` is an object of those of its members that eras look at."""
@@ -256,7 +257,7 @@ class Done(msgspec.Struct, frozen=True):
     is_cut: bool = False
     kept: Kept | None = None
     frame: Raw = jsonrpc.NOTHING
-    is_typed: bool = False
+    typed: Raw | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True):

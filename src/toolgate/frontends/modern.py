@@ -176,7 +176,7 @@ class ModernResponses:
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
         revision = begun.request.asked.client.revision
-        if isinstance(outcome, Done) and outcome.is_typed and revision and not revision.names:  # as it is written to it
+        if isinstance(outcome, Done) and outcome.typed is outcome.body and revision and not revision.names:
             return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, outcome.body)
         return jsonrpc.result(id, self._written(begun.request.route, begun.round.made, None, outcome).body)
 

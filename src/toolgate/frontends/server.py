@@ -495,8 +495,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._known is self.cycle and not (
             self._turn or self.pipeline or self._is_full or self._patience or self.flow.read_paused
         ):
-            self._idle_since = self.loop.time()  # as in `_rests`; nothing else is to be done behind most that are known
-            self._keeping = self._keeping or self.loop.call_later(self.timeout_keep_alive, self._look)
+            self._rests()  # nothing else is to be done behind most that are known
             return
         turn, self._turn = self._turn, None
         if not self.transport.is_closing():

@@ -83,8 +83,7 @@ def _permitted(rules: Rules, call: Call, outcome: Outcome) -> Outcome:
     if len(kept) == len(values):
         return outcome
     said = jsonrpc.encode({"values": kept, "hasMore": len(values) > MOST_VALUES})
-    body = jsonrpc.with_members(outcome.body, {"completion": said})
-    return msgspec.structs.replace(outcome, body=body, is_typed=False)
+    return msgspec.structs.replace(outcome, body=jsonrpc.with_members(outcome.body, {"completion": said}))
 
 
 class _Completion(msgspec.Struct):

@@ -96,11 +96,12 @@ class Schema(msgspec.Struct):
             jsonrpc.value(arguments)  # which refuses what is infinite here
             is_short = _is_within(_MOST_LISTED, self.errors, value, most)
             return (_listed if is_short else _first)(self.validator, value) or undecided
-        except (ValueError, *jsonrpc.UNREADABLE):  # it is nested deeper than the validator goes
+        except (ValueError, *jsonrpc.UNREADABLE):  # nested deeper than the validator goes, or with an infinite number
             return undecided
 
 
-# Not by `jsonrpc`, since a call passes this; of floats see there. A number that no double can hold is infinite here.
+# Not by `jsonrpc`, since each call passes this. Python reads the floats, as there (`jsonrpc._float` says why), and
+# makes infinite what no double can hold.
 decode = msgspec.json.Decoder(float_hook=float).decode
 
 

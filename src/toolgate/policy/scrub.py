@@ -67,11 +67,7 @@ class Scrubber(msgspec.Struct, frozen=True):
             return outcome
         before = bytes(outcome.body)
         after = self.body(before)
-        if after is before:
-            return outcome
-        if isinstance(outcome, Accepted):
-            return Accepted(after)
-        return msgspec.structs.replace(outcome, body=after, is_typed=False)
+        return outcome if after is before else msgspec.structs.replace(outcome, body=after)
 
     async def aside(self, outcome: Done, in_thread: InThread[Outcome]) -> Done:
         """The same as `outcome` in a thread."""

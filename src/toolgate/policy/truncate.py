@@ -101,8 +101,7 @@ def _is_limited(call: Call) -> bool:
 
 def _cut(call: Call, limit: Limit, outcome: Done, keeping: Later) -> Done:
     try:
-        body = _Shortening(call, limit, keeping).of(outcome.body)
-        return msgspec.structs.replace(outcome, body=body, is_typed=False)
+        return msgspec.structs.replace(outcome, body=_Shortening(call, limit, keeping).of(outcome.body))
     except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
         return outcome  # out of shape: nothing that we could cut
 

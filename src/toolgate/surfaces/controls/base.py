@@ -370,7 +370,7 @@ def wrapped(control: Control, call: Call, done: Outcome) -> Outcome:
         return done
     try:
         body = jsonrpc.encode(control.family.wrap(read(control, call.asked), call, done.body))
-        return msgspec.structs.replace(done, body=body, frame=jsonrpc.NOTHING, is_typed=False)
+        return msgspec.structs.replace(done, body=body, frame=jsonrpc.NOTHING)
     except jsonrpc.TooMany:
         return done
     except jsonrpc.UNREADABLE as error:

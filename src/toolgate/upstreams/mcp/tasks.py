@@ -227,7 +227,7 @@ class Waiting:
         write, whose = partial(tasks.with_related, outcome.body, ""), self._call.client.principal.counted_as
         size = len(memoryview(outcome.body))
         body = await self._requests.bounds.looked_at(whose, size, write) if size > LARGE else write()
-        return msgspec.structs.replace(outcome, body=body, is_typed=False)
+        return msgspec.structs.replace(outcome, body=body)
 
     async def _came(self, waiting: asyncio.Future[Outcome]) -> bool:
         try:
