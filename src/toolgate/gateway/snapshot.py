@@ -96,9 +96,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     def list_timeout(self) -> float:
         return self.config.catalog.list_timeout
 
-    def scrubber(self, server: str) -> Scrubber:
+    def scrubber(self, server: str, unsigns: bool = False) -> Scrubber:
         """What a server says goes through it."""
-        return Scrubber(self.redactor.of(server), self.config.guard.scrub)
+        return Scrubber(self.redactor.of(server), self.config.guard.scrub, unsigns)
 
     def route(self, path: str) -> Route:
         """What is served at a path. Raises `Fault` where that was removed."""
