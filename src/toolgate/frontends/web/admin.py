@@ -27,7 +27,7 @@ from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
 from toolgate.frontends.web import decisions, file_edits, inspections, openapi
-from toolgate.frontends.web.agents import Agents, Board, Sessions, SessionShown, WantedBoard
+from toolgate.frontends.web.agents import Agents, Board, Sessions, SessionShown, WantedBoard, WantedSessions
 from toolgate.frontends.web.decisions import Decided, Waiting, WaitingCall, WantedDecision
 from toolgate.frontends.web.file_edits import Planned, Saved, WantedImport, WantedSave, WantedVerdict
 from toolgate.frontends.web.inspections import (
@@ -479,7 +479,7 @@ class Admin:
         return await _confirmed(file_edits.rule(self._editor, asked.name, wanted, hints, asked.by))
 
     async def audit(self, asked: Asked) -> Answer:
-        """The last lines of the audit."""
+        """The last lines of the audit, or those before a cursor."""
         return 200, await inspections.audit_lines(self._audit, _read(asked.body or b"{}", WantedLines))
 
     async def verify(self, _: Asked) -> Answer:
@@ -514,8 +514,7 @@ class Admin:
 
     async def board(self, asked: Asked) -> Answer:
         """The tasks of a project by what can be done with them."""
-        wanted: WantedBoard = _read(asked.body or b"{}", WantedBoard)
-        return 200, await self._agents.board(wanted.project, asked.by)
+        return 200, await self._agents.board(_read(asked.body or b"{}", WantedBoard), asked.by)
 
     async def task(self, asked: Asked) -> Answer:
         """One task in full, with what it waits for."""
@@ -523,7 +522,7 @@ class Admin:
 
     async def sessions(self, asked: Asked) -> Answer:
         """The sessions of who asks, as agents' programs told of them, the one with the latest sign first."""
-        return 200, await self._agents.sessions(asked.by)
+        return 200, await self._agents.sessions(_read(asked.body or b"{}", WantedSessions), asked.by)
 
     async def session(self, asked: Asked) -> Answer:
         """One of them, with what it hands over."""
@@ -612,7 +611,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/usage": {"GET": Operation(Admin.usage, {200: CallsCounted})},
     "/tasks": {"POST": Operation(Admin.board, {200: Board}, WantedBoard, needs_body=False)},
     "/tasks/{name}": {"GET": Operation(Admin.task, {200: dict[str, Any]})},
-    "/sessions": {"GET": Operation(Admin.sessions, {200: Sessions})},
+    "/sessions": {"POST": Operation(Admin.sessions, {200: Sessions}, WantedSessions, needs_body=False)},
     "/sessions/{name}": {"GET": Operation(Admin.session, {200: SessionShown})},
     "/configuration": {"GET": Operation(Admin.configuration, {200: Configuration})},
     "/configuration/check": {"POST": Operation(Admin.check_configuration, {200: ConfigurationFound}, WantedCheck)},

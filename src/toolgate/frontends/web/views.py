@@ -46,6 +46,11 @@ class PageRequest(NamedTuple):
         said = self.query.get("at", "")
         return int(said) if said.isdecimal() and len(said) < LONGEST_AT else 0
 
+    @property
+    def cursor(self) -> str:
+        """Of a list that is longer than one answer of the admin API."""
+        return self.query.get("cursor", "")
+
 
 class Shown(NamedTuple):
     """A page."""
@@ -341,8 +346,8 @@ async def rule(request: PageRequest) -> Outcome:
 
 
 async def board(request: PageRequest) -> Outcome:
-    found = await request.ask("POST", "/tasks", {"project": request.query.get("project")})
-    return Shown("board.html", {"nav": "/tasks", "board": found})
+    wanted = {"project": request.query.get("project"), "cursor": request.cursor}
+    return Shown("board.html", {"nav": "/tasks", "board": await request.ask("POST", "/tasks", wanted)})
 
 
 async def task(request: PageRequest) -> Outcome:
@@ -354,7 +359,8 @@ async def task(request: PageRequest) -> Outcome:
 
 
 async def sessions(request: PageRequest) -> Outcome:
-    return Shown("sessions.html", {"nav": "/sessions", **await request.ask("GET", "/sessions")})
+    found = await request.ask("POST", "/sessions", {"cursor": request.cursor})
+    return Shown("sessions.html", {"nav": "/sessions", **found})
 
 
 async def session(request: PageRequest) -> Outcome:
@@ -364,7 +370,7 @@ async def session(request: PageRequest) -> Outcome:
 
 async def audit(request: PageRequest) -> Outcome:
     wanted = request.query.get("q", "")[:200]
-    found = await request.ask("POST", "/audit", {"number": 200, "holding": wanted})
+    found = await request.ask("POST", "/audit", {"number": 200, "holding": wanted, "cursor": request.cursor})
     lines = found["lines"][::-1]
     return Shown("audit.html", {"nav": "/audit", "audit": found, "lines": lines, "wanted": wanted})
 
