@@ -226,10 +226,7 @@ class Gateway:
         return await self._looked_at(call, outcome, route) if scrub.is_large(outcome) else outcome
 
     async def _looked_at(self, call: Call, outcome: Outcome, route: Route) -> Outcome:
-        scrubber, leave = (
-            self.snapshot.scrubber(call.server, not route.is_transparent),
-            partial(self._left, call, route),
-        )
+        scrubber, leave = self.snapshot.scrubber(call.server, route), partial(self._left, call, route)
         return await aside(call, outcome, scrubber, self.snapshot.truncate, leave, self.in_turns)
 
     def shown(self, route: Route, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:

@@ -96,8 +96,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     def list_timeout(self) -> float:
         return self.config.catalog.list_timeout
 
-    def scrubber(self, server: str, unsigns: bool = False) -> Scrubber:
-        """What a server says goes through it."""
+    def scrubber(self, server: str, route: Route | None = None) -> Scrubber:
+        """What a server says goes through it; with `route`, a result that is for a client there."""
+        unsigns = route is not None and not route.is_transparent
         return Scrubber(self.redactor.of(server), self.config.guard.scrub, unsigns)
 
     def route(self, path: str) -> Route:
