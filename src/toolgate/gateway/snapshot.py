@@ -98,8 +98,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     def scrubber(self, server: str, route: Route | None = None) -> Scrubber:
         """What a server says goes through it; with `route`, a result that is for a client there."""
-        unsigns = route is not None and not route.is_transparent
-        return Scrubber(self.redactor.of(server), self.config.guard.scrub, unsigns)
+        return Scrubber(self.redactor.of(server), self.config.guard.scrub, bool(route and not route.is_transparent))
 
     def route(self, path: str) -> Route:
         """What is served at a path. Raises `Fault` where that was removed."""
