@@ -296,6 +296,10 @@ class Gateway:
         for route in self.snapshot.routes.values():
             route.plans.forget()
 
+    async def keep_package(self, command: Sequence[str], principal: Principal) -> str:
+        """See `Installing.keep`."""
+        return await self._views.installing.keep(command, principal)
+
     async def tokens(self) -> Mapping[str, Any]:
         """What the models of all clients have loaded of tools: see `token_meter`."""
         return await self._views.tokens()
