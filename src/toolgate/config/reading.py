@@ -313,7 +313,8 @@ class Reading:
         """Whether its name is one: strangers' files have any text there, and names are compared, shown, told."""
         if not isinstance(cast(object, entry.name), str) or len(entry.name) <= LONGEST_NAME:
             return True
-        message = f"has a server whose name has {len(entry.name):,} characters: {json.dumps(entry.name[:40])}…"
+        begins = json.dumps(entry.name[:40])
+        message = f"has a server whose name begins with {begins} and has {len(entry.name):,} characters"
         self.findings.wrong(entry.path[:-1], message, f"give it one of up to {LONGEST_NAME}")
         return False
 
