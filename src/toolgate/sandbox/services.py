@@ -173,6 +173,7 @@ def limits_of(config: Config) -> Limits:
         resident=wanted.memory,
         address_space=wanted.memory,
         calls=wanted.calls,
+        values=config.most_values,
         runs=wanted.runs or DEFAULTS.runs,
         warm=wanted.warm,
     )

@@ -218,6 +218,17 @@ class Reloaded(msgspec.Struct):
     servers: tuple[str, ...]
 
 
+class WantedPackage(msgspec.Struct):
+    """A command that starts a package of an exact version: `npx -y NAME@VERSION …` or `uvx NAME==VERSION …`."""
+
+    command: str
+    args: tuple[str, ...]
+
+
+class KeptPackage(msgspec.Struct):
+    package_hash: str
+
+
 class Added(msgspec.Struct):
     id: str
     name: str
@@ -400,6 +411,11 @@ class Admin:
             raise Fault("INVALID_ARGS", "`name`, the server's name, is missing")
         id = await self._editor.add(name, table, asked.by)
         return 201, Added(id, name)
+
+    async def keep(self, asked: Asked) -> Answer:
+        """Keep the file of a package that `npx` or `uvx` would fetch: its hash is a server's `package_hash`."""
+        wanted: WantedPackage = _read(asked.body, WantedPackage)
+        return 200, KeptPackage(await self._gateway.keep_package((wanted.command, *wanted.args), asked.by))
 
     async def remove(self, asked: Asked) -> Answer:
         """Remove a server that was added; one of the configuration file is removed there."""
@@ -584,6 +600,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
         "GET": Operation(Admin.servers, {200: Servers}),
         "POST": Operation(Admin.add, {201: Added}, dict[str, Any]),
     },
+    "/packages": {"POST": Operation(Admin.keep, {200: KeptPackage}, WantedPackage)},
     "/servers/{name}": {
         "GET": Operation(Admin.server, {200: ServerShown}),
         "DELETE": Operation(Admin.remove, {200: Removed}),

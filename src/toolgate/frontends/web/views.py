@@ -244,11 +244,23 @@ async def provision(request: PageRequest) -> Outcome:
         raise Failed(400, "The form does not say which server") from None
     except Lacking as lacking:
         raise Failed(400, str(lacking), "Store it with `toolgate secrets set`, and name it as ${secret:NAME}") from None
-    added = await request.ask("POST", "/servers", table)
+    kept, why = await _kept(request, table)
+    added = await request.ask("POST", "/servers", {**table, **kept})
     checked = await request.ask("POST", f"/servers/{quote(added['id'], safe='')}/check")
     if fault := checked.get("fault"):
         raise Failed(502, f"Added, and it did not start: {fault['error']}", fault.get("hint", ""))
-    return Done(_of_server(added["id"]), f"Added {added['name']}. It lists {len(checked.get('tools', ()))} tools.")
+    told = f"Added {added['name']}. It lists {len(checked.get('tools', ()))} tools."
+    return Done(_of_server(added["id"]), f"{told}{why}")
+
+
+async def _kept(request: PageRequest, table: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """By what the server starts the file of its package that is there now; where there is no such file, why."""
+    if "command" not in table:
+        return {}, ""
+    try:
+        return await request.ask("POST", "/packages", {"command": table["command"], "args": table["args"]}), ""
+    except Failed as failed:
+        return {}, f" Its file was not kept, so {table['command']} fetches it at each start: {failed}"
 
 
 async def tool(request: PageRequest) -> Outcome:
