@@ -647,6 +647,28 @@ def test_of_prompts_and_resources_too(kind: str, name: str, permissions: dict[st
     assert found.why("github", kind, name).verdict == found.verdict("github", kind, name)
 
 
+LONG = "x" * 3000
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "permissions"),
+    [
+        ("tools", LONG, {"tools": {"github__get": "off"}}),
+        ("prompts", LONG, {"prompts": {"github__get": "off"}}),
+        ("resources", f"file:///{LONG}", {"resources": {"github__file:///get": "off"}}),
+        ("resources", f"file:///%70{LONG}", {"resources": {"github__file:///p*": "off"}}),
+        ("resources", f"file:///{LONG}", {"resources": {"github__file:///get": "off"}, "read_only": "off"}),
+        ("resourceTemplates", "file:///%2525252525252570/{x}", {"resources": {"github__file:///get": "off"}}),
+    ],
+)
+def test_what_may_be_read_as_anything_is_said_to_be(kind: str, name: str, permissions: dict[str, Any]) -> None:
+    why = rules("all", **permissions).why("github", kind, name)
+    assert why.verdict == "off"
+    section = "resources" if kind == "resourceTemplates" else kind
+    rule = f"mcp_permissions.{section}: a server may read this as another name, of which something is said"
+    assert why.rule == rule
+
+
 NAMES = st.sampled_from(
     ["github__get", "github__g*", "*get", "*", "GITHUB__Get", "docs__get", "github__set", "github*"]
 )
@@ -678,7 +700,7 @@ def test_a_rule_of_the_configuration_is_named_for_every_verdict(
     found = rules(reach, **permissions)
     why = found.why("github", kind, name, hints)
     assert why.verdict == found.verdict("github", kind, name, hints)
-    assert why.rule != "defaults" or len(name) > 2048
+    assert why.rule != "defaults"
 
 
 URIS = [
@@ -688,6 +710,8 @@ URIS = [
     "file:///a/%62",
     "file://localhost/a/b",
     "x:%00",
+    "file:///" + "a" * 3000,
+    "file:///%2525252525252562",
     "{+path}",
     "b",
 ]
