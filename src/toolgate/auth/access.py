@@ -197,7 +197,7 @@ class Rules:
         if not things.table.exact(spellings):
             for meant, verdict in things.meanings(server, name):
                 yield Why(verdict, f"{where}: {meant}, as a server may read the name")
-        if not said:
+        if not said or things.is_obscure(name):  # it is not known to be what fits it
             yield from self._base_grounds(server)
         if kind == "tools" and self.read_only:
             yield Why(self.read_only, "mcp_permissions.read_only: the tool does not say that it only reads")

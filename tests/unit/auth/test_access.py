@@ -669,6 +669,12 @@ def test_what_may_be_read_as_anything_is_said_to_be(kind: str, name: str, permis
     assert why.rule == rule
 
 
+def test_a_permission_that_fits_what_may_be_read_as_anything_does_not_decide_on_it() -> None:
+    found = rules("all", everything="ask", resources={"github__file:///*": "allow"})
+    why = found.why("github", "resources", f"file:///{LONG}")
+    assert (why.verdict, why.rule) == ("ask", "mcp_permissions.global")
+
+
 NAMES = st.sampled_from(
     ["github__get", "github__g*", "*get", "*", "GITHUB__Get", "docs__get", "github__set", "github*"]
 )
