@@ -669,6 +669,19 @@ def test_what_may_be_read_as_anything_is_said_to_be(kind: str, name: str, permis
     assert why.rule == rule
 
 
+def test_a_tool_that_says_that_it_only_reads_is_let_go_on_by_another_rule() -> None:
+    why = rules("all", read_only="off").why("github", "tools", "get", READS)
+    assert (why.verdict, why.rule) == ("allow", "mcp_server_access, and no permission that says less")
+
+
+def test_a_rule_is_named_that_is_said_of_another_spelling_of_a_host() -> None:
+    why = rules("all", resources={"github__https://h/p*": "off"}).why("github", "resources", "https://H/p")
+    assert (why.verdict, why.rule) == (
+        "off",
+        "mcp_permissions.resources: github__https://h/p*, as a server may read the name",
+    )
+
+
 def test_a_permission_that_fits_what_may_be_read_as_anything_does_not_decide_on_it() -> None:
     found = rules("all", everything="ask", resources={"github__file:///*": "allow"})
     why = found.why("github", "resources", f"file:///{LONG}")
