@@ -66,7 +66,7 @@ def _by_pipx(wheel: Path, folder: Path) -> None:
         "PIPX_BIN_DIR": str(folder / "bin"),
         "PIPX_MAN_DIR": str(folder / "man"),
     }
-    install = ["pipx", "install", "--quiet", "--python", sys.executable, str(wheel)]
+    install = ["pipx", "install", "--python", sys.executable, str(wheel)]
     timed("install", lambda: run(install, os.environ | environ | places))
     _served(str(folder / "bin" / "toolgate"), environ)
 

@@ -1387,6 +1387,8 @@ class Rig:
             assert connection.requests.in_flight == 0, f"in flight: {connection.requests}"
             assert not connection.questions._open, f"unanswered: {connection.questions._open}"
             assert not connection.questions._held, f"held: {connection.questions._held}"
+            connection.tasks.counted.end()  # which servers may be at work on when a test ends
+        await settle()
         for session in self.app.sessions.all():
             assert not session._in_flight and not session._questions and not session._work, session
         running = asyncio.all_tasks() - self._baseline - {asyncio.current_task()}

@@ -8,13 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from bridge.test_tasks import Gate, knowing, made
 from peers import LATEST, MODERN, LegacyServer, ModernClient, ModernServer, Scene, form, gateway, named
+from task_peers import LegacyTaskServer, ModernTaskServer
 from virtualtime import FakeClock, settle, soon
 
 from toolgate.config import Config, Limits
 from toolgate.config.access import Bounds, Concurrency, KnownClient, Rate, Rates
-from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Done, Principal
+from toolgate.core.fault import Fault, Reached
+from toolgate.core.model import Accepted, Call, Client, Done, Principal
 from toolgate.policy import limits
 from toolgate.policy.base import Passed
 from toolgate.policy.limits import Meters
@@ -197,6 +199,115 @@ async def test_what_was_parked_and_never_answered_is_given_back() -> None:
         assert (await client.request("tools/call", name="there__plain")).text == "done"
 
 
+def of_tasks(kind: str, scripts: Mapping[str, Any]) -> Any:
+    """A server that runs the tool `slow` as a task."""
+    if kind == "modern":
+        return ModernTaskServer(scripts, as_tasks=("slow",))
+    return LegacyTaskServer(scripts, support={"slow": "optional"})
+
+
+async def who_knows_tasks(rig: Any, kind: str) -> Any:
+    return knowing(rig) if kind == "modern" else await rig.client(LATEST)
+
+
+TASKS = pytest.mark.parametrize("kind", ["modern", "legacy"])
+
+
+@TASKS
+async def test_a_call_that_has_become_a_task_keeps_its_place_until_that_ends(kind: str) -> None:
+    gate = Gate()
+    async with gateway(config=at_once(principal=2), there=of_tasks(kind, {"slow": gate, "plain": plain})) as rig:
+        ann = await who_knows_tasks(rig, kind)
+        first, _ = await made(ann), await made(ann)
+        for name in ("slow", "plain"):
+            assert refused(await ann.call(f"there__{name}")) == limits.SOON
+        await rig.clock.advance(600)
+        refused(await ann.call("there__plain"))
+        await ann.request("tasks/cancel", taskId=first)
+        await settle()
+        assert (await ann.call("there__plain")).text == "done"
+        await made(ann)
+        refused(await ann.call("there__plain"))
+        gate.opened.set()
+        await rig.clock.advance(61)
+
+
+@TASKS
+async def test_the_place_of_a_task_that_nobody_asks_for_is_free_soon_after_its_end(kind: str) -> None:
+    gate = Gate()
+    async with gateway(config=at_once(principal=1), there=of_tasks(kind, {"slow": gate, "plain": plain})) as rig:
+        ann = await who_knows_tasks(rig, kind)
+        await made(ann)
+        refused(await ann.call("there__plain"))
+        gate.opened.set()
+        await rig.clock.advance(61)
+        assert (await ann.call("there__plain")).text == "done"
+
+
+@TASKS
+@pytest.mark.parametrize("how", ["get", "result", "told"])
+async def test_whoever_learns_that_its_task_is_over_finds_a_place_at_once(how: str, kind: str) -> None:
+    gate = Gate()
+    there = of_tasks(kind, {"slow": gate, "plain": plain})
+    async with gateway(config=at_once(principal=1), there=there) as rig:
+        ann = await who_knows_tasks(rig, kind)
+        id = await made(ann)
+        watching = how == "told" and kind == "modern"
+        heard = ann.start("subscriptions/listen", notifications={"taskIds": [id]}) if watching else None
+        await settle()
+        gate.opened.set()
+        await settle()
+        if how == "told":
+            (connection, task) = there.connections[0], there.kept.tasks["own/1"]
+            (connection.tell_task if kind == "modern" else connection.tell_status)(task)
+            await settle()
+        elif how == "result" and kind == "legacy":
+            assert "at last" in str((await ann.request("tasks/result", taskId=id)).result)
+        else:
+            assert (await ann.request("tasks/get", taskId=id)).result["status"] == "completed"
+        assert (await ann.call("there__plain")).text == "done"
+        if heard:
+            await heard.gone()
+
+
+@TASKS
+async def test_the_places_of_tasks_are_free_where_their_server_is_gone(kind: str) -> None:
+    gate = Gate()
+    async with gateway(config=at_once(principal=1), there=of_tasks(kind, {"slow": gate, "plain": plain})) as rig:
+        ann = await who_knows_tasks(rig, kind)
+        await made(ann)
+        refused(await ann.call("there__plain"))
+        await rig.app.gateway.snapshot.upstreams["there"].stop()
+        assert (await ann.call("there__plain")).text == "done"
+        gate.opened.set()
+        await settle()
+
+
+async def test_a_task_that_its_client_has_left_at_once_counts_all_the_same() -> None:
+    gate = Gate()
+    async with gateway(config=at_once(server=1), there=of_tasks("legacy", {"slow": gate, "plain": plain})) as rig:
+        ann, bob = await rig.client(LATEST), await rig.client(LATEST, principal="bob")
+        await made(ann)
+        await ann.close()
+        refused(await bob.call("there__plain"))
+        gate.opened.set()
+        await rig.clock.advance(61)
+
+
+async def test_a_tool_that_runs_as_a_task_for_a_client_without_any_counts_once() -> None:
+    gate = Gate()
+    there = LegacyTaskServer({"slow": gate, "plain": plain}, support={"slow": "required"})
+    async with gateway(config=at_once(principal=1), there=there) as rig:
+        ann = rig.modern()
+        running = asyncio.ensure_future(ann.call("there__slow"))
+        await settle()
+        refused(await soon(ann.call("there__plain")))
+        gate.opened.set()
+        await rig.clock.advance(61)
+        assert "at last" in str((await running).result)
+        assert (await ann.call("there__plain")).text == "done"
+
+
 async def test_arguments_that_are_too_large_are_refused_with_the_limit() -> None:
     there = LegacyServer({"plain": plain})
     async with gateway(config=Config(limits=Limits(argument_limit=100)), there=there) as rig:
@@ -246,6 +357,24 @@ async def test_each_configured_client_has_its_own_bounds() -> None:
         rule.before(call("desk", "client:desk"), False)
     for _ in range(10):
         rule.before(call("other", "client:other"), False)
+
+
+async def test_a_call_that_becomes_a_task_after_it_has_asked_takes_its_place_again() -> None:
+    rule = limits.Limits(at_once(principal=1), Meters(FakeClock()))
+    first = msgspec.structs.replace(call(), reached=Reached())
+    passed = rule.before(first, False)
+    assert isinstance(passed, Passed) and first.reached
+    rule.ended(first, Done(b"{}"), passed.ticket)  # it has asked
+    first.reached.goes_on = True
+    rule.ended(first, Accepted(b"{}"), passed.ticket)
+    with pytest.raises(Fault, match="at once"):
+        rule.before(call(), False)
+    for over in (*first.reached.over, *first.reached.over):
+        over()
+    rule.ended(first, Accepted(b"{}"), passed.ticket)  # it is told late that the task was over at once
+    assert isinstance(rule.before(call(), False), Passed)
+    with pytest.raises(Fault, match="at once"):
+        rule.before(call(), False)
 
 
 async def test_a_known_client_has_one_meter_wherever_it_is() -> None:

@@ -78,6 +78,7 @@ def test_without_a_person_to_ask_nothing_is_added(offline: Path) -> None:
 def test_what_passes_every_gate_is_added_started_and_kept_and_noted(offline: Path) -> None:
     ended = toolgate("provision", THINK, "--yes")
     assert ended.code == 0, ended.err
+    assert "Its file was not kept, so npx fetches it at each start" in ended.err  # npm is not there
     assert "added sequential-thinking" in ended.out and "sequential-thinking__" in ended.out
     assert (offline / "ran").read_text().startswith("-y @modelcontextprotocol/server-sequential-thinking@")
     (server,) = added(offline).values()

@@ -8,6 +8,7 @@ import re
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
 from toolgate.frontends.web import inspections, tool_fields
 from toolgate.frontends.web.views import VIEWS
+from toolgate.state import audit
 from toolgate.state.audit import Trail
 
 WEB = Path(__file__).parents[2] / "src" / "toolgate" / "frontends" / "web"
@@ -562,9 +564,61 @@ async def test_the_audit_is_read_searched_and_verified(tmp_path: Path) -> None:
     await trail.close()
 
 
+async def test_lines_of_the_audit_are_turned_over_page_by_page_and_searched_to_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    trail = Trail(tmp_path / "audit.jsonl", clock, None, Redactor())
+    for number in range(450):
+        trail.note(f"event-{number}", "cli:ann")
+    async with gateway(GREETER, audit=trail, clock=clock) as app:
+        reader = await signed_in(app)
+        await until_written(clock, trail, 450)
+        page, seen = await reader.open("/ui/audit"), list[int]()
+        while True:
+            seen += [int(number) for number in re.findall(r"event-(\d+) cli:ann", page.text)]
+            onward = [each["href"] for each in page.all("a") if each.get("rel") == "next"]
+            if not onward:
+                break
+            page = await reader.open(onward[0])
+        assert seen == [*range(449, -1, -1)]
+        assert [each["href"] for each in page.all("a") if each.get("rel") == "first"] == ["/ui/audit"]
+        monkeypatch.setattr(audit, "LONGEST_SEARCH", 10_000)
+        page = await reader.open("/ui/audit?q=event-0")
+        assert "None of the lines that were looked at." in page.text
+        while "Look in older lines" in page.text:
+            (onward,) = [each["href"] for each in page.all("a") if each.get("rel") == "next"]
+            page = await reader.open(onward)
+        assert "event-0 cli:ann" in page.text
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "[]", "[1]", "[-1, 0]", "[1, 1]", '["ready", [9, "", ""]]', "1" * 3000])
+async def test_a_cursor_that_was_not_given_is_refused(cursor: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    trail = Trail(tmp_path / "audit.jsonl", clock, None, Redactor())
+    trail.note("event", "cli:ann")
+    async with gateway(GREETER, audit=trail, clock=clock) as app:
+        reader = await signed_in(app)
+        await until_written(clock, trail, 1)
+        for path in ("/ui/audit", "/ui/tasks", "/ui/sessions"):
+            await reader.open(f"{path}?{urlencode({'cursor': cursor})}", 400)
+
+
+async def test_an_audit_that_cannot_be_read_is_no_fault_of_the_gateway(tmp_path: Path) -> None:
+    clock = FakeClock()
+    trail = Trail(tmp_path / "audit.jsonl", clock, None, Redactor())
+    trail.note("event", "cli:ann")
+    async with gateway(GREETER, audit=trail, clock=clock) as app:
+        reader = await signed_in(app)
+        await until_written(clock, trail, 1)
+        (tmp_path / "audit.jsonl").rename(tmp_path / "aside")
+        (tmp_path / "audit.jsonl").mkdir()
+        assert "The audit cannot be read" in (await reader.open("/ui/audit", 409)).text
+
+
 async def until_written(clock: FakeClock, trail: Trail, lines: int) -> None:
     for _ in range(500):
-        if trail.file and trail.file.exists() and len(trail.last_lines(lines)) == lines:
+        if trail.file and trail.file.exists() and len(trail.lines(lines)[0]) == lines:
             return
         await clock.advance(0.2)
         await asyncio.to_thread(threading.Event().wait, 0.02)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from doors.issuers import KEYS, client
 from inmemory import GREETER, THE_SOCKET, Visitor, gateway
-from reader import Reader, signed_in
+from reader import Document, Reader, signed_in
 
 from toolgate.app import App
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import Config
 from toolgate.config.access import Permissions
 from toolgate.core.model import Principal
+from toolgate.frontends.web import agents
 from toolgate.workspace import sessions
 from toolgate.workspace.sessions import Record
 
@@ -99,3 +102,56 @@ async def test_who_may_not_read_tasks_with_the_tools_reads_none_here() -> None:
         await carl.press("/ui/login", key=KEYS["carl"])
         for path in ("/ui/tasks", f"/ui/tasks/{id}"):
             assert "secret" not in (await carl.open(path, 403)).text
+
+
+async def turned_over(reader: Reader, path: str) -> AsyncIterator[Document]:
+    """Pages as they follow by their links; of a board the first column that has more."""
+    page = await reader.open(path)
+    yield page
+    while onward := [each["href"] for each in page.all("a") if each.get("rel") == "next"]:
+        page = await reader.open(onward[0])
+        yield page
+
+
+async def test_tasks_beyond_the_first_of_a_column_are_reached_by_its_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "MOST_TASKS", 3)
+    async with gateway(GREETER) as app:
+        reader = await signed_in(app)
+        for number in range(8):
+            await task(app, f"task-{number}", priority=number % 2)
+        pages = [page.text async for page in turned_over(reader, "/ui/tasks")]
+        found = [int(number) for text in pages for number in re.findall(r"task-(\d)", text)]
+        assert len(pages) == 3 and {*found} == {*range(8)}
+        assert [number % 2 for number in found] == [0] * 4 + [1] * 4, "the most urgent first"
+        assert "In progress" in pages[0] and all("In progress" not in text for text in pages[1:])
+
+
+async def test_a_list_goes_on_behind_a_task_that_is_there_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "MOST_TASKS", 2)
+    async with gateway(GREETER) as app:
+        reader = await signed_in(app)
+        ids = [await task(app, f"task-{number}") for number in range(4)]
+        pages = turned_over(reader, "/ui/tasks")
+        first = re.findall(r"task-(\d)", (await anext(pages)).text)
+        await task(app, "", tool="delete_task", task_id=ids[int(first[1])])
+        second = re.findall(r"task-(\d)", (await anext(pages)).text)
+        assert sorted([*first, *second]) == ["0", "1", "2", "3"]
+
+
+async def test_sessions_beyond_the_first_page_are_reached_and_are_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "MOST_SESSIONS", 2)
+    config = Config(clients=(client("carl", key=KEYS["carl"], admin=True),))
+    async with gateway(GREETER, config=config) as app:
+        operator = Reader(app)
+        await operator.sign_in()
+        for number in range(5):
+            seen = f"2026-11-0{1 + number // 2}T00:00:00.000000Z"  # two at one time, in the order of their ids
+            await record(app, f"s{number}", THE_OPERATOR, title=f"session-{number}", updated_at=seen)
+        pages = [page async for page in turned_over(operator, "/ui/sessions")]
+        found = [re.findall(r"session-\d", page.text) for page in pages]
+        assert found == [["session-4", "session-2"], ["session-3", "session-0"], ["session-1"]]
+        (onward,) = [each["href"] for each in pages[0].all("a") if each.get("rel") == "next"]
+        carl = Reader(app)
+        await carl.open("/ui/login")
+        await carl.press("/ui/login", key=KEYS["carl"])
+        assert "session-" not in (await carl.open(onward)).text

@@ -108,6 +108,21 @@ def _shown(match: Any) -> Iterator[str]:
         yield f"  {'passed' if gate['passed'] else 'FAILED'}  {gate['gate']:<10}  {visible(gate['why'] + fix)}"
 
 
+async def _kept(gateway: Reached, table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """By what the server starts the file of its package that is there now, whatever its registry has later. Where that
+    file is not to be had, that is said."""
+    if "command" not in table:
+        return {}
+    with progress.waiting("fetching its package"):
+        wanted = {"command": table["command"], "args": table["args"]}
+        status, said = await gateway.ask("POST", "/packages", wanted)
+    if status == 200:
+        return json.loads(said)
+    runner = visible(str(table["command"]))
+    typer.echo(f"Its file was not kept, so {runner} fetches it at each start: {gateways.explained(said)}", err=True)
+    return {}
+
+
 async def _add(gateway: Reached, match: Any, given: Mapping[str, str], is_sure: bool) -> int:
     try:
         table = server_of(match, given)
@@ -128,6 +143,7 @@ async def _add(gateway: Reached, match: Any, given: Mapping[str, str], is_sure: 
         if "env" in table:
             typer.echo(f"It gets these variables: {', '.join(map(visible, table['env']))}")
         typer.confirm(f"Add it as {table['name']}?", abort=True)
+    table |= await _kept(gateway, table)
     added = await gateways.value(gateway, "POST", "/servers", table)
     typer.echo(f"added {visible(added['name'])}")
     checked = await gateways.value(gateway, "POST", f"/servers/{added['id']}/check")

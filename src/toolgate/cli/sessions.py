@@ -30,7 +30,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("list", help="List the sessions, the most recently active first.")
 def listing(
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of sessions.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=sessions.MOST_RECORDS, help="The maximum number of sessions.")] = 20,
     project: Annotated[str | None, typer.Option(metavar="ID", help="Only sessions of this project.")] = None,
     as_json: AsJson = False,
     config: common.ConfigPath = None,

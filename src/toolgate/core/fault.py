@@ -17,13 +17,16 @@ class Reached(msgspec.Struct):
     """How far a round of a call has got: whether all policies have let it go on, or by which it still waits; and
     whether anything of it was, or may have been, sent to its server. `recheck` is asked for the call as it may be sent
     now, where it has waited since it was let go on; each of `rests` is told when it waits for a person (True) and when
-    it goes on, so that it holds nothing meanwhile that others need. Raises `Fault` where that is not to be had then."""
+    it goes on, so that it holds nothing meanwhile that others need. Raises `Fault` where that is not to be had then.
+    `goes_on`: it has become a task, at which its server is at work; each of `over` is told when that ends."""
 
     waits_for: str = ""
     is_let: bool = False
     is_sent: bool = False
     recheck: Callable[[Any], Awaitable[Any]] | None = None
     rests: tuple[Callable[[bool], None], ...] = ()
+    goes_on: bool = False
+    over: tuple[Callable[[], None], ...] = ()
 
 
 # String code → JSON-RPC code (behaviour.md section 5).

@@ -226,7 +226,7 @@ class Gateway:
         return await self._looked_at(call, outcome, route) if scrub.is_large(outcome) else outcome
 
     async def _looked_at(self, call: Call, outcome: Outcome, route: Route) -> Outcome:
-        scrubber, leave = self.snapshot.scrubber(call.server), partial(self._left, call, route)
+        scrubber, leave = self.snapshot.scrubber(call.server, route), partial(self._left, call, route)
         return await aside(call, outcome, scrubber, self.snapshot.truncate, leave, self.in_turns)
 
     def shown(self, route: Route, asker: Asker, asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
@@ -295,6 +295,10 @@ class Gateway:
         """What policies have to do with calls is something else from now on."""
         for route in self.snapshot.routes.values():
             route.plans.forget()
+
+    async def keep_package(self, command: Sequence[str], principal: Principal) -> str:
+        """See `Installing.keep`."""
+        return await self._views.installing.keep(command, principal)
 
     async def tokens(self) -> Mapping[str, Any]:
         """What the models of all clients have loaded of tools: see `token_meter`."""

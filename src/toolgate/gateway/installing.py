@@ -20,7 +20,7 @@ from toolgate.core.concurrency import Shared
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.provision import provisioning
-from toolgate.provision.entries import Entry, Package
+from toolgate.provision.entries import Entry, Package, package_of
 from toolgate.provision.gates import Gate
 from toolgate.provision.packages import Unknown
 from toolgate.provision.provisioning import Match, Provisioning, Report
@@ -84,6 +84,19 @@ class Installing:
         await self._turns.turn(whose)
         try:
             return {**said, **await self._installed(best.match, means)}
+        finally:
+            self._turns.give_back(whose)
+
+    async def keep(self, command: Sequence[str], principal: Principal) -> str:
+        """Keep the file of the package that a command starts: the hash, by which it is started then. Raises `Fault`."""
+        package, whose = package_of(command), principal.counted_as
+        if not package:
+            raise Fault("INVALID_ARGS", "This is no `npx -y NAME@VERSION` or `uvx NAME==VERSION`", reach="not_sent")
+        await self._turns.turn(whose)
+        try:
+            return await self._provisioning.keep(package, whose)
+        except Unknown as why:
+            raise Fault("SERVER_FAILED", str(why), reach="not_sent") from None
         finally:
             self._turns.give_back(whose)
 

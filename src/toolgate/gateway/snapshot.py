@@ -96,9 +96,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     def list_timeout(self) -> float:
         return self.config.catalog.list_timeout
 
-    def scrubber(self, server: str) -> Scrubber:
-        """What a server says goes through it."""
-        return Scrubber(self.redactor.of(server), self.config.guard.scrub)
+    def scrubber(self, server: str, route: Route | None = None) -> Scrubber:
+        """What a server says goes through it; with `route`, a result that is for a client there."""
+        return Scrubber(self.redactor.of(server), self.config.guard.scrub, bool(route and not route.is_transparent))
 
     def route(self, path: str) -> Route:
         """What is served at a path. Raises `Fault` where that was removed."""

@@ -87,7 +87,7 @@ def build(
         approval,
         # Whatever looks at a whole result stands behind this: it sees it first.
         truncate.of(config, policy_deps.overflow),
-        Scrub(policy_deps.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
+        Scrub(policy_deps.redactor, config.guard.scrub, not is_transparent),  # nothing is kept, or told of, before it
         *telemetry.behind(*watch),
     )
     return tuple(policy for policy in policies if policy)

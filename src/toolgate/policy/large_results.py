@@ -31,7 +31,7 @@ async def aside(
     if not isinstance(outcome, Done) or not is_large(outcome, scrubber.secrets.forms):
         return outcome
     in_thread = partial(in_turns.in_thread, call.client.principal.counted_as)
-    if scrubber.has_work:
+    if scrubber.has_work or scrubber.unsigns:
         outcome = await scrubber.aside(outcome, in_thread)
     if truncate:
         outcome = await truncate.aside(call, outcome, in_thread)

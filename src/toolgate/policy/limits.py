@@ -1,17 +1,16 @@
 """How many calls in a while, how many at once, and how large their arguments may be (behaviour.md, seed 001).
 
 The rules this file keeps: a call is charged in all its meters or in none, and once, whatever it asks on its way; what
-is taken while it runs is given back when its round is over, however it ends; meters outlive configurations, and are
-bounded.
+is taken while it runs is given back when its round is over, however it ends, or the task that it has become; meters
+outlive configurations, and are bounded.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from toolgate.auth.access import as_a_lenient_reader
 from toolgate.config import Config
@@ -146,7 +145,42 @@ class _Limit:
             del self._running[key]
 
 
-Taken: TypeAlias = list[tuple[_Limit, object]]
+class Places:
+    """What a call takes of what may run at once: taken and given back by whoever says so first, until it is over."""
+
+    def __init__(self, limits: Sequence[tuple[_Limit, object]], together: AbstractContextManager[None]) -> None:
+        self._limits = limits
+        self._together = together
+        self._are_taken = self._is_over = False
+
+    def take(self) -> None:
+        with self._together:
+            if not (self._are_taken or self._is_over):
+                self._are_taken = True
+                for limit, key in self._limits:
+                    limit.take(key)
+
+    def give_back(self) -> None:
+        with self._together:
+            if self._are_taken:
+                self._are_taken = False
+                for limit, key in self._limits:
+                    limit.give_back(key)
+
+    def over(self) -> None:
+        self.give_back()
+        self._is_over = True
+
+    def rests(self, rests: bool) -> None:
+        """The call waits for a person, or goes on. Raises `Fault` where it finds no place then."""
+        if rests:
+            self.give_back()
+            return
+        with self._together:
+            full = None if self._are_taken else next((limit for limit, key in self._limits if limit.is_full(key)), None)
+            if full:
+                raise _too_many_at_once(full)
+            self.take()
 
 
 class Limits(Policy):
@@ -202,11 +236,14 @@ class Limits(Policy):
         if not was_passed:
             self._charge(limits, call.client.principal)
         taken = [each for each in limits if each[0].most is not None]
-        for limit, key in taken:
-            limit.take(key)
-        if taken and call.reached:
-            call.reached.rests += (partial(self.rests, list(taken), taken),)
-        return Passed(call, taken) if taken else call
+        if not taken:
+            return call
+        places = Places(taken, self._meters.together)
+        places.take()
+        if call.reached:
+            call.reached.rests += (places.rests,)
+            call.reached.over += (places.over,)
+        return Passed(call, places)
 
     def check(self, call: Call) -> None:
         """Arguments that somebody has written into a call that was let through. Raises `Fault`."""
@@ -252,20 +289,13 @@ class Limits(Policy):
         for limit, key in limits:
             limit.charge(key, now)
 
-    def ended(self, call: Call, ending: Outcome | BaseException, ticket: Taken | None) -> None:
-        _give_back(ticket or [])
-
-    def rests(self, limits: Taken, taken: Taken, rests: bool) -> None:
-        """A call waits for a person, or goes on. Raises `Fault` where it finds no place then."""
-        if rests:
-            _give_back(taken)
-        elif not taken:
-            for limit, key in limits:
-                if limit.is_full(key):
-                    raise _too_many_at_once(limit)
-            for limit, key in limits:
-                limit.take(key)
-            taken.extend(limits)
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: Places | None) -> None:
+        if not ticket:
+            return
+        if call.reached and call.reached.goes_on:
+            ticket.take()  # again, where it has asked: until its task is over
+        else:
+            ticket.give_back()
 
     def _of(self, call: Call) -> list[tuple[_Limit, object]]:
         """What concerns this call. Control tools cost their callers, and no server."""
@@ -279,13 +309,6 @@ class Limits(Policy):
             if self._tool.is_some and call.method == mcp.CALL:
                 found.append((self._tool, (call.server, as_a_lenient_reader(call.target))))  # a server may read it so
         return found
-
-
-def _give_back(taken: list[tuple[_Limit, object]]) -> None:
-    """Once: who has taken it is told more than once that a call is over, where its server has asked."""
-    while taken:
-        limit, key = taken.pop()
-        limit.give_back(key)
 
 
 def _too_often(limits: list[tuple[_Limit, object]], now: float) -> Fault:

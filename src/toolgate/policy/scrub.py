@@ -2,7 +2,7 @@
 
 The rules this file keeps: what is left is JSON still, and a result that holds no secret passes untouched; it is
 scrubbed before anything of it is kept (`overflow`); what the gateway says of itself (server `toolgate`) is always
-scrubbed, whatever the configuration says of other servers.
+scrubbed, whatever the configuration says of other servers; and what only the gateway says (`unsigned`) no server says.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import names, redaction
+from toolgate.core import counting, jsonrpc, names, redaction
 from toolgate.core.concurrency import InThread
 from toolgate.core.fault import Fault
+from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Accepted, Ask, Call, Done, Event, NeedInput, Outcome
 from toolgate.core.notes import Note
 from toolgate.core.redaction import Redactor, Secrets
@@ -25,6 +26,7 @@ from toolgate.upstreams.base import Status
 Mode: TypeAlias = Literal["off", "known", "patterns"]
 
 
+OURS = "toolgate/"  # how the members of `_meta` begin that the gateway sets
 LARGE = 512 * 1024  # bytes of a result that take up to 10 ms
 MOST_SEARCHED = 16 * 1024 * 1024  # bytes of a result, for each form of a secret: up to 20 ms
 MANY_FORMS = 512
@@ -43,6 +45,7 @@ class Scrubber(msgspec.Struct, frozen=True):
 
     secrets: Secrets
     mode: Mode
+    unsigns: bool = False  # results are `unsigned`, too, where they are scrubbed `aside`
 
     @property
     def has_work(self) -> bool:
@@ -71,7 +74,7 @@ class Scrubber(msgspec.Struct, frozen=True):
 
     async def aside(self, outcome: Done, in_thread: InThread[Outcome]) -> Done:
         """The same as `outcome` in a thread."""
-        found = await in_thread(lambda: self.outcome(outcome))
+        found = await in_thread(lambda: self.outcome(unsigned(outcome) if self.unsigns else outcome))
         assert isinstance(found, Done)
         return found
 
@@ -95,8 +98,9 @@ class Scrubber(msgspec.Struct, frozen=True):
 class Scrub(Policy):
     name = "scrub"
 
-    def __init__(self, redactor: Redactor, mode: Mode) -> None:
+    def __init__(self, redactor: Redactor, mode: Mode, unsigns: bool = True) -> None:
         self._redactor = redactor
+        self._unsigns = unsigns
         self._mode: Mode = mode
         self._scrubbers: dict[str, Scrubber] = {}  # by server
 
@@ -109,6 +113,10 @@ class Scrub(Policy):
         scrubber = self._scrubbers.get(call.server) or self._of(call.server)
         if call.server == names.OWN and isinstance(outcome, Done) and not outcome.is_scrubbed:
             outcome = Done(self._redactor.body(bytes(outcome.body)))
+        elif self._unsigns and isinstance(outcome, Done) and not outcome.is_scrubbed:
+            said = bytes(outcome.body)  # looked at here: a call passes this
+            if said.find(b"toolgate") >= 0 or said.find(b"\\u00") >= 0:
+                outcome = unsigned(outcome)
         if self._mode == "known" and not scrubber.secrets.knows_any:  # not by `has_work`: a call passes this
             return outcome
         return scrubber.outcome(outcome)
@@ -116,6 +124,39 @@ class Scrub(Policy):
     def _of(self, server: str) -> Scrubber:
         self._scrubbers[server] = scrubber = Scrubber(self._redactor.of(server), self._mode)
         return scrubber
+
+
+def unsigned(outcome: Done) -> Done:
+    """A server's result without what is the gateway's to say: members of `_meta` that begin with `toolgate/`. One that
+    is out of shape, or has too many values, is left as it is."""
+    try:
+        if not counting.is_too_much(outcome.body) and (body := _unsigned(outcome.body)):
+            return msgspec.structs.replace(outcome, body=body)
+    except jsonrpc.UNREADABLE:
+        pass
+    return outcome
+
+
+def _unsigned(body: Raw | bytes) -> bytes | None:
+    """None where nothing is changed. A `_meta` that may stand there twice is written once: readers differ in which of
+    both they take."""
+    result, changes, said = jsonrpc.members(body), Members(), bytes(body)
+    if "_meta" in result:
+        meta = _without_ours(result["_meta"])
+        if meta is not result["_meta"] or said.count(b'_meta"') > 1 or b"\\u00" in said:
+            changes["_meta"] = meta
+    is_task = "taskId" in result and bytes(result.get("result", b"")).startswith(b"{")
+    if is_task and (inner := _unsigned(result["result"])):
+        changes["result"] = Raw(inner)
+    return jsonrpc.encode(result | changes) if changes else None
+
+
+def _without_ours(meta: Raw) -> Raw:
+    if not bytes(meta).startswith(b"{"):
+        return meta
+    said = jsonrpc.members(meta)
+    left = {name: each for name, each in said.items() if not name.startswith(OURS)}
+    return meta if len(left) == len(said) and b"\\" not in bytes(meta) else Raw(jsonrpc.encode(left))
 
 
 def fault(fault: Fault, redactor: Redactor) -> Fault:

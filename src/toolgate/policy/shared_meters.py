@@ -17,9 +17,9 @@ from typing import Any
 
 from toolgate.config import Config
 from toolgate.core.clock import Clock
-from toolgate.core.model import Call, Outcome
+from toolgate.core.model import Call
 from toolgate.policy.base import Passed
-from toolgate.policy.limits import Limits, Meter, Meters, Taken
+from toolgate.policy.limits import Limits, Meter, Meters
 
 BUCKETS, WAYS = 4096, 16  # a meter has one bucket; there are so many places in it
 PLACES = BUCKETS * WAYS
@@ -206,11 +206,3 @@ class _SharedLimits(Limits):
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
         with self._together:
             return super().before(call, was_passed, waited)
-
-    def ended(self, call: Call, ending: Outcome | BaseException, ticket: Taken | None) -> None:
-        with self._together:
-            super().ended(call, ending, ticket)
-
-    def rests(self, limits: Taken, taken: Taken, rests: bool) -> None:
-        with self._together:
-            super().rests(limits, taken, rests)

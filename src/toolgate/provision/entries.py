@@ -8,7 +8,7 @@ less, never something else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -64,6 +64,20 @@ class Package(msgspec.Struct, frozen=True):
         if self.kind == "npm":
             return ("npx", "-y", f"{self.name}@{self.version}" if self.version else self.name, *self.arguments)
         return ("uvx", f"{self.name}=={self.version}" if self.version else self.name, *self.arguments)
+
+
+def package_of(command: Sequence[str]) -> Package | None:
+    """What such a `Package.command` starts, where it says which version; None where it is none."""
+    for kind, pattern in _COMMANDS.items():
+        if found := pattern.match("\0".join(command)):
+            return Package(kind, found["name"], found["version"])
+    return None
+
+
+_COMMANDS: Mapping[Kind, re.Pattern[str]] = {
+    "npm": re.compile(r"npx\0-y\0(?P<name>(?:@[\w.~-]+/)?[\w.~-]+)@(?P<version>\d[\w.+-]*)(?:\0|$)", re.ASCII),
+    "pypi": re.compile(r"uvx\0(?P<name>\w[\w.-]*)==(?P<version>\d[\w.+!-]*)(?:\0|$)", re.ASCII),
+}
 
 
 class Remote(msgspec.Struct, frozen=True):

@@ -290,10 +290,17 @@ class Provisioning:
     # Installing.
 
     async def take(self, report: Report) -> str:
-        """Compare its file with its hash, before anything of it runs, and keep it: the hash, by which it is started.
-        Raises `Unknown`, `Fault`."""
+        """The file of what was judged: see `keep`."""
         package, facts = report.match.entry.package, report.facts
         assert package and facts
+        return await self._taken(package, facts)
+
+    async def keep(self, package: Package, whose: str) -> str:
+        """Compare its file with its hash, before anything of it runs, and keep it: the hash, by which it is started.
+        Raises `Unknown`, `Fault`."""
+        return await self._taken(package, await self._lookups.facts(package, whose, is_fresh=True))
+
+    async def _taken(self, package: Package, facts: Facts) -> str:
         file = facts.file
         if package.kind == "pypi":
             hashes = [package.hash] if package.hash else list(facts.others)

@@ -24,9 +24,10 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Itera
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Annotated, Any, BinaryIO, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from toolgate.config import Config, ownership, state_folder
 from toolgate.config.edits import make_folder
@@ -145,15 +146,20 @@ class Trail:
     def redactor(self) -> Redactor:
         return self._redactor
 
-    def last_lines(self, number: int, holding: bytes = b"") -> list[bytes]:
-        """The last lines that are in the file, as JSON; those alone that hold these bytes, as far as they are near its
-        end. A line that is not as it was written is a text. Reads the disk. Raises `OSError`."""
+    def lines(self, number: int, holding: bytes = b"", before: Mark | None = None) -> tuple[list[bytes], Mark | None]:
+        """The last lines that are in the file, or are before a mark of it, as JSON; those alone that hold these bytes,
+        as far as a search goes; and the mark before which to go on, if there is more. A line that is not as it was
+        written is a text. Reads the disk. Raises `OSError`, and `LookupError` for a mark of another file."""
         if not self.file or not self.file.exists():
-            return []
+            return [], None
         with ownership.open_anyones(self.file) as opened:
-            lines = end_of(opened, LONGEST_SEARCH if holding else number, LONGEST_SEARCH)
-        chosen = [line for line in lines if holding in line][-number:]
-        return [line if read_line(line) else jsonrpc.encode(line.decode(errors="replace")) for line in chosen]
+            found = os.fstat(opened.fileno())
+            if before and (before.file != found.st_ino or before.at > found.st_size):
+                raise LookupError(self.file)
+            end = before.at if before else found.st_size
+            lines, at = lines_before(opened, end, number, holding, LONGEST_SEARCH)
+        told = [line if read_line(line) else jsonrpc.encode(line.decode(errors="replace")) for line in lines]
+        return told, Mark(found.st_ino, at) if at else None
 
     def verified(self) -> AuditVerdict:
         """Reads the disk. Raises `OSError`."""
@@ -492,6 +498,13 @@ def _lock(descriptor: int) -> None:
             time.sleep(0.005)
 
 
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """The beginning of a line: in which file (its inode), and at which byte."""
+
+    file: Annotated[int, Meta(ge=0)]
+    at: Annotated[int, Meta(ge=0)]
+
+
 class _Event(msgspec.Struct):
     event: str = ""
 
@@ -597,18 +610,46 @@ def last_lines(file: Path, number: int) -> list[bytes]:
         return end_of(opened, number)
 
 
-def end_of(opened: BinaryIO, number: int, most: int | None = None) -> list[bytes]:
-    """The last lines of a file, read from its end; then it stands there. `most` bytes at most are read."""
-    end = place = opened.seek(0, os.SEEK_END)
-    first = 0 if most is None else max(0, end - most)
-    data = b""
-    while place > first and data.count(b"\n") <= number:
-        place = max(first, place - BLOCK)
-        opened.seek(place)
-        data = opened.read(end - place)
+def end_of(opened: BinaryIO, number: int) -> list[bytes]:
+    """The last lines of a file, read from its end; then it stands there."""
+    end = opened.seek(0, os.SEEK_END)
+    lines, _ = lines_before(opened, end, number)
     opened.seek(end)
-    lines = data.splitlines()
-    return lines[-number:] if number else []
+    return lines
+
+
+def lines_before(
+    opened: BinaryIO, end: int, number: int, holding: bytes = b"", most: int | None = None
+) -> tuple[list[bytes], int]:
+    """The last lines before a byte at which one begins, those alone that hold these bytes; and where the first of them
+    begins, or the first that was looked at, where they are fewer than wanted. `most` bytes at most are looked at: what
+    is left of a longer line is a line."""
+    first = 0 if most is None else max(0, end - most)
+    place, size, at = end, BLOCK, end
+    found: list[bytes] = []
+    while place > first and len(found) < number:  # what was read before is read again: twice in all, by doubling
+        place, size = max(first, end - size), 2 * size
+        lines, begins = _whole_lines(opened, place, end)
+        found, at = [], end
+        for line in reversed(lines):
+            at -= len(line)
+            if holding in line:
+                found.append(line.rstrip(b"\n"))
+            if len(found) == number:
+                break
+        else:
+            at = begins
+    return found[::-1], at
+
+
+def _whole_lines(opened: BinaryIO, place: int, end: int) -> tuple[list[bytes], int]:
+    """With their ends, those that begin at a byte or behind it; and where the first begins."""
+    start = max(0, place - 1)
+    opened.seek(start)
+    data = opened.read(end - start)
+    cut = data.find(b"\n", 0, len(data) - 1) + 1 if place else 0  # the end of a line that begins before
+    cut = cut or place - start
+    return data[cut:].splitlines(keepends=True), start + cut
 
 
 def verify(

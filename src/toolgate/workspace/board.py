@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from toolgate.state.base import Connection
 from toolgate.workspace import ready, tasks
+from toolgate.workspace.tasks import Place
 
-TITLES: Mapping[str, str] = {
+Column: TypeAlias = Literal["ready", "blocked", "in_progress", "escalated", "failed", "closed"]
+TITLES: Mapping[Column, str] = {
     "ready": "Ready",
     "blocked": "Blocked",
     "in_progress": "In progress",
@@ -20,17 +22,22 @@ MOST_PROJECTS = 200
 MOST_CLOSED = 10
 
 
-def columns(connection: Connection, project_id: str, most: int) -> dict[str, dict[str, Any]]:
+def columns(connection: Connection, project_id: str, most: int) -> dict[Column, dict[str, Any]]:
     """Up to so many tasks of each column, as lists show them, and whether there are more; of what is closed a few."""
-    found = {
-        "ready": ready.workable(connection, project_id, most),
-        "blocked": ready.waiting(connection, project_id, most),
-    }
-    for status in ("in_progress", "escalated", "failed", "closed"):
-        where = tasks.among(project_id, None, status=status)
-        limit = min(most, MOST_CLOSED) if status == "closed" else most
-        found[status] = tasks.listing(connection, where, tasks.NEWEST_FIRST, limit)
-    return found
+    few = min(most, MOST_CLOSED)
+    return {name: column(connection, project_id, name, few if name == "closed" else most) for name in TITLES}
+
+
+def column(
+    connection: Connection, project_id: str, name: Column, most: int, behind: Place | None = None
+) -> dict[str, Any]:
+    """Up to so many tasks of one column, from its beginning or behind a place, and whether there are more."""
+    if name == "ready":
+        return ready.workable(connection, project_id, most, behind)
+    if name == "blocked":
+        return ready.waiting(connection, project_id, most, behind)
+    where = tasks.among(project_id, None, status=name)
+    return tasks.listing(connection, where, tasks.NEWEST_FIRST, most, behind=behind)
 
 
 def projects(connection: Connection) -> list[str]:

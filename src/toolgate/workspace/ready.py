@@ -15,7 +15,7 @@ from msgspec import Meta
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import EncodedResult, ToolContext
 from toolgate.workspace import tasks
-from toolgate.workspace.tasks import Limit, Priority, TaskId, Type, in_line
+from toolgate.workspace.tasks import BY_URGENCY, Limit, Place, Priority, TaskId, Type, in_line
 from toolgate.workspace.tools import Tool
 from toolgate.workspace.workspace import Workspace
 
@@ -26,7 +26,6 @@ _OPEN_BLOCKERS = (
     "EXISTS (SELECT 1 FROM task_dependency d JOIN task blocker ON blocker.id = d.depends_on"
     " WHERE d.task_id = task.id AND d.dep_type = 'blocks' AND blocker.status <> 'closed')"
 )
-_BY_URGENCY = "task.priority, task.created_at, task.id"
 
 
 class ListReadyTasks(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,13 +49,16 @@ async def list_ready_tasks(given: ListReadyTasks, workspace: Workspace, context:
     return await workspace.answered(context, lambda connection: _workable(connection, where, given.limit))
 
 
-def workable(connection: Connection, project_id: str, limit: int | None) -> dict[str, Any]:
+def workable(connection: Connection, project_id: str, limit: int, behind: Place | None) -> dict[str, Any]:
     """Open tasks of a project that nothing blocks, the most urgent first."""
-    return _workable(connection, tasks.among(project_id, None, status="open"), limit)
+    return _workable(connection, tasks.among(project_id, None, status="open"), limit, behind)
 
 
-def _workable(connection: Connection, where: Sequence[tuple[str, object]], limit: int | None) -> dict[str, Any]:
-    return tasks.listing(connection, [*where, (f"NOT {_OPEN_BLOCKERS}", None)], _BY_URGENCY, limit)
+def _workable(
+    connection: Connection, where: Sequence[tuple[str, object]], limit: int | None, behind: Place | None = None
+) -> dict[str, Any]:
+    where = [*where, (f"NOT {_OPEN_BLOCKERS}", None)]
+    return tasks.listing(connection, where, BY_URGENCY, limit, behind=behind)
 
 
 class ListBlockedTasks(msgspec.Struct, forbid_unknown_fields=True):
@@ -70,21 +72,23 @@ async def list_blocked_tasks(given: ListBlockedTasks, workspace: Workspace, cont
     return await workspace.answered(context, lambda connection: _waiting(connection, where, given.limit))
 
 
-def waiting(connection: Connection, project_id: str, limit: int | None) -> dict[str, Any]:
+def waiting(connection: Connection, project_id: str, limit: int, behind: Place | None) -> dict[str, Any]:
     """Open tasks of a project that wait for others, with what blocks each."""
-    return _waiting(connection, tasks.among(project_id, None, status="open"), limit)
+    return _waiting(connection, tasks.among(project_id, None, status="open"), limit, behind)
 
 
-def _waiting(connection: Connection, where: Sequence[tuple[str, object]], limit: int | None) -> dict[str, Any]:
+def _waiting(
+    connection: Connection, where: Sequence[tuple[str, object]], limit: int | None, behind: Place | None = None
+) -> dict[str, Any]:
     where = [*where, (_OPEN_BLOCKERS, None)]
-    return tasks.listing(connection, where, _BY_URGENCY, limit, _with_blockers, PIECE)
+    return tasks.listing(connection, where, BY_URGENCY, limit, _with_blockers, PIECE, behind=behind)
 
 
 def _with_blockers(connection: Connection, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     blockers: dict[str, list[dict[str, Any]]] = {task["id"]: [] for task in found}
     more: dict[str, dict[str, int]] = {}
     ranked = (
-        f"SELECT d.task_id AS waiting, task.id AS id, row_number() OVER (PARTITION BY d.task_id ORDER BY {_BY_URGENCY})"
+        f"SELECT d.task_id AS waiting, task.id AS id, row_number() OVER (PARTITION BY d.task_id ORDER BY {BY_URGENCY})"
         " AS place, count(*) OVER (PARTITION BY d.task_id) AS total FROM task_dependency d"
         " JOIN task ON task.id = d.depends_on"
         f" WHERE d.task_id IN ({', '.join('?' * len(found))}) AND d.dep_type = 'blocks' AND task.status <> 'closed'"

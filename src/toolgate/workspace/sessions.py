@@ -138,11 +138,22 @@ def found(connection: Connection, principal: str, named: str) -> Record:
     return record
 
 
-def newest(connection: Connection, principal: str, limit: int, project_id: str | None = None) -> Sequence[Record]:
-    """Those of a principal, of one project or of all, the one with the latest sign first."""
+def newest(
+    connection: Connection,
+    principal: str,
+    limit: int,
+    project_id: str | None = None,
+    behind: tuple[str, str] | None = None,
+) -> Sequence[Record]:
+    """Those of a principal, of one project or of all, the one with the latest sign first; or those behind one that had
+    its latest sign then and goes by this id."""
     where, values = "principal = ?", [principal]
     if project_id is not None:
         where, values = f"{where} AND project_id = ?", [*values, project_id]
+    if behind is not None:
+        seen, shown = behind
+        where = f"{where} AND updated_at <= ? AND (updated_at < ? OR id > ?)"
+        values += [seen, seen, id_of(principal, shown)]
     return _some(connection, f"{where} ORDER BY updated_at DESC, id LIMIT ?", (*values, limit))
 
 

@@ -87,6 +87,11 @@ class Task(msgspec.Struct, kw_only=True):
 FIELDS = Task.__struct_fields__
 BRIEF = ("id", "title", "status", "priority", "type", "parent_task_id", "created_at", "updated_at")
 NEWEST_FIRST = "task.created_at DESC, task.id DESC"
+BY_URGENCY = "task.priority, task.created_at, task.id"
+_BEHIND = {  # what stands behind a place in each order
+    NEWEST_FIRST: ("(task.created_at, task.id) < (?, ?)", ("created_at", "id")),
+    BY_URGENCY: ("(task.priority, task.created_at, task.id) > (?, ?, ?)", ("priority", "created_at", "id")),
+}
 _AS_JSON = ("labels", "commits")
 
 
@@ -182,6 +187,14 @@ class AnswerSize:
         return self._left >= 0
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Of a task, in any order of lists: where it stood when it was shown, whatever became of it."""
+
+    priority: Priority
+    created_at: str
+    id: str
+
+
 Widened = Callable[[Connection, list[dict[str, Any]]], list[dict[str, Any]]]
 """What lists show of tasks beside their brief form."""
 
@@ -194,13 +207,19 @@ def listing(
     widened: Widened = lambda _connection, found: found,
     piece: int = CHUNK,
     places: Sequence[int] | None = None,
+    behind: Place | None = None,
 ) -> dict[str, Any]:
     """The answer of a list: tasks for which all of these conditions hold, each SQL with the value for its `?`, as many
     as have room, and whether there are more. Which ones is found in an index alone, as far as it goes, or among those
-    at these `places` (`letters.places`); and then only those are read that are shown, some at a time (`piece`)."""
+    at these `places` (`letters.places`); and then only those are read that are shown, some at a time (`piece`). With
+    `behind`, the list begins after that place in its order."""
     most = MOST_LISTED if limit is None else limit
     conditions = " AND ".join(sql for sql, _ in where)
     values = [value for sql, value in where if "?" in sql]
+    if behind:
+        condition, names = _BEHIND[order]
+        conditions += f" AND {condition}"
+        values += [getattr(behind, name) for name in names]
     source = "task WHERE"
     if places is not None:  # a CROSS JOIN begins with its first table
         at = ", ".join(map(str, places or [-1]))

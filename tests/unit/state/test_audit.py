@@ -26,7 +26,7 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
 from toolgate.core.redaction import Redactor
 from toolgate.state import audit
-from toolgate.state.audit import Chain, Head, Trail, verify
+from toolgate.state.audit import Chain, Head, Mark, Trail, verify
 from toolgate.state.memory import MemoryStore
 from toolgate.state.pacing import MOST, MOST_OF_SERVER
 
@@ -781,14 +781,46 @@ def test_of_a_long_file_only_the_end_is_read(tmp_path: Path, monkeypatch: pytest
         assert opened.tell() == file.stat().st_size
 
 
+def test_every_line_is_reached_portion_by_portion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a"
+    monkeypatch.setattr(audit, "BLOCK", 8)
+    written = [b"line-%d %s" % (number, b"odd" if number % 2 else b"even") for number in range(50)]
+    file.write_bytes(b"".join(line + b"\n" for line in written))
+    with file.open("rb") as opened:
+        for holding, number, most in ((b"", 7, None), (b"odd", 3, 40), (b"", 50, 13), (b"nothing", 1, 20)):
+            at, found = file.stat().st_size, list[bytes]()
+            while at:
+                lines, before = audit.lines_before(opened, at, number, holding, most)
+                assert before < at and len(lines) <= number
+                at, found = before, [*lines, *found]
+            assert found == [line for line in written if holding in line]
+
+
+async def test_a_mark_is_good_for_the_file_that_it_was_made_for(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    await noted(file, "one", "two", "three")
+    found, mark = trail(file).lines(2)
+    assert [json.loads(line)["event"] for line in found] == ["two", "three"] and mark
+    found, end = trail(file).lines(2, before=mark)
+    assert [json.loads(line)["event"] for line in found] == ["one"] and end is None
+    data = file.read_bytes()
+    file.rename(tmp_path / "aside")
+    file.write_bytes(data)
+    for strange in (mark, Mark(file.stat().st_ino, len(data) + 1)):
+        with pytest.raises(LookupError):
+            trail(file).lines(2, before=strange)
+
+
 def test_no_more_than_so_many_bytes_are_read_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a"
     monkeypatch.setattr(audit, "BLOCK", 4)
     file.write_bytes(b"one\ntwo\nthree\n")
     with file.open("rb") as opened:
-        assert audit.end_of(opened, 10, 6) == [b"three"]
-        assert audit.end_of(opened, 10, 10) == [b"two", b"three"]
-        assert audit.end_of(opened, 10, 1000) == [b"one", b"two", b"three"]
+        assert audit.lines_before(opened, 14, 10, most=6) == ([b"three"], 8)
+        assert audit.lines_before(opened, 14, 10, most=7) == ([b"three"], 8), "a line that begins before is left"
+        assert audit.lines_before(opened, 14, 10, most=10) == ([b"two", b"three"], 4)
+        assert audit.lines_before(opened, 14, 10, most=1000) == ([b"one", b"two", b"three"], 0)
+        assert audit.lines_before(opened, 14, 10, most=3) == ([b"ee"], 11), "but for what is left of a longer one"
         assert audit.end_of(opened, 10) == [b"one", b"two", b"three"]
     file.write_bytes(b"")
     assert audit.last_lines(file, 3) == []
@@ -797,30 +829,31 @@ def test_no_more_than_so_many_bytes_are_read_of_the_end(tmp_path: Path, monkeypa
 async def test_the_last_lines_are_json_whatever_became_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "audit"
     there = trail(file)
-    assert there.last_lines(3) == []
+    assert there.lines(3)[0] == []
     assert trail(file).verified().remark == "nothing has been noted yet"
     for event in ("one", "two", "three"):
         there.note(event)
     await there.close()
-    assert [json.loads(line)["event"] for line in there.last_lines(2)] == ["two", "three"]
-    assert [json.loads(line)["event"] for line in there.last_lines(5, b'"event":"t')] == ["two", "three"]
-    assert [json.loads(line)["event"] for line in there.last_lines(1, b'"event":"o')] == ["one"]
-    assert there.last_lines(2) == file.read_bytes().splitlines()[-2:]
+    assert [json.loads(line)["event"] for line in there.lines(2)[0]] == ["two", "three"]
+    assert [json.loads(line)["event"] for line in there.lines(5, b'"event":"t')[0]] == ["two", "three"]
+    assert [json.loads(line)["event"] for line in there.lines(1, b'"event":"o')[0]] == ["one"]
+    assert there.lines(2)[0] == file.read_bytes().splitlines()[-2:]
     with file.open("ab") as appended:
         appended.write(b'half of a line \xff"\n')
-    assert json.loads(there.last_lines(1)[0]) == 'half of a line \ufffd"'
+    assert json.loads(there.lines(1)[0][0]) == 'half of a line \ufffd"'
 
 
-async def test_a_search_is_for_the_end_of_a_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_looks_at_a_portion_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "audit"
     monkeypatch.setattr(audit, "LONGEST_SEARCH", 600)
     there = trail(file)
     for number in range(40):
         there.note("one" if number % 2 else "two")
     await there.close()
-    found = there.last_lines(40, b'"event":"one"')
-    whole = [json.loads(line) for line in found if line.startswith(b"{")]
+    found, mark = there.lines(40, b'"event":"one"')
+    whole = [json.loads(line) for line in found]
     assert 0 < len(whole) < 5 and all(line["event"] == "one" for line in whole)
+    assert mark, "it can go on"
 
 
 async def test_a_trail_verifies_its_own_file_by_what_the_store_knows(tmp_path: Path) -> None:
@@ -859,4 +892,4 @@ async def test_nothing_is_noted_yet_where_there_is_no_file(tmp_path: Path) -> No
     for there in (audit.nowhere(FakeClock()), trail(tmp_path / "none")):
         verdict = there.verified()
         assert (verdict.remark, verdict.lines, verdict.head) == ("nothing has been noted yet", 0, audit.NOTHING)
-        assert there.last_lines(5) == []
+        assert there.lines(5)[0] == []

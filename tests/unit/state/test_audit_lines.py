@@ -435,6 +435,6 @@ def test_the_last_lines_are_those_there_were_and_no_more_is_read_than_holds_them
 ) -> None:
     monkeypatch.setattr(audit, "BLOCK", 2)
     opened = Grows(b"a\nb\nc\nd\n")
-    assert audit.end_of(opened, 1) == [b"d"] and opened.lowest == 4
+    assert audit.end_of(opened, 1) == [b"d"] and opened.lowest == 5, "from the end of the line before"
     assert audit.end_of(Grows(b"a\nb\nc\nd\n"), 3) == [b"b", b"c", b"d"]
-    assert audit.end_of(Grows(b"a\nb\nc\nd\n"), 9, most=4) == [b"c", b"d"]
+    assert audit.lines_before(Grows(b"a\nb\nc\nd\n"), 8, 9, most=4) == ([b"c", b"d"], 4)

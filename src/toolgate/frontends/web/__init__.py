@@ -2,6 +2,7 @@
 
     admin      what an operator's programs ask of a running gateway
     openapi    what that says of itself
+    cursors    where the next page of a long list begins
     decisions  calls that wait for an operator, in its words
     reviews    tools that have changed since they were trusted, in its words
     agents     tasks and sessions of coding agents, in its words

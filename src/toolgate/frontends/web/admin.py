@@ -27,7 +27,7 @@ from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
 from toolgate.frontends.web import decisions, file_edits, inspections, openapi
-from toolgate.frontends.web.agents import Agents, Board, Sessions, SessionShown, WantedBoard
+from toolgate.frontends.web.agents import Agents, Board, Sessions, SessionShown, WantedBoard, WantedSessions
 from toolgate.frontends.web.decisions import Decided, Waiting, WaitingCall, WantedDecision
 from toolgate.frontends.web.file_edits import Planned, Saved, WantedImport, WantedSave, WantedVerdict
 from toolgate.frontends.web.inspections import (
@@ -218,6 +218,17 @@ class Reloaded(msgspec.Struct):
     servers: tuple[str, ...]
 
 
+class WantedPackage(msgspec.Struct):
+    """A command that starts a package of an exact version: `npx -y NAME@VERSION …` or `uvx NAME==VERSION …`."""
+
+    command: str
+    args: tuple[str, ...]
+
+
+class KeptPackage(msgspec.Struct):
+    package_hash: str
+
+
 class Added(msgspec.Struct):
     id: str
     name: str
@@ -401,6 +412,11 @@ class Admin:
         id = await self._editor.add(name, table, asked.by)
         return 201, Added(id, name)
 
+    async def keep(self, asked: Asked) -> Answer:
+        """Keep the file of a package that `npx` or `uvx` would fetch: its hash is a server's `package_hash`."""
+        wanted: WantedPackage = _read(asked.body, WantedPackage)
+        return 200, KeptPackage(await self._gateway.keep_package((wanted.command, *wanted.args), asked.by))
+
     async def remove(self, asked: Asked) -> Answer:
         """Remove a server that was added; one of the configuration file is removed there."""
         await self._editor.remove(self._named(asked.name).name, asked.by)
@@ -479,7 +495,7 @@ class Admin:
         return await _confirmed(file_edits.rule(self._editor, asked.name, wanted, hints, asked.by))
 
     async def audit(self, asked: Asked) -> Answer:
-        """The last lines of the audit."""
+        """The last lines of the audit, or those before a cursor."""
         return 200, await inspections.audit_lines(self._audit, _read(asked.body or b"{}", WantedLines))
 
     async def verify(self, _: Asked) -> Answer:
@@ -514,8 +530,7 @@ class Admin:
 
     async def board(self, asked: Asked) -> Answer:
         """The tasks of a project by what can be done with them."""
-        wanted: WantedBoard = _read(asked.body or b"{}", WantedBoard)
-        return 200, await self._agents.board(wanted.project, asked.by)
+        return 200, await self._agents.board(_read(asked.body or b"{}", WantedBoard), asked.by)
 
     async def task(self, asked: Asked) -> Answer:
         """One task in full, with what it waits for."""
@@ -523,7 +538,7 @@ class Admin:
 
     async def sessions(self, asked: Asked) -> Answer:
         """The sessions of who asks, as agents' programs told of them, the one with the latest sign first."""
-        return 200, await self._agents.sessions(asked.by)
+        return 200, await self._agents.sessions(_read(asked.body or b"{}", WantedSessions), asked.by)
 
     async def session(self, asked: Asked) -> Answer:
         """One of them, with what it hands over."""
@@ -585,6 +600,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
         "GET": Operation(Admin.servers, {200: Servers}),
         "POST": Operation(Admin.add, {201: Added}, dict[str, Any]),
     },
+    "/packages": {"POST": Operation(Admin.keep, {200: KeptPackage}, WantedPackage)},
     "/servers/{name}": {
         "GET": Operation(Admin.server, {200: ServerShown}),
         "DELETE": Operation(Admin.remove, {200: Removed}),
@@ -612,7 +628,7 @@ ROUTES: Mapping[str, Mapping[str, Operation]] = {
     "/usage": {"GET": Operation(Admin.usage, {200: CallsCounted})},
     "/tasks": {"POST": Operation(Admin.board, {200: Board}, WantedBoard, needs_body=False)},
     "/tasks/{name}": {"GET": Operation(Admin.task, {200: dict[str, Any]})},
-    "/sessions": {"GET": Operation(Admin.sessions, {200: Sessions})},
+    "/sessions": {"POST": Operation(Admin.sessions, {200: Sessions}, WantedSessions, needs_body=False)},
     "/sessions/{name}": {"GET": Operation(Admin.session, {200: SessionShown})},
     "/configuration": {"GET": Operation(Admin.configuration, {200: Configuration})},
     "/configuration/check": {"POST": Operation(Admin.check_configuration, {200: ConfigurationFound}, WantedCheck)},

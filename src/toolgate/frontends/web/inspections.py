@@ -26,9 +26,11 @@ from toolgate.config.access import KnownClient
 from toolgate.core import mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Hints
+from toolgate.frontends.web import cursors
+from toolgate.frontends.web.cursors import Cursor
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Snapshot
-from toolgate.state.audit import Trail
+from toolgate.state.audit import Mark, Trail
 from toolgate.telemetry.usage import Called, Durations, Usage, within
 
 MOST_JUDGED = 20_000  # verdicts for one answer
@@ -210,18 +212,21 @@ def _tool_usage(called: Called, served: Mapping[str, Durations]) -> ToolUsage:
 
 
 class WantedLines(msgspec.Struct):
-    """The last lines of the audit, those alone that hold a text where there is one."""
+    """The last lines of the audit, or those before a cursor; those alone that hold a text where there is one."""
 
     number: Annotated[int, Meta(ge=1, le=MOST_LINES)] = 100
     holding: Annotated[str, Meta(max_length=200)] = ""
+    cursor: Cursor = ""
 
 
 class AuditLines(msgspec.Struct, omit_defaults=True):
-    """`problem`: why nothing can be written now."""
+    """The oldest first. `next_cursor` leads to lines before them; a search that ended early goes on there, though it
+    has found none. `problem`: why nothing can be written now."""
 
     is_on: bool
     file: str
     lines: tuple[Raw, ...]
+    next_cursor: str = ""
     problem: str = ""
 
 
@@ -235,8 +240,16 @@ class AuditFound(msgspec.Struct):
 
 
 async def audit_lines(trail: Trail, wanted: WantedLines) -> AuditLines:
-    found = await asyncio.to_thread(trail.last_lines, wanted.number, wanted.holding.encode())
-    return AuditLines(trail.is_on, str(trail.file or ""), tuple(map(Raw, found)), trail.problem)
+    """Raises `Fault`."""
+    before = cursors.read(wanted.cursor, Mark)
+    try:
+        found, mark = await asyncio.to_thread(trail.lines, wanted.number, wanted.holding.encode(), before)
+    except LookupError:
+        raise cursors.unknown("the audit was rotated since") from None
+    except OSError as error:
+        raise _unreadable(error) from None
+    next_cursor = cursors.made(mark) if mark else ""
+    return AuditLines(trail.is_on, str(trail.file or ""), tuple(map(Raw, found)), next_cursor, trail.problem)
 
 
 async def audit_found(trail: Trail) -> AuditFound:
@@ -244,9 +257,13 @@ async def audit_found(trail: Trail) -> AuditFound:
     try:
         verdict = await asyncio.to_thread(trail.verified)
     except OSError as error:
-        raise Fault("INVALID_STATE", f"The audit cannot be read: {error}", reach="not_sent") from None
+        raise _unreadable(error) from None
     head = f"{verdict.head.seq}:{verdict.head.hash}" if verdict.head.seq else ""
     return AuditFound(verdict.lines, head, verdict.wrong, verdict.remark)
+
+
+def _unreadable(error: OSError) -> Fault:
+    return Fault("INVALID_STATE", f"The audit cannot be read: {error}", reach="not_sent")
 
 
 # The configuration.

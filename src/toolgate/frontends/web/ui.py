@@ -245,7 +245,7 @@ class OperatorPages:
             session.says, session.has_failed = outcome.says, False
             await _see(response, outcome.path)
         else:
-            await self._say(response, outcome, session, at=asked.at)
+            await self._say(response, outcome, session, at=asked.at, cursor=asked.cursor)
 
     async def _form(self, request: _Request, session: BrowserSession) -> Mapping[str, str]:
         """Of a POST. Raises `Refused` for one that is not of a page of this session."""
@@ -288,6 +288,7 @@ class OperatorPages:
         session: BrowserSession | None = None,
         more: HeaderList = (),
         at: int = 0,
+        cursor: str = "",
     ) -> None:
         """Templates are slow to import, and nobody pays for them who asks for no page."""
         rendering = await asyncio.to_thread(importlib.import_module, "toolgate.frontends.web.rendering")
@@ -298,6 +299,7 @@ class OperatorPages:
             "says": "",
             "has_failed": False,
             "at": at,
+            "cursor": cursor,
         }
         if session:
             about |= {"csrf": session.csrf, "says": session.says, "who": session.principal.id}

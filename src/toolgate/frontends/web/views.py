@@ -46,6 +46,11 @@ class PageRequest(NamedTuple):
         said = self.query.get("at", "")
         return int(said) if said.isdecimal() and len(said) < LONGEST_AT else 0
 
+    @property
+    def cursor(self) -> str:
+        """Of a list that is longer than one answer of the admin API."""
+        return self.query.get("cursor", "")
+
 
 class Shown(NamedTuple):
     """A page."""
@@ -239,11 +244,23 @@ async def provision(request: PageRequest) -> Outcome:
         raise Failed(400, "The form does not say which server") from None
     except Lacking as lacking:
         raise Failed(400, str(lacking), "Store it with `toolgate secrets set`, and name it as ${secret:NAME}") from None
-    added = await request.ask("POST", "/servers", table)
+    kept, why = await _kept(request, table)
+    added = await request.ask("POST", "/servers", {**table, **kept})
     checked = await request.ask("POST", f"/servers/{quote(added['id'], safe='')}/check")
     if fault := checked.get("fault"):
         raise Failed(502, f"Added, and it did not start: {fault['error']}", fault.get("hint", ""))
-    return Done(_of_server(added["id"]), f"Added {added['name']}. It lists {len(checked.get('tools', ()))} tools.")
+    told = f"Added {added['name']}. It lists {len(checked.get('tools', ()))} tools."
+    return Done(_of_server(added["id"]), f"{told}{why}")
+
+
+async def _kept(request: PageRequest, table: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """By what the server starts the file of its package that is there now; where there is no such file, why."""
+    if "command" not in table:
+        return {}, ""
+    try:
+        return await request.ask("POST", "/packages", {"command": table["command"], "args": table["args"]}), ""
+    except Failed as failed:
+        return {}, f" Its file was not kept, so {table['command']} fetches it at each start: {failed}"
 
 
 async def tool(request: PageRequest) -> Outcome:
@@ -341,8 +358,8 @@ async def rule(request: PageRequest) -> Outcome:
 
 
 async def board(request: PageRequest) -> Outcome:
-    found = await request.ask("POST", "/tasks", {"project": request.query.get("project")})
-    return Shown("board.html", {"nav": "/tasks", "board": found})
+    wanted = {"project": request.query.get("project"), "cursor": request.cursor}
+    return Shown("board.html", {"nav": "/tasks", "board": await request.ask("POST", "/tasks", wanted)})
 
 
 async def task(request: PageRequest) -> Outcome:
@@ -354,7 +371,8 @@ async def task(request: PageRequest) -> Outcome:
 
 
 async def sessions(request: PageRequest) -> Outcome:
-    return Shown("sessions.html", {"nav": "/sessions", **await request.ask("GET", "/sessions")})
+    found = await request.ask("POST", "/sessions", {"cursor": request.cursor})
+    return Shown("sessions.html", {"nav": "/sessions", **found})
 
 
 async def session(request: PageRequest) -> Outcome:
@@ -364,7 +382,7 @@ async def session(request: PageRequest) -> Outcome:
 
 async def audit(request: PageRequest) -> Outcome:
     wanted = request.query.get("q", "")[:200]
-    found = await request.ask("POST", "/audit", {"number": 200, "holding": wanted})
+    found = await request.ask("POST", "/audit", {"number": 200, "holding": wanted, "cursor": request.cursor})
     lines = found["lines"][::-1]
     return Shown("audit.html", {"nav": "/audit", "audit": found, "lines": lines, "wanted": wanted})
 

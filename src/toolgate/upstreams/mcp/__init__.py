@@ -21,6 +21,7 @@ One connection
     subscriptions     having a server tell of changes
     tasks             tasks of 2025-11-25, and waiting for one
     made_tasks        whose each one is
+    counted_tasks     which count for limits, and when they are over
     sent_pages        which clients were sent to which pages
     reporting         where the progress of their calls goes
     watchdog          replacing a process that says nothing any more

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -25,6 +26,7 @@ from toolgate.eras import calls, naming, tasks
 from toolgate.eras.tasks import Task
 from toolgate.upstreams.bounds import too_long
 from toolgate.upstreams.mcp.attribution import OpenRequest
+from toolgate.upstreams.mcp.counted_tasks import CountedTasks
 from toolgate.upstreams.mcp.large_answers import LARGE
 from toolgate.upstreams.mcp.made_tasks import MOST_TASKS, TaskOwners
 from toolgate.upstreams.mcp.requests import TELLING, Requests
@@ -45,6 +47,8 @@ class Tasks:
         self._requests = requests
         self._on_event = on_event
         self._extended = TaskOwners()  # of tasks of the extension
+        self.counted = CountedTasks(requests.clock, requests.call, requests.spawn)
+        requests.on_end.append(self.counted.end)
         requests.on_answer.append(self._answered)
         requests.handlers[mcp.TASK_CHANGED] = self._changed
         requests.handlers[mcp.TASK_STATUS] = self._changed
@@ -121,8 +125,8 @@ class Tasks:
             self._accepted(id, request, call, answer)
         elif call.method == mcp.TASK_RESULT and not isinstance(answer, RpcError):
             self._over(call.target)
-        elif call.method == mcp.TASK_GET and isinstance(answer, Done):
-            self._taken_on(call, answer.frame or answer.body)
+        elif call.method in mcp.TASK_LOOKS and isinstance(answer, Done):
+            self._looked(call, answer.frame or answer.body)
 
     def _accepted(self, id: int, request: OpenRequest, call: Call, accepted: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
@@ -133,8 +137,20 @@ class Tasks:
         self._requests.reporting.add(id, call, request.exchange, task.taskId)
         if not isinstance(request.exchange, Part):
             self.owners.add(task, call, self._requests.clock.wall())
+            self.counted.add(task, call)
 
-    def _taken_on(self, call: Call | None, body: Raw | bytes) -> None:
+    def _looked(self, call: Call, body: Raw | bytes) -> None:
+        """What the server says of a task that it was asked for; of a cancelled one of the extension, nothing."""
+        if self._requests.dialect.runs_tasks:
+            with suppress(Fault):  # for its client to judge
+                if tasks.read_task(body).is_over:
+                    self._over(call.target)
+        elif call.method == mcp.TASK_GET:
+            self._taken_on(call, body)
+        else:
+            self.counted.look(call.target)
+
+    def _taken_on(self, call: Call, body: Raw | bytes) -> None:
         """What the server says of a task of the extension: while it runs, the server is needed."""
         try:
             task = tasks.read_task(body)
@@ -145,11 +161,14 @@ class Tasks:
     def _goes_on(self, call: Call | None, task: Task) -> None:
         if task.is_over:
             self._extended.over(task.taskId)
+            self.counted.over(task.taskId)
         elif call and call.method == mcp.CALL:
             self._extended.add(task, call, self._requests.clock.wall())
+            self.counted.add(task, call)
 
     def _over(self, id: str) -> None:
         self.owners.over(id)
+        self.counted.over(id)
         self._requests.reporting.forget(lambda report: report.task == id)
 
     def _changed(self, message: Message, origin: int | None) -> asyncio.Future[None] | None:

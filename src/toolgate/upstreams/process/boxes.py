@@ -109,6 +109,9 @@ class Boxes:
         return msgspec.structs.replace(server, args=args)
 
     def _places_of(self, server: Server) -> set[str]:
+        return self._fetched_for(server) | ({kept.place_of(server.package_hash)} if server.package_hash else set[str]())
+
+    def _fetched_for(self, server: Server) -> set[str]:
         try:
             server = self._of_kept(server) if server.package_hash and server.confines else server
             split = packages.split_of(server.name, server.command, server.args) if server.confines else None

@@ -28,16 +28,17 @@ def hash_of(data: bytes, like: str) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _place(folder: Path, hash: str) -> Path:
-    """By the hash, so that a runner's cache, which goes by paths, has no other file by this one's."""
-    return folder / FOLDER / hashlib.sha256(hash.encode()).hexdigest()[:32]
+def place_of(hash: str) -> str:
+    """Where it is, below the folder of packages: by the hash, so that a runner's cache, which goes by paths, has no
+    other file by this one's."""
+    return f"{FOLDER}/{hashlib.sha256(hash.encode()).hexdigest()[:32]}"
 
 
 def keep(folder: Path, hash: str, name: str, data: bytes) -> None:
     """A file that has this hash; `name` is what it is called. Raises `Fault`."""
     if not _name.fullmatch(name) or hash_of(data, hash) != hash:
         raise Fault("SERVER_FAILED", f"the file {name[:100]!r} cannot be kept", reach="not_sent")
-    place = _place(folder, hash)
+    place = folder / place_of(hash)
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         for other in place.iterdir():
@@ -56,16 +57,17 @@ def keep(folder: Path, hash: str, name: str, data: bytes) -> None:
 
 def args_of(server: str, command: str, args: tuple[str, ...], hash: str, folder: Path) -> tuple[str, ...]:
     """The arguments with which a runner starts the file that has this hash in place of the package that they name.
-    Reads all of the file. Raises `Fault`."""
+    Reads all of the file, which counts as used. Raises `Fault`."""
     runner = os.path.basename(command)
     split = RUNNERS[runner].split(args) if runner in RUNNERS else None
     if not split or not split.package or "[" in split.package:
         raise _failed(server, "package_hash is for npx and uvx with one package, and options that are known here")
-    place = _place(folder, hash)
+    place = folder / place_of(hash)
     try:
         (file,) = (each for each in place.iterdir() if not each.name.endswith(".part"))
         with open(file, "rb") as opened:
             data = opened.read(LONGEST + 1)
+        os.utime(place)
     except (OSError, ValueError):
         raise _failed(server, f"the file of {split.package}, which was compared with its hash, is gone") from None
     if hash_of(data, hash) != hash:

@@ -31,7 +31,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import excerpt
-from toolgate.upstreams.process import folders
+from toolgate.upstreams.process import folders, kept
 from toolgate.upstreams.process.programs import holds
 from toolgate.upstreams.process.supervisor import Supervisor
 
@@ -67,7 +67,7 @@ _OF_NPM = {
     "npm_config_allow_file": "root",
     "npm_config_allow_directory": "root",
 }
-_ours = re.compile(r"(?:cache-)?[0-9a-f]{16}|run-\w{8}")
+_ours = re.compile(r"(?:cache-)?[0-9a-f]{16}|[0-9a-f]{32}|run-\w{8}")  # of the longer ones, each has a file of `kept`
 _REMOVED = "removed-"  # what it is called while it is removed
 
 _OTHERS = ("bunx", "pipx", "pnpx", "pnpm", "yarn", "docker", "podman")
@@ -171,11 +171,12 @@ class Packages:
         server of any gateway that runs was started from."""
         self._touch({*named, *self._used}, now)
         removed = 0
-        with contextlib.suppress(OSError), os.scandir(self._folder) as entries:  # there may be none
-            for entry in entries:
-                if removed < MOST_REMOVED and self._is_unused(entry, now - UNUSED):
-                    shutil.rmtree(self._set_aside(entry), ignore_errors=True)
-                    removed += 1
+        for folder in (self._folder, self._folder / kept.FOLDER):
+            with contextlib.suppress(OSError), os.scandir(folder) as entries:  # there may be none
+                for entry in entries:
+                    if removed < MOST_REMOVED and self._is_unused(entry, now - UNUSED):
+                        shutil.rmtree(self._set_aside(entry), ignore_errors=True)
+                        removed += 1
         return removed
 
     def _is_unused(self, entry: os.DirEntry[str], since: float) -> bool:

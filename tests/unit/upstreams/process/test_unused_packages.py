@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ from virtualtime import FakeClock
 from toolgate import config as configs
 from toolgate.config import Config
 from toolgate.config.profiles import Split
-from toolgate.upstreams.process import packages
+from toolgate.upstreams.process import kept, packages
 from toolgate.upstreams.process.boxes import DAY, PACKAGES, SETTLED, Boxes
+from toolgate.upstreams.process.kept import hash_of
 from toolgate.upstreams.process.packages import UNUSED, Packages, split_of
 
 pytestmark = pytest.mark.promise("b.lifecycle.packages")
@@ -100,6 +102,56 @@ def test_the_places_of_a_server_follow_from_its_package_and_from_where_that_come
     assert len(elsewhere) == 2 and elsewhere.isdisjoint(plain) and any(each.startswith("cache-") for each in elsewhere)
     assert of("npx", split("npx", "-y", "@scope/name"), {}) == set()  # npm keeps it in a cache of the user's
     assert len(of("npx", split("npx", "-y", "@scope/name"), {"NPM_CONFIG_REGISTRY": "other"})) == 1
+
+
+async def test_a_file_that_was_compared_goes_a_month_after_the_last_server_that_names_it(tmp_path: Path) -> None:
+    supervisor: Any = SimpleNamespace(environ={"XDG_STATE_HOME": str(tmp_path)})
+    clock = FakeClock()
+    boxes = Boxes(Config(), supervisor, clock)
+    folder = tmp_path / "toolgate" / PACKAGES
+    hashes = {name: hash_of(name.encode(), "sha512-") for name in ("named", "disabled", "gone")}
+    for name, hash in hashes.items():
+        kept.keep(folder, hash, f"{name}-1.0.0.tgz", name.encode())
+    (folder / "kept" / "notes").mkdir()
+    for each in (folder / "kept").iterdir():
+        os.utime(each, (1, 1))
+    servers = {
+        name: {
+            "command": "npx",
+            "args": ["-y", f"{name}@1.0.0"],
+            "package_hash": hashes[name],
+            "enabled": name == "named",
+        }
+        for name in ("named", "disabled")
+    }
+    text = json.dumps({"mcpServers": servers})
+    configured = list(configs.read(text, file="toolgate.json", environ={}, format="json").servers)
+
+    def left() -> set[str]:
+        return {each.name for each in (folder / "kept").glob("*/*")}
+
+    work = asyncio.ensure_future(boxes.tidy(lambda: configured))
+    await clock.sleep(SETTLED * 2)
+    assert left() == {"named-1.0.0.tgz", "disabled-1.0.0.tgz"}
+    del configured[1:]
+    await clock.sleep(29 * DAY)
+    assert left() == {"named-1.0.0.tgz", "disabled-1.0.0.tgz"}
+    await clock.sleep(2 * DAY)
+    assert left() == {"named-1.0.0.tgz"} and (folder / "kept" / "notes").is_dir()
+    work.cancel()
+    await asyncio.wait([work])
+
+
+def test_the_file_that_a_server_was_started_from_stays_though_no_gateway_that_looks_names_it(stage: Stage) -> None:
+    hash = hash_of(b"it", "sha512-")
+    kept.keep(stage.folder, hash, "pack-1.0.0.tgz", b"it")
+    (place,) = (stage.folder / "kept").iterdir()
+    os.utime(place, (1, 1))
+    stage.now = time.time()
+    assert kept.args_of("one", "npx", ("-y", "pack@1.0.0"), hash, stage.folder)
+    assert stage.remove() == 0 and place.is_dir()
+    os.utime(place, (1, 1))
+    assert stage.remove() == 1 and not place.exists()
 
 
 async def test_a_gateway_that_serves_looks_each_day_by_the_servers_that_are_configured_then(tmp_path: Path) -> None:
