@@ -199,7 +199,7 @@ class _Pipeline(list[tuple[RequestResponseCycle, ASGI3Application]]):
         self.insert(0, each)
 
 
-class _Flow(FlowControl):
+class _Backpressure(FlowControl):
     """The same, but its event is there only once somebody has to wait."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -256,7 +256,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._intake.transport = transport
         super().connection_made(SharedTransport(transport, self._intake))  # type: ignore[arg-type]
-        self.flow = _Flow(self.transport)
+        self.flow = _Backpressure(self.transport)
         self.client = self.peer(transport) or self.client
         address = self.client[0] if self.client else ""
         self._connection = Connection(self._connections.unread, transport, address)
