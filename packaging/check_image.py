@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 COMPOSE: Any = yaml.safe_load((ROOT / "packaging" / "compose.yaml").read_text())["services"]["toolgate"]
 NAME = f"toolgate-check-{os.getpid()}"
 MOST = 60.0  # seconds until the first call is answered
+SOON = 5.0  # seconds in which a gateway has heard of a new key, on a busy machine
 PATIENCE = 1200  # seconds for one step
 
 CONFIG = """\
@@ -108,7 +109,7 @@ def _ran(engine: str, config: Path) -> Iterator[str]:
         _waited(engine)
         key = _asked(engine, "exec", NAME, "toolgate", "keys", "create", "ann").split()[-1]
         url = _url(engine)
-        yield from _told("call", _called(url, "notes__list_notes", key), "200")
+        yield from _told("call", _called_first(url, key), "200")
         seconds = time.monotonic() - began
         print(f"first call answered after {seconds:.1f} s (limit: {MOST:g} s)")
         if seconds > MOST:
@@ -162,6 +163,14 @@ def _health(engine: str) -> str:
 def _url(engine: str) -> str:
     port = _asked(engine, "port", NAME, "8765/tcp").splitlines()[0].rpartition(":")[2]
     return f"http://127.0.0.1:{port}/mcp"
+
+
+def _called_first(url: str, key: str) -> str:
+    """As soon as the gateway knows the key, which may take it a second."""
+    end = time.monotonic() + SOON
+    while (said := _called(url, "notes__list_notes", key)) == "401" and time.monotonic() < end:
+        time.sleep(0.1)
+    return said
 
 
 def _called(url: str, tool: str, key: str) -> str:

@@ -228,3 +228,17 @@ async def test_each_permitted_way_leads_to_a_tool_that_is_permitted() -> None:
         ):
             assert await came(visitor, language, codes) == ["open done"] * len(codes)
         assert sqlite.reached == []
+
+
+@pytest.mark.parametrize("way", ["execute_code, JavaScript", "execute_code, Python", "mcp_execute"])
+@pytest.mark.parametrize("tool", ["open", "query"])
+@real
+async def test_a_call_by_code_has_no_more_values_than_one_of_its_caller(tool: str, way: str) -> None:
+    """As many would be looked at in one step, and nobody else's call meanwhile."""
+    javascript = f"await servers.sqlite.{tool}({{o: Array(150000).fill([])}}).catch((error) => String(error))"
+    call = f"try:\n    servers.sqlite.{tool}(o=[[]] * 150000)"
+    python = f"came = ''\n{call}\nexcept Exception as error:\n    came = str(error)\ncame"
+    tried = WAYS[way]
+    async with opened() as (visitor, sqlite):
+        told = await run(visitor, tried, python if tried.language == "python" else f"return {javascript}")
+        assert "more than 100,000 JSON values (limits.values)" in told and sqlite.reached == []

@@ -289,3 +289,72 @@ def run(here: Path, more: Mapping[str, str]) -> str:
         check=True,
     )
     return done.stdout.strip()
+
+
+# A server that changes the texts of its tools again and again.
+
+
+class Shifting(Scripted):
+    """Its tools are described in other words each time."""
+
+    def __init__(self) -> None:
+        super().__init__(tools_list=self.told)
+        self.times = 0
+
+    def told(self, _params: Json) -> Json:
+        self.times += 1
+        return {"tools": [tool(f"shift_{at}", f"The words of time {self.times}") for at in range(6)]}
+
+
+async def searched(app: App, shifting: Shifting, times: int = 8) -> None:
+    asker = Asker(app, "modern")
+    for _ in range(times):
+        app.gateway.snapshot.catalog.changed("shift", "", ("tools",))
+        await asker.request("tools/list")
+        await found(asker, "words")
+        await settled(app)
+
+
+async def test_only_so_many_texts_of_a_server_are_made_vectors_in_a_day_and_so_many_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from virtualtime import FakeClock
+
+    from toolgate.gateway import embedding
+    from toolgate.state.memory import MemoryStore
+
+    monkeypatch.setattr(embedding, "MOST", 10)
+    monkeypatch.setattr(embedding, "MOST_A_DAY", 20)
+    clock, model, day = FakeClock(), Model(), 24 * 3600
+    store = MemoryStore(clock)
+    config = Config(virtual_search=VirtualSearch(mode="semantic"), providers={"embed": PROVIDER})
+    still = Scripted(tools_list={"tools": [tool("stay", "It stays as it is")]})
+    for made in (20, 60):
+        shifting = Shifting()
+        shifting.times = made
+        async with gateway(config=config, scripts={"shift": shifting, "still": still}, clock=clock, store=store) as app:
+            app.providers._net = model  # type: ignore[assignment]
+            await searched(app, shifting)
+            texts = [text for each in model.asked for text in each["input"]]
+            assert sum("of time" in text for text in texts) == made
+            await clock.advance(day)
+            await searched(app, shifting)
+            texts = [text for each in model.asked for text in each["input"]]
+            assert sum("of time" in text for text in texts) == made + 20
+            assert sum("stays" in text for text in texts) == 1
+            assert len(app.gateway._views.embeddings._known) <= 20
+        assert len(store.items(embedding.SPACE)) == 20 + 1  # and whose they are
+        await clock.advance(day)
+
+
+async def test_of_larger_vectors_fewer_tools_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolgate.gateway import embedding
+
+    monkeypatch.setattr(embedding, "MOST_BYTES", 3 * 64 * 4)
+    async with searching() as (app, _):
+        asker = Asker(app, "modern")
+        for _ in range(3):
+            await found(asker, "a photograph of it")
+            await settled(app)
+        embeddings = app.gateway._views.embeddings
+        assert embeddings._most == 3 and len(embeddings._known) <= 2 * 3

@@ -22,6 +22,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="`make browser` ins
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 QUIET += ["--disable-sync", "--no-first-run", "--disable-quic", "--no-proxy-server", "--disable-lcd-text"]
+MOST_LOADS = 200  # of a page that does not yet say what it is to say
 HOSTILE = Path(__file__).with_name("hostile_server.py")
 MODERN = "2026-07-28"
 ENVELOPE: dict[str, Any] = {"protocolVersion": MODERN, "clientCapabilities": {}}
@@ -165,6 +166,14 @@ class Tab:
 
     def open(self, path: str) -> None:
         self.page.goto(self.gateway.url + path)
+
+    def find(self, path: str, text: str) -> None:
+        """Load a page until it says so: the audit is written a moment after what it tells of."""
+        for _ in range(MOST_LOADS):
+            self.open(path)
+            if text in self.page.locator("main").inner_text():
+                return
+        raise AssertionError(f"{text} is not on {path}")
 
     def check(self) -> None:
         """Nothing was run that a stranger wrote, nothing was asked of anybody else, and nothing is wider than the

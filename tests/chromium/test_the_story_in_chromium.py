@@ -40,6 +40,9 @@ def test_a_client_is_imported_tried_denied_approved_watched_and_found_again(tab:
         opened.open(f"/ui/servers/{server}")
         press("Start and list")
         page.wait_for_selector("text=It is ready and lists")
+    opened.open("/ui/servers")
+    for server in ("clock", "hostile"):
+        assert "ready" in page.locator(f"tr:has(a:text-is('{server}'))").inner_text()
     opened.open("/ui/tools/tool?name=clock__now")
     press("Call")
     page.wait_for_selector("#result:has-text('Result')")
@@ -64,9 +67,9 @@ def test_a_client_is_imported_tried_denied_approved_watched_and_found_again(tab:
     watching.page.wait_for_selector("#calls tr:has-text('delete'):has-text('done')")
     watching.check()
 
-    # It is found in the audit, which is as it was written.
-    opened.open("/ui/audit?q=hostile")
-    page.wait_for_selector("text=approvals.allow")
+    # It is found in the audit, which is as it was written: who allowed it, and that it went on with other arguments.
+    opened.find("/ui/audit?q=hostile", "approvals.allow")
+    opened.find("/ui/audit?q=%22edited%22%3Atrue", "allow hostile delete done")
     press("Verify every line")
     page.wait_for_selector("text=Every line is as it was written")
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from toolgate.cli import COMMANDS, app
+from toolgate.cli import COMMANDS, app, doctor
 from toolgate.cli.checked import Checked, Fault, fix_for, unprovoked, what_it_has
 from toolgate.config import Server
 from toolgate.demo import SERVERS
@@ -315,6 +315,13 @@ def test_doctor_finds_nothing_where_all_is_well(here: Path) -> None:
     ended = toolgate("doctor")
     assert ended.code == 0, ended.out
     assert ended.out.count("✓") == 2 + ended.out.count("✓ code in ") and "off: disabled" in ended.out
+
+
+def test_doctor_ticks_off_no_engine_that_is_not_here(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "described", lambda _: {"javascript": ("it is not installed", False)})
+    configure(here, clock=CLOCK)
+    ended = toolgate("doctor")
+    assert "– code in javascript: it is not installed" in ended.out and ended.code == 0
 
 
 def test_doctor_finds_clients_that_no_gateway_would_serve(here: Path) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -258,3 +262,31 @@ def test_nothing_is_written_through_a_link_of_another_user(home: Path, monkeypat
     done = run("cursor", "--no-check")
     assert done.exit_code == 1 and "another user" in done.output
     assert victim.read_text() == "{}"
+
+
+@pytest.mark.promise("b.operator.waits")
+def test_who_waits_at_a_terminal_for_a_slow_program_sees_whom_is_asked(home: Path) -> None:
+    go_on = home / "go on"
+    os.mkfifo(go_on)
+    slow = home / "bin" / "claude"
+    slow.write_text(f"#!/bin/sh\nread line < '{go_on}'\necho toolgate: connected\n")
+    slow.chmod(0o755)
+    screen, theirs = pty.openpty()
+    command = [sys.executable, "-m", "toolgate", "install", "claude-code"]
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ) as process:
+        os.close(theirs)
+        assert "asking Claude Code which servers it sees" in seen(screen, "which servers it sees")
+        go_on.write_text("\n")
+        assert "Claude Code: sees it" in seen(screen, "sees it:")
+        assert process.wait(60) == 0
+    os.close(screen)
+
+
+def seen(screen: int, text: str) -> str:
+    """What is shown on a terminal until it says so."""
+    shown = ""
+    while text not in shown:
+        assert select.select([screen], [], [], 60)[0], shown
+        shown += os.read(screen, 65536).decode(errors="replace")
+    return shown

@@ -105,10 +105,22 @@ def test_systemd_takes_the_unit_for_a_safe_one(config: Path, tmp_path: Path) -> 
     assert done.returncode == 0, done.stdout[-300:]
 
 
+# Of launchd.plist(5): what it calls string, array, dictionary, boolean and integer.
+APPLES: dict[str, type] = {
+    **dict.fromkeys(("Label", "ProcessType", "StandardErrorPath", "StandardOutPath", "WorkingDirectory"), str),
+    **dict.fromkeys(("EnvironmentVariables", "KeepAlive", "SoftResourceLimits", "HardResourceLimits"), dict),
+    **dict.fromkeys(("ExitTimeOut", "Nice", "ThrottleInterval", "Umask"), int),
+    "ProgramArguments": list,
+    "RunAtLoad": bool,
+}
+
+
 def test_the_agent_of_macos_starts_this_toolgate_again_when_it_fails(config: Path) -> None:
     found = plistlib.loads(printed("launchd", "--config", str(config)).encode())
     assert found["ProgramArguments"][-3:] == ["serve", "--config", str(config)]
     assert found["KeepAlive"] == {"SuccessfulExit": False} and found["RunAtLoad"]
+    assert found["ProcessType"] == "Interactive", "else macOS throttles it and all servers that it starts"
+    assert {name: type(value) for name, value in found.items()}.items() <= APPLES.items()
 
 
 @pytest.mark.parametrize("command", ["systemd", "launchd"])

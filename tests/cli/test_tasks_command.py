@@ -79,6 +79,18 @@ def test_tasks_are_made_listed_shown_and_closed() -> None:
     assert (missing.exit_code, "Task not found: gt-000000" in missing.output) == (1, True)
 
 
+def test_what_is_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_tasks, "MOST_SHOWN", 1)
+    monkeypatch.setattr(cli_tasks, "MOST_IN_GRAPH", 1)
+    assert tasks("board", "--once").stdout == "no tasks\n"
+    created("one")
+    assert "Ready (1)\n" in tasks("board").stdout and "more" not in tasks("tree").stdout
+    created("two")
+    assert "Ready (1+)\n" in tasks("board").stdout
+    for cut in (tasks("tree"), tasks("ready", "--limit", "1"), tasks("list", "--limit", "1")):
+        assert cut.stdout.endswith("(there are more)\n")
+
+
 def test_they_stand_in_the_file_when_the_command_has_ended(here: Path) -> None:
     id = created("Write")
     [line] = (here / ".gobby" / "tasks.jsonl").read_text().splitlines()

@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import requests
 import schemathesis
+from doors.issuers import KEYS, client
+from doors.test_pages_of_agents import record, task
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from inmemory import GREETER, THE_SOCKET, Response, Scripted, Visitor, gateway, said, tools
@@ -20,10 +22,18 @@ from schemathesis import Case, GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
+from toolgate.auth.access import THE_OPERATOR
+from toolgate.config import Config
+from toolgate.config.access import Approvals, Permissions
 from toolgate.core.model import Principal
 from toolgate.frontends.web.admin import ROUTES
 
 PATH = "/admin/openapi.json"
+WITHOUT_A_FILE = ("/configuration/file", "/reload", "/links")  # what a gateway in memory cannot do
+ASKS = Config(
+    clients=(client("ann", key=KEYS["ada"], permissions=Permissions(everything="ask")),),
+    approvals=Approvals(by=("operator",), wait=0.0),
+)
 BASE = "http://127.0.0.1:8765"
 PATIENCE = 20.0  # seconds for one answer
 BOUNDS = settings(
@@ -91,6 +101,28 @@ def test_no_request_makes_the_gateway_fail_or_answer_what_the_document_does_not_
         for method, mode in itertools.product(ROUTES[path], GenerationMode):
             with suppress(Unsatisfiable):  # where nothing can be wrong with a request
                 BOUNDS(given(case=schema["/admin" + path][method].as_strategy(mode))(held))()
+
+
+async def test_what_is_there_is_answered_as_the_document_says() -> None:
+    """Those above ask for names that nobody has: here each thing is there, and more is answered than refusals."""
+    scripted = Scripted(tools_list=tools("echo"), tools_call=said("hello"))
+    async with gateway(config=ASKS, scripts={"there": scripted}) as app:
+        visitor, ann = Visitor(app), Visitor(app, authorization=f"Bearer {KEYS['ada']}")
+        await ann.ask_modern("tools/call", name="there__echo", arguments={})
+        (waiting,) = app._frontend_deps.deciding.approvals.requests()
+        await record(app, "a-session", THE_OPERATOR, title="of an agent", last_prompt="go on")
+        names = {"approvals": waiting.id, "access": "ann", "tasks": await task(app, "a task"), "sessions": "a-session"}
+        schema = schemathesis.openapi.from_dict(await document(visitor))
+        for path, methods in ROUTES.items():
+            kind = path.split("/")[1]
+            for method, operation in methods.items():
+                if method == "DELETE" or operation.is_stream or (operation.body and operation.needs_body):
+                    continue
+                answered = await answer(visitor, method, "/admin" + path.replace("{name}", names.get(kind, "there")))
+                case = schema["/admin" + path][method].Case(path_parameters={"name": "any"})
+                sent = requests.Request(method, BASE + "/admin" + path).prepare()
+                case.validate_response(as_schemathesis(answered, sent), checks=CHECKS)
+                assert answered.status < 300 or path in WITHOUT_A_FILE, (path, answered.body)
 
 
 async def answer(visitor: Visitor, method: str, path: str, body: bytes = b"") -> Response:

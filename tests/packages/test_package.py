@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -45,6 +46,21 @@ def test_the_sdist_has_the_source_and_what_is_said_of_it(files: list[Path]) -> N
     with tarfile.open(files[1]) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert {name for name in names if not name.startswith("src/toolgate/")} <= OUTSIDE
+
+
+def test_a_link_in_a_folder_that_git_ignores_takes_nothing_out_of_them(tmp_path: Path) -> None:
+    """Such as those of `make mutants`, which lead to src: of two ways to a folder the builder follows the first."""
+    source = tmp_path / "source"
+    (source / "build").mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".gitignore"):
+        shutil.copy(ROOT / name, source / name)
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    (source / "build" / "src").symlink_to(source / "src")
+    wheel, sdist = build.built(source, tmp_path / "built", ENVIRON)
+    with zipfile.ZipFile(wheel) as packed:
+        assert "toolgate/app.py" in packed.namelist()
+    with tarfile.open(sdist) as packed:
+        assert f"toolgate-{__version__}/src/toolgate/app.py" in packed.getnames()
 
 
 def test_the_provenance_names_each_file_by_its_digest_and_the_commit_that_it_is_made_of(files: list[Path]) -> None:

@@ -56,11 +56,16 @@ async def test_top_counts_the_calls_of_each_tool_and_the_status_is_shown_again()
 async def test_logs_follows_what_a_server_writes_to_its_stderr() -> None:
     with home() as environ:
         async with toolgate(
-            "serve", "--port", "0", config={"one": child("wordy_of_others")}, environ=environ
+            "serve", "--port", "0", config={"one": child("wordy_of_others"), "two": child("counting")}, environ=environ
         ) as gateway:
             client = await gateway.until_it_serves()
             await client.call("one__look", text="before")
             config = str(Path(environ["HOME"], "toolgate.json"))
+            silent = await asyncio.create_subprocess_exec(
+                *[*COMMAND, "logs", "two", "--config", config], stderr=asyncio.subprocess.PIPE, env=environ
+            )
+            _, errors = await asyncio.wait_for(silent.communicate(), WAIT)
+            assert b"No server has written to its stderr" in errors
             following = await asyncio.create_subprocess_exec(
                 *[*COMMAND, "logs", "-f", "one", "--config", config],
                 stdout=asyncio.subprocess.PIPE,

@@ -53,12 +53,13 @@ LEAST_SPACE = 100 * 1024 * 1024  # bytes that are to be free where the state and
 
 
 class Finding(msgspec.Struct, kw_only=True):
-    """What is said of one thing that was looked at. `fix` is what to do about a problem; `looks` are what a person is
-    to look at, although nothing is wrong; `names` are a server's own names of its tools; `box` is what a server's
-    program may do, if it is in one."""
+    """What is said of one thing that was looked at. `is_off`: it is not used, or cannot be, and nothing is wrong; `fix`
+    is what to do about a problem; `looks` are what a person is to look at, although nothing is wrong; `names` are a
+    server's own names of its tools; `box` is what a server's program may do, if it is in one."""
 
     name: str
     is_ok: bool
+    is_off: bool = False
     says: str = ""
     fix: str = ""
     looks: tuple[str, ...] = ()
@@ -185,7 +186,10 @@ def _disk(config: Config) -> list[Finding]:
 
 def _code(config: Config) -> list[Finding]:
     """What runs code of clients, and what keeps it in. Where it cannot run, nothing is wrong: nobody may want it."""
-    return [Finding(name=f"code in {language}", is_ok=True, says=says) for language, says in described(config).items()]
+    return [
+        Finding(name=f"code in {language}", is_ok=True, is_off=not runs, says=says)
+        for language, (says, runs) in described(config).items()
+    ]
 
 
 def _boxes(config: Config) -> list[Finding]:
@@ -262,7 +266,7 @@ async def _examined(
 ) -> Finding:
     name = visible(server.name)
     if not server.enabled:
-        return Finding(name=name, is_ok=True, says="disabled")
+        return Finding(name=name, is_ok=True, is_off=True, says="disabled")
     status, said = await gateway.ask("POST", f"/servers/{server.id}/check")
     if status >= 400:
         return Finding(name=name, is_ok=False, says=gateways.explained(said))
@@ -333,7 +337,7 @@ def _print(console: Console, found: Finding) -> None:
 
 
 def _print_lines(console: Console, found: Finding) -> None:
-    mark = "–" if found.says == "disabled" else "[green]✓[/]" if found.is_ok else "[red]✗[/]"
+    mark = "–" if found.is_off else "[green]✓[/]" if found.is_ok else "[red]✗[/]"
     console.print(f"{mark} {escape(found.name)}: {escape(visible(found.says))}", soft_wrap=True)
     if found.fix:
         console.print(f"    fix: {escape(found.fix)}", soft_wrap=True)

@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import agents, common, own_file, printing
+from toolgate.cli import agents, common, own_file, printing, progress
 from toolgate.cli.agents import Agent
 from toolgate.config import Config, ConfigError, foreign_writers, replacing, spans, state_folder
 from toolgate.config.formats import Malformed
@@ -240,7 +240,8 @@ def _check(target: Target, folder: str) -> bool:
             f"{title}: not checked, since it may start what else is named here; `{command}` shows what it sees"
         )
         return True
-    said = _listing([program, *target.agent.listing], folder)
+    with progress.waiting(f"asking {title} which servers it sees"):
+        said = _listing([program, *target.agent.listing], folder)
     lines = [line.strip() for line in said.splitlines() if SERVER in line]
     is_seen = bool(lines) and not any(FAILED.search(line) for line in lines)
     shown = visible(lines[0] if lines else said.strip().splitlines()[-1] if said.strip() else "it said nothing")

@@ -38,7 +38,7 @@ def agent(config: Config, command: tuple[str, ...], naming: tuple[str, str]) -> 
             "EnvironmentVariables": {"PATH": os.environ.get("PATH", os.defpath)},
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
-            "ProcessType": "Background",
+            "ProcessType": "Interactive",  # people wait for each call; all others, and their servers, are throttled
             "ExitTimeOut": round(config.drain) + systemd.LAST,
             "SoftResourceLimits": {"NumberOfFiles": 65536},
             "Umask": 0o077,

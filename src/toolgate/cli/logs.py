@@ -40,6 +40,8 @@ async def _logs(config: Config, names: tuple[str, ...], follow: bool, lines: int
         width = max(map(len, names), default=0) if len(names) > 1 else 0
         for each in reading:
             _print(each.name, each.more(await _asked(gateway, each.name))[-lines:] if lines else [], width)
+        if lines and not follow and not any(each.last for each in reading):
+            typer.echo("No server has written to its stderr since it was started.", err=True)
         while follow:
             await asyncio.sleep(LOOK)
             for each in reading:

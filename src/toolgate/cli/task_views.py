@@ -13,7 +13,8 @@ from toolgate.catalog.poisoning import visible
 from toolgate.workspace.board import TITLES
 
 Task: TypeAlias = Mapping[str, Any]
-Columns: TypeAlias = Mapping[str, Sequence[Task]]
+Columns: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""By their names; each is what a list of tasks answers."""
 
 WIDTH = 38  # characters of a column of the board
 
@@ -100,11 +101,15 @@ def synced(found: Mapping[str, Any]) -> Iterator[str]:
 def board(columns: Columns) -> Beside:
     """For a terminal."""
     shown = [
-        Panel(_cards(columns[name], name), title=f"{title} ({len(columns[name])})", width=WIDTH)
+        Panel(_cards(columns[name]["tasks"], name), title=_head(title, columns[name]), width=WIDTH)
         for name, title in TITLES.items()
-        if columns[name] or name in ("ready", "blocked", "in_progress")
+        if columns[name]["tasks"] or name in ("ready", "blocked", "in_progress")
     ]
     return Beside(shown)
+
+
+def _head(title: str, column: Mapping[str, Any]) -> str:
+    return f"{title} ({len(column['tasks'])}{'+' if column['has_more'] else ''})"
 
 
 def _cards(tasks: Sequence[Task], column: str) -> Text:
@@ -121,9 +126,9 @@ def _cards(tasks: Sequence[Task], column: str) -> Text:
 
 def plain_board(columns: Columns) -> Iterator[str]:
     for name, title in TITLES.items():
-        if columns[name]:
-            yield f"{title} ({len(columns[name])})"
-        for task in columns[name]:
+        if columns[name]["tasks"]:
+            yield _head(title, columns[name])
+        for task in columns[name]["tasks"]:
             yield f"  {visible(task['id'])}  P{task['priority']}  {visible(task['title'])}"
             for blocker in task.get("blockers", ()):
                 yield f"    waits for {_brief(blocker)}"

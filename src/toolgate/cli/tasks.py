@@ -128,6 +128,10 @@ def _rows(tasks: Sequence[Mapping[str, Any]], otherwise: str) -> str:
     return "\n".join(aligned((head, *rows))) if rows else otherwise
 
 
+def _whether_more(found: Mapping[str, Any]) -> str:
+    return "\n(there are more)" if found.get("has_more") else ""
+
+
 # The commands.
 
 
@@ -148,7 +152,7 @@ def listing(
 ) -> None:
     given = {"status": status, "priority": priority, "task_type": task_type, "assignee": assignee, "label": label}
     found = _asked(config, "list_tasks", **given, parent_task_id=parent, title_like=title, limit=limit)
-    _print(found, as_json, _rows(found["tasks"], "no tasks") + ("\n(there are more)" if found.get("has_more") else ""))
+    _print(found, as_json, _rows(found["tasks"], "no tasks") + _whether_more(found))
 
 
 @app.command(help="List the tasks that can be worked on: open, and nothing open blocks them.")
@@ -160,7 +164,7 @@ def ready(
     as_json: AsJson = False,
 ) -> None:
     found = _asked(config, "list_ready_tasks", priority=priority, task_type=task_type, limit=limit)
-    _print(found, as_json, _rows(found["tasks"], "no tasks are ready"))
+    _print(found, as_json, _rows(found["tasks"], "no tasks are ready") + _whether_more(found))
 
 
 @app.command(help="Show one task in full, with what it waits for.")
@@ -211,7 +215,7 @@ def tree(
         _print(found, as_json, "\n".join(task_views.dependency_tree(found)))
     else:
         found = _asked(config, "list_tasks", limit=MOST_IN_GRAPH)
-        _print(found, as_json, "\n".join(task_views.parts(found["tasks"])) or "no tasks")
+        _print(found, as_json, ("\n".join(task_views.parts(found["tasks"])) or "no tasks") + _whether_more(found))
 
 
 @app.command(help="Import what others have written into the project's file of tasks, and export what is here.")
@@ -285,7 +289,7 @@ async def _board(config: Config, once: bool) -> None:
             if console.is_terminal:
                 console.print(task_views.board(await _columns(tasks)))
             else:
-                typer.echo("\n".join(task_views.plain_board(await _columns(tasks))))
+                typer.echo("\n".join(task_views.plain_board(await _columns(tasks))) or "no tasks")
             return
         with progress.nothing(), Live(auto_refresh=False, screen=True) as live:
             while True:
@@ -295,13 +299,13 @@ async def _board(config: Config, once: bool) -> None:
 
 async def _columns(tasks: Tasks) -> task_views.Columns:
     """The tasks by what can be done with them."""
-    columns: dict[str, list[Mapping[str, Any]]] = {
-        "ready": (await tasks.ask("list_ready_tasks", limit=MOST_SHOWN))["tasks"],
-        "blocked": (await tasks.ask("list_blocked_tasks", limit=MOST_SHOWN))["tasks"],
+    columns: dict[str, Mapping[str, Any]] = {
+        "ready": await tasks.ask("list_ready_tasks", limit=MOST_SHOWN),
+        "blocked": await tasks.ask("list_blocked_tasks", limit=MOST_SHOWN),
     }
     for status in ("in_progress", "escalated", "failed", "closed"):
         most = MOST_CLOSED if status == "closed" else MOST_SHOWN
-        columns[status] = (await tasks.ask("list_tasks", status=status, limit=most))["tasks"]
+        columns[status] = await tasks.ask("list_tasks", status=status, limit=most)
     return columns
 
 

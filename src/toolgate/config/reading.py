@@ -47,6 +47,7 @@ from toolgate.core.redaction import Redactor
 
 Table: TypeAlias = dict[str, Any]
 
+LONGEST_NAME = 200  # characters of a server's name
 ROOT = fields.rows(Config)
 OWN_KEYS = ROOT.keys() - {"mcpServers"}
 INHERITED = fields.inherited(Server)
@@ -290,7 +291,7 @@ class Reading:
 
     def _read_servers(self, entries: list[ManifestEntry], root: Table, path: KeyPath) -> None:
         """Those of the file, then those that are only named: the template says where they are."""
-        kept = [entry for entry in entries if not self._is_passed_over(entry)]
+        kept = [entry for entry in entries if self._is_called(entry) and not self._is_passed_over(entry)]
         self._check_ids(kept)
         context = FileContext(
             self.file,
@@ -307,6 +308,15 @@ class Reading:
         self.servers = tuple(server for server in servers if server)
         named = [each for type, row in TYPES.items() if row.names for each in self._only_named(type, row, path)]
         self.servers += tuple(server for entry in named if (server := server_reading.read(entry, context)))
+
+    def _is_called(self, entry: ManifestEntry) -> bool:
+        """Whether its name is one: strangers' files have any text there, and names are compared, shown, told."""
+        if not isinstance(cast(object, entry.name), str) or len(entry.name) <= LONGEST_NAME:
+            return True
+        begins = json.dumps(entry.name[:40])
+        message = f"has a server whose name begins with {begins} and has {len(entry.name):,} characters"
+        self.findings.wrong(entry.path[:-1], message, f"give it one of up to {LONGEST_NAME}")
+        return False
 
     def _is_passed_over(self, entry: ManifestEntry) -> bool:
         why, table = "", entry.table
@@ -329,7 +339,8 @@ class Reading:
         if names and not self.servers:
             self.root.setdefault("surface", row.surface)
         url = {"url": self.root.get(row.template, fields.defaults(Config)[row.template])}
-        return [ManifestEntry(where, name, {"type": type}, url) for name in names]
+        entries = (ManifestEntry((*where, name), name, {"type": type}, url) for name in names)
+        return [msgspec.structs.replace(entry, path=where) for entry in entries if self._is_called(entry)]
 
     def _check_ids(self, entries: list[ManifestEntry]) -> None:
         owners: dict[str, str] = {}

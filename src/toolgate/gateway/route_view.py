@@ -74,7 +74,9 @@ class RouteViews:
         self.access = policy_deps.access
         self.current = current
         self.tell = tell
-        self.embeddings = Embeddings(self.providers, policy_deps.store, lambda: current().config.virtual_search.model)
+        self.embeddings = Embeddings(
+            self.providers, policy_deps.store, policy_deps.clock, lambda: current().config.virtual_search.model
+        )
         self.finder = Finder(self.embeddings)
         self.observed = ObservedShapes()
         self.in_turns = FairLimit(1)  # large results that code gets, and gives

@@ -29,6 +29,7 @@ from toolgate.core.lines import Lines
 from toolgate.sandbox.limits import Limits
 
 BESIDE = 64 * 1024  # bytes of a line beside a value of the greatest size
+OTHERS = 16  # values of a line beside the arguments of a call
 LARGE = 256 * 1024  # bytes of a result
 LONGEST_NAME = 1024  # characters of a server's or tool's
 LONGEST_REASON = 16 * 1024  # characters of an error's message, and of its stack
@@ -155,6 +156,8 @@ class Bridge:
         return events
 
     def _event(self, line: bytes) -> Event:
+        if counting.has_more_values(line, self._limits.values + OTHERS) and _NUMBER.match(line):
+            return self._unread(line, self._too_many())  # to read it would take as long as it is
         try:
             if not line.isascii():
                 line.decode()  # the reader skips over raw values without looking at their encoding
@@ -198,6 +201,8 @@ class Bridge:
         arguments = bytes(read.arguments)
         if arguments[:1] != b"{":
             return Refused(number, "the arguments must be an object")
+        if counting.has_more_values(arguments, self._limits.values):
+            return Refused(number, self._too_many())
         if counting.is_deeper(arguments, jsonrpc.DEEPEST - 1):
             return Refused(number, f"the arguments are {_TOO_DEEP}")
         return Call(number, read.server, read.tool, arguments, read.raw)
@@ -216,13 +221,20 @@ class Bridge:
         if line.startswith((b'{"done":', b'{"done": ')):
             self._is_over = True
             return Failed("RangeError", f"the result is {_TOO_DEEP}")
+        return self._unread(line, f"the arguments are {_TOO_DEEP}")
+
+    def _unread(self, line: bytes, why: str) -> Event:
+        """Of a call that is refused by its line."""
         number = _NUMBER.match(line)
         if not number or int(number[1]) != self._calls + 1:
             return self._broken(_UNREADABLE)
         self._calls += 1
         if self._calls > self._limits.calls + OVER:
             return self._broken(CALLS)
-        return Refused(self._calls, f"the arguments are {_TOO_DEEP}")
+        return Refused(self._calls, why)
+
+    def _too_many(self) -> str:
+        return f"the arguments have more than {self._limits.values:,} JSON values (limits.values)"
 
     def _has_room(self, size: int) -> bool:
         self._output += size

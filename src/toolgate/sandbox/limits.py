@@ -25,6 +25,7 @@ class Limits(msgspec.Struct, frozen=True):
     resident: int = 512 * MB  # bytes of the process that are in memory
     address_space: int = 512 * MB  # bytes of a Python process
     calls: int = 1000  # of tools
+    values: int = 100_000  # of JSON, in the arguments of a call: as many as a request of a client may have
     in_flight: int = 64  # calls at once; more of them wait
     result: int = 10 * MB  # bytes of what one call brings
 

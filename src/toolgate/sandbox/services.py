@@ -140,13 +140,14 @@ class Sandbox:
             await pool.close()
 
 
-def described(config: Config) -> Mapping[str, str]:
-    """By language, what would run code of this configuration here and what keeps it in, or why it would not run."""
+def described(config: Config) -> Mapping[str, tuple[str, bool]]:
+    """By language, what would run code of this configuration here and what keeps it in, or why it would not run; and
+    whether it would."""
     if not config.sandbox.enabled:
         return {}
     supervisor, limits = Supervisor(SystemClock(), {}), limits_of(config)
     made = {language: make(supervisor, limits, _is_lenient(config)) for language, make in ENGINES.items()}
-    return {language: _described(engine) for language, engine in made.items()}
+    return {language: (_described(engine), not engine.problem()) for language, engine in made.items()}
 
 
 def _described(engine: Engine) -> str:
@@ -173,6 +174,7 @@ def limits_of(config: Config) -> Limits:
         resident=wanted.memory,
         address_space=wanted.memory,
         calls=wanted.calls,
+        values=config.most_values,
         runs=wanted.runs or DEFAULTS.runs,
         warm=wanted.warm,
     )

@@ -155,7 +155,7 @@ class Trail:
         with ownership.open_anyones(self.file) as opened:
             found = os.fstat(opened.fileno())
             if before and (before.file != found.st_ino or before.at > found.st_size):
-                raise LookupError(self.file)
+                raise LookupError
             end = before.at if before else found.st_size
             lines, at = lines_before(opened, end, number, holding, LONGEST_SEARCH)
         told = [line if read_line(line) else jsonrpc.encode(line.decode(errors="replace")) for line in lines]
@@ -634,7 +634,7 @@ def lines_before(
         for line in reversed(lines):
             at -= len(line)
             if holding in line:
-                found.append(line.rstrip(b"\n"))
+                found.append(line.removesuffix(b"\n"))
             if len(found) == number:
                 break
         else:

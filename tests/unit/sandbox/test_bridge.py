@@ -106,6 +106,33 @@ def test_arguments_nested_without_end_are_refused(depth: int) -> None:
     assert refused == Refused(1, "the arguments are nested more than 256 levels deep") and isinstance(next, Call)
 
 
+@pytest.mark.parametrize("value", [b"[]", b"1", b'{"a":{}}', b"[[]]", b"1e-300"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"call":1,"server":"s","tool":"t","arguments":{"o":[%b]}}',
+        b'{"call": 1, "raw": true, "server":"s","tool":"t","arguments":{"o":[%b]}}',
+        b'{"server":"s","tool":"t","arguments":{"o":[%b]},"call":1}',
+    ],
+)
+def test_arguments_of_very_many_values_are_refused(line: bytes, value: bytes) -> None:
+    many = line % b",".join([value] * 120_000)
+    refused, next = events_of(many, call(2), limits=Limits())
+    assert refused == Refused(1, "the arguments have more than 100,000 JSON values (limits.values)")
+    assert isinstance(next, Call)
+
+
+def test_as_many_as_are_permitted_are_not() -> None:
+    most = b'{"call":1,"server":"s","tool":"t","arguments":{"o":[%b]}}' % b",".join([b"[]"] * 99_998)
+    (made,) = events_of(most, limits=Limits())
+    assert isinstance(made, Call)
+
+
+def test_a_result_may_have_more_values() -> None:
+    (done,) = events_of(b'{"done":{"value":[%b]}}' % b",".join([b"1"] * 120_000), limits=Limits())
+    assert isinstance(done, Done)
+
+
 @pytest.mark.parametrize("depth", [256, 3000, 100_000])
 def test_a_result_nested_without_end_is_a_failure(depth: int) -> None:
     nested = b'{"done":{"value":' + b"[" * depth + b"]" * depth + b"}}"

@@ -804,6 +804,7 @@ async def test_a_mark_is_good_for_the_file_that_it_was_made_for(tmp_path: Path) 
     found, end = trail(file).lines(2, before=mark)
     assert [json.loads(line)["event"] for line in found] == ["one"] and end is None
     data = file.read_bytes()
+    assert trail(file).lines(2, before=Mark(file.stat().st_ino, len(data))) == trail(file).lines(2)
     file.rename(tmp_path / "aside")
     file.write_bytes(data)
     for strange in (mark, Mark(file.stat().st_ino, len(data) + 1)):

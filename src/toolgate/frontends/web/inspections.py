@@ -158,7 +158,8 @@ def _client(config: Config, id: str) -> KnownClient:
 
 
 def _configured(config: Config, client: KnownClient) -> Mapping[str, Any]:
-    return render.config(msgspec.structs.replace(config, clients=(client,), servers=())).get("clients", {})
+    [table] = render.config(msgspec.structs.replace(config, clients=(client,), servers=()))["clients"]
+    return table
 
 
 # What is called.
