@@ -197,12 +197,12 @@ class Rules:
         if not things.table.exact(spellings):
             for meant, verdict in things.meanings(server, name):
                 yield Why(verdict, f"{where}: {meant}, as a server may read the name")
-        if not said:
+        if not said or things.is_obscure(name):  # it is not known to be what fits it
             yield from self._base_grounds(server)
         if kind == "tools" and self.read_only:
             yield Why(self.read_only, "mcp_permissions.read_only: the tool does not say that it only reads")
-        if kind in mcp.BY_URI and uri_readings.is_obscure(name):
-            yield Why("off", f"{where}: the URI may be read as another one, of which something is said")
+        if things.is_obscure(name):
+            yield Why("off", f"{where}: a server may read this as another name, of which something is said")
 
     def _base_grounds(self, server: str) -> Iterator[Why]:
         if of_server := self._servers.rule((server,)):
@@ -429,16 +429,21 @@ class _Names:
     def as_read(self, server: str, name: str, found: Verdict | None, base: Verdict) -> Verdict | None:
         """The verdict on what a server may take a name for, of which itself is `found`: it may read names leniently.
         That closes something, and opens nothing."""
-        if len(name) > _LONGEST_NAME:
+        if self.is_obscure(name):
             return "off" if self.table.narrows(server) else found
         loosely = self._loosely.find(_spellings(server, as_a_lenient_reader(name)))
         return strictest((found or base, loosely or "allow"))
 
     def meanings(self, server: str, name: str) -> Iterator[tuple[str, Verdict]]:
-        """What is said of what a server may take a name for, the strictest first."""
-        loosely = _spellings(server, as_a_lenient_reader(name[:_LONGEST_NAME]))
-        if meant := self._loosely.rule(loosely):
+        """What is said of what a server may take a name for."""
+        if self.is_obscure(name):
+            return
+        if meant := self._loosely.rule(_spellings(server, as_a_lenient_reader(name))):
             yield meant
+
+    def is_obscure(self, name: str) -> bool:
+        """Whether it may be read as any other: it is too long to be compared with them."""
+        return len(name) > _LONGEST_NAME
 
 
 class _Uris:
@@ -457,12 +462,12 @@ class _Uris:
         return _prefixes_of_uris(server)
 
     def narrows(self, server: str) -> bool:
-        return self.table.narrows(server) or self._meant.narrows(server)
+        return self._meant.narrows(server)  # what is said is among what is meant
 
     def as_read(self, server: str, uri: str, found: Verdict | None, base: Verdict) -> Verdict | None:
         """What permissions mean may be more than they say: that closes something, and opens nothing."""
-        if uri_readings.is_obscure(uri):  # it may be anything there
-            return "off" if self.narrows(server) or self._meant_loosely.narrows(server) else None
+        if self.is_obscure(uri):
+            return "off" if self._meant_loosely.narrows(server) else None
         forms = uri_readings.forms(uri)
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms]
         files = dict.fromkeys(as_a_lenient_reader(each) for form in forms for each in uri_readings.as_a_file(form))
@@ -471,13 +476,16 @@ class _Uris:
         return strictest(whole)
 
     def meanings(self, server: str, uri: str) -> Iterator[tuple[str, Verdict]]:
-        if uri_readings.is_obscure(uri) or not self.table.says_anything:
+        if self.is_obscure(uri):
             return
         forms = uri_readings.forms(uri)
         found = [self._meant.rule(_uris(server, form)) for form in forms]
         files = {as_a_lenient_reader(each) for form in forms for each in uri_readings.as_a_file(form)}
         found += [self._meant_loosely.rule(_uris(server, file)) for file in sorted(files)]
-        yield from sorted((each for each in found if each), key=lambda each: -_STRICTNESS[each[1]])
+        yield from filter(None, found)
+
+    def is_obscure(self, uri: str) -> bool:
+        return uri_readings.is_obscure(uri)
 
 
 def _things(section: str, said: Mapping[str, Verdict]) -> _Names | _Uris:

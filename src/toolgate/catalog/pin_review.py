@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, StoredPins, Unreadable
-from toolgate.catalog.poisoning import visible
+from toolgate.catalog.poisoning import MOST_ALIKE, visible
 from toolgate.core.model import Principal
 from toolgate.state import changes
 from toolgate.state.audit import Trail
@@ -22,23 +23,32 @@ MOST_COMPARED = 500  # lines that are compared with each other; of more, all are
 
 
 class Shown(NamedTuple):
-    """How a pending tool differs. `more` lines are left out."""
+    """How a pending tool differs. `more` lines are left out. `is_cut`: not all that it says is kept, so not shown."""
 
     lines: tuple[str, ...]
     more: int
+    is_cut: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.more or self.is_cut)
 
 
 def shown(pins: Mapping[str, Pin], name: str, pending: Pending, most: int | None) -> Shown:
-    """What was, and what is; and all that is suspicious, with its words. `most` lines of the difference, None: all."""
+    """What is suspicious, with its words; then what was, and what is, and all of it where it is suspicious and nobody
+    has approved what was: the words that are named are some of those that are there. `most` lines, None: all."""
     pin = pins.get(pending.was or name)
     warnings = [f"! {each}" for each in pending.found]
-    if len(pending.text) in (0, LONGEST_TEXT):
+    if any(count >= MOST_ALIKE for count in Counter(each.what for each in pending.found).values()):
+        warnings.append(f"! no more than {MOST_ALIKE} of one kind are named: read all of it")
+    if pending.is_cut:
         warnings.insert(0, f"! longer than the {LONGEST_TEXT:,} characters stored for a tool: it is not shown in full")
-    if not pending.what:
-        return Shown(tuple(warnings), 0)
-    lines = _compared(_pretty(pin.text if pin else ""), _pretty(pending.text))
+    before, now = _pretty(pin.text if pin and pending.what else ""), _pretty(pending.text)
+    lines = list(_compared(before, now))
+    if before and pending.found and not (pin and pin.is_approved):
+        lines += ["@@ all of it: nobody has approved the rest @@", *(f"+{line}" for line in now)]
     whole = [part for line in lines for part in _parts(visible(line))]
-    return Shown((*warnings, *whole[:most]), len(whole) - len(whole[:most]))
+    return Shown((*warnings, *whole[:most]), len(whole) - len(whole[:most]), pending.is_cut)
 
 
 def _compared(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:

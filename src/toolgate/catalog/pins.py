@@ -89,6 +89,11 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
     text: str
     rest: str = ""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether not all that it says is kept."""
+        return len(self.text) in (0, LONGEST_TEXT)
+
     def __str__(self) -> str:
         said = {
             "changed": "it has changed",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import string
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from toolgate.core.spelling import normalized
 
 MOST_TEXT = 64 * 1024  # characters of one tool that are looked at: at worst 50 ms
 LONGEST_SPELLED = MOST_TEXT + MOST_TEXT // 4  # in one kind of spelling, in which a character may become eighteen
-MOST_FOUND = 10  # in one tool
+MOST_ALIKE = 3  # that are named of one kind: what is harmless and stands there often hides nothing else
 LONGEST_PLACE = 200  # characters that say where something stands
 EXCERPT = 60  # characters
 UNSEEN = ("icons", "_meta")  # members of a tool that no model is shown
@@ -175,11 +176,10 @@ def of(tool: Raw, is_read: bool = False) -> tuple[PoisoningSign, ...]:
         found.append(PoisoningSign("more text than can be scanned", "listing", ""))
         together = together[:LONGEST_SPELLED]
     words = _found(together, _words)
+    left = Counter(dict.fromkeys((*_hidden, *words), MOST_ALIKE))
     for where, text in texts if words or not all(_is_plain(text) for _, text in texts) else ():
-        found += _in_text(where, text, words)
-        if len(found) >= MOST_FOUND:
-            break
-    return tuple(found[:MOST_FOUND])
+        found += _in_text(where, text, words, left)
+    return tuple(found)
 
 
 def _says_nothing(tool: bytes) -> bool:
@@ -244,15 +244,24 @@ def _texts(tool: Any) -> Iterator[tuple[str, str]]:
             left += [(where, one) for one in reversed(cast("list[Any]", value))]
 
 
-def _in_text(where: str, text: str, words: Mapping[str, re.Pattern[str]]) -> Iterator[PoisoningSign]:
+def _in_text(
+    where: str, text: str, words: Mapping[str, re.Pattern[str]], left: Counter[str]
+) -> Iterator[PoisoningSign]:
+    """`left`: of each kind, how many may still be named."""
     place = visible(where[:LONGEST_PLACE])[:LONGEST_PLACE]
-    for what, pattern in _hidden.items() if not _is_plain(text) else ():
-        if match := pattern.search(text):
+    if not _is_plain(text):
+        yield from _matched(place, text, _hidden, left)
+    if any(left[what] for what in words):
+        yield from _matched(place, _spelled(text)[:LONGEST_SPELLED], words, left)
+
+
+def _matched(
+    place: str, text: str, patterns: Mapping[str, re.Pattern[str]], left: Counter[str]
+) -> Iterator[PoisoningSign]:
+    for what, pattern in patterns.items():
+        if left[what] and (match := pattern.search(text)):
+            left[what] -= 1
             yield PoisoningSign(what, place, _excerpt(text, match))
-    spelled = _spelled(text)[:LONGEST_SPELLED]
-    for what, pattern in words.items():
-        if match := pattern.search(spelled):
-            yield PoisoningSign(what, place, _excerpt(spelled, match))
 
 
 def _is_plain(text: str) -> bool:

@@ -96,38 +96,44 @@ async def _diff(config: Config, servers: tuple[Server, ...], tool: str | None) -
         for server in servers:
             pending, pins = server_lists.pending(server.id), server_lists.pins(server.id) or {}
             shown = {name: each for name, each in pending.items() if tool in (None, name)}
-            _show(server, shown, pins, MOST_LINES)
+            is_whole = _show(server, shown, pins, MOST_LINES)
             if shown:
                 one = f" {visible(tool)}" if tool else ""
-                typer.echo(f"\nTo trust this: toolgate pins approve {server.id}{one} --seen {mark(pending)}\n")
+                seen = f" --seen {mark(pending)}" if is_whole else ""
+                typer.echo(f"\nTo trust this: toolgate pins approve {server.id}{one}{seen}\n")
             count += len(shown)
     if not count:
         typer.echo("Nothing is pending: all listed tools are as they were when trusted.")
     return 1 if count else 0
 
 
-def _show(server: Server, pending: Mapping[str, Pending], pins: Mapping[str, Pin], most: int | None) -> None:
+def _show(server: Server, pending: Mapping[str, Pending], pins: Mapping[str, Pin], most: int | None) -> bool:
+    """Whether all of it was shown."""
+    is_whole = True
     for name, each in pending.items():
         typer.echo(f"{visible(server.name)}: {_headline(name, each)}")
-        lines, more = pin_review.shown(pins, name, each, most)
-        for line in lines:
+        found = pin_review.shown(pins, name, each, most)
+        for line in found.lines:
             typer.echo(f"  {line}")
-        if more:
-            typer.echo(f"  ... {more} more lines: `toolgate pins approve` shows them")
+        if found.more:
+            typer.echo(f"  ... {found.more} more lines: `toolgate pins approve` shows them")
+        is_whole = is_whole and found.is_whole
+    return is_whole
 
 
 def _seen_now(records: StoredPins, servers: Sequence[Server], tool: str | None) -> dict[str, str]:
     """Show what is pending, and ask: the marks of what was seen, by server. Ends the command where that is refused."""
     seen: dict[str, str] = {}
-    count = 0
+    count, is_whole = 0, True
     for server in servers:
         pending = records.pending(server.id)
         seen[server.id] = mark(pending)
         shown = {name: each for name, each in pending.items() if tool in (None, name)}
-        _show(server, shown, pin_review.known(records, server.id), None)
+        is_whole = _show(server, shown, pin_review.known(records, server.id), None) and is_whole
         count += len(shown)
     if count:
-        typer.confirm(f"Trust {'this tool' if count == 1 else f'these {count} tools'} as shown?", abort=True, err=True)
+        how = "as shown" if is_whole else "although not all that is said is shown"
+        typer.confirm(f"Trust {'this tool' if count == 1 else f'these {count} tools'} {how}?", abort=True, err=True)
     return seen
 
 
@@ -141,6 +147,9 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
             if tool is not None and tool not in server_lists.pending(server.id):
                 what = visible(f"{server.name}: {tool}")
                 printing.fail(f"{what} is not pending. See: toolgate pins diff {server.id}")
+        pending = server_lists.pending(servers[0].id) if seen else {}
+        if cut := next((name for name, each in pending.items() if each.is_cut and tool in (None, name)), ""):
+            printing.fail(f"{visible(cut)} cannot be shown in full: approve it without --seen")
         marks = {servers[0].id: seen} if seen else _seen_now(server_lists, servers, tool)
         for server in servers:
             tools = (tool,) if tool is not None else ()

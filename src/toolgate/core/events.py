@@ -109,19 +109,20 @@ class Listening:
         self._number = number
         self._whose = whose
         self._identity = identity
-        events.own.setdefault(identity, {})[number] = None
+        events.tells(identity, number)
 
     def identify(self, identity: tuple[str, str]) -> None:
         """It is known by another one now: see `Client.identity`."""
         if identity != self._identity:
             self._leave()
             self._identity = identity
-            self._events.own.setdefault(identity, {})[self._number] = None
+            self._events.tells(identity, self._number)
 
     def _leave(self) -> None:
-        own = self._events.own.get(self._identity, {})
-        own.pop(self._number, None)
-        if not own:
+        own = self._events.own.get(self._identity)
+        if isinstance(own, dict):
+            own.pop(self._number, None)
+        if not own or own == self._number:
             self._events.own.pop(self._identity, None)
 
     def watch(self, server: str, kind: str, target: str) -> None:
@@ -145,7 +146,8 @@ class Events:
 
     def __init__(self) -> None:
         self.watchers: dict[tuple[str, str], _Watchers] = {}  # by server and kind
-        self.own: dict[tuple[str, str], dict[int, None]] = {}  # listeners by the client that they tell
+        # Listeners by the client that they tell: nearly all have one, and there are thousands.
+        self.own: dict[tuple[str, str], int | dict[int, None]] = {}
         self._listeners: dict[int, Callable[[Event], object]] = {}
         self._hear_all: dict[int, None] = {}  # of them
         self._number = 0
@@ -177,6 +179,14 @@ class Events:
         self._counted[whose] += 1
         return self._number
 
+    def tells(self, identity: tuple[str, str], number: int) -> None:
+        """This listener is one of a client that is known by this identity."""
+        own = self.own.setdefault(identity, number)
+        if isinstance(own, dict):
+            own[number] = None
+        elif own != number:
+            self.own[identity] = {own: None, number: None}
+
     def stop(self, number: int, whose: str) -> None:
         self._hear_all.pop(number, None)
         if self._listeners.pop(number, None):
@@ -202,7 +212,8 @@ class Events:
             watchers = self.watchers.get((event.server, kind))
             return list(watchers.of_part(event.uri)) if watchers else []
         if event.whose:
-            return [self.own[event.whose]] if event.whose in self.own else []
+            own = self.own.get(event.whose, {})
+            return [own if isinstance(own, dict) else (own,)]
         return None
 
     def _put(self, telling: _Telling) -> None:

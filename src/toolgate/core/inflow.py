@@ -78,6 +78,9 @@ class IntakeQueue:
                 break
 
 
+_NO_HOLDERS: frozenset[object] = frozenset()
+
+
 class Intake:
     """`take` gets each piece, of at most `piece` bytes, and may hold the intake. `transport` is not read from while
     anything waits; it may be told later, when there is one. `turns` are those of all who are to share a moment, and
@@ -99,8 +102,8 @@ class Intake:
         self._take = take
         self._piece = piece
         self._then: Callable[[], object] | None = None  # when all is taken, for nothing more comes
-        self._waiting: deque[bytes] = deque()
-        self._holders: set[object] = set()
+        self._waiting: deque[bytes] | tuple[()] = ()  # of what is empty an idle connection has no place to keep
+        self._holders = _NO_HOLDERS
         self._is_taking = False
         self.is_due = False  # its turn comes
         self.is_busy = False  # what comes has to wait
@@ -117,17 +120,18 @@ class Intake:
             if turns.left <= 0:
                 turns.spent()
         else:
+            self._waiting = self._waiting or deque()
             self._waiting.extend(data[start : start + self._piece] for start in range(0, len(data), self._piece))
             self._go_on()
 
     def hold(self, holder: object) -> None:
         if not self._then:
-            self._holders.add(holder)
+            self._holders |= {holder}
             self._pause()
 
     def let_go(self, holder: object) -> None:
         if holder in self._holders:
-            self._holders.discard(holder)
+            self._holders = self._holders - {holder} or _NO_HOLDERS
             self._go_on()
 
     def hold_until(self, done: asyncio.Future[None]) -> None:
@@ -139,13 +143,12 @@ class Intake:
         """Nothing more comes: take what is left, in its turns and whoever holds it; `then` is called when all is taken
         or dropped."""
         self._then = then
-        self._holders.clear()
+        self._holders = _NO_HOLDERS
         self._go_on()
         self._end()
 
     def drop(self) -> None:
-        self._waiting.clear()
-        self._holders.clear()
+        self._waiting, self._holders = (), _NO_HOLDERS
         self._pause()
 
     def forget(self) -> None:
@@ -169,6 +172,7 @@ class Intake:
                     break
         finally:
             self._is_taking = False
+            self._waiting = self._waiting or ()
             self.is_due = bool(self._waiting and not self._holders)
             self._pause()
             self._end()

@@ -330,6 +330,21 @@ def told(capabilities: Mapping[str, Any]) -> Raw:
     return Raw(jsonrpc.encode(found))
 
 
+def shared(capabilities: Mapping[str, Any]) -> tuple[Mapping[str, Any], Raw]:
+    """The same and what servers hear of it, as others had it who declare the same: there are thousands of sessions, and
+    few kinds of clients."""
+    written = jsonrpc.encode(capabilities)
+    found = _shared.get(written)
+    if not found:
+        found = capabilities, told(capabilities)
+        if len(_shared) >= MOST_REPEATED:
+            _shared.clear()
+        if len(written) <= LONGEST_REPEATED:
+            _shared[written] = found
+    return found
+
+
+_shared: dict[bytes, tuple[Mapping[str, Any], Raw]] = {}
 _VERSIONS = {date: Raw(jsonrpc.encode(date)) for date in SERVED}
 
 

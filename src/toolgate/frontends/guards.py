@@ -277,8 +277,9 @@ class Guards:
         is_decided_here = isinstance(self._identify, Admission)
         if is_decided_here and came.body == body and is_plain(request.scope["http_version"], request.scope["headers"]):
             is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), jsonrpc.NOTHING)
+            scope = {key: each for key, each in request.scope.items() if key != "state"}  # which has all of this one
             known = msgspec.structs.replace(
-                request, receive=_nothing, active_request=None, came=None, is_modern=is_modern
+                request, scope=scope, receive=_nothing, active_request=None, came=None, is_modern=is_modern
             )
             self._known_heads.learn(came, known, request.principal.counted_as)
 

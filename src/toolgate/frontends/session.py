@@ -140,14 +140,14 @@ class Session:
         self._replay_buffers = replay_buffers
         self._replay_buffer: ReplayBuffer | None = None
         self._in_flight: dict[str | int | float, asyncio.Task[Any] | InFlight] = {}
-        self._cancelled: set[str | int | float] = set()  # of these
+        self._cancelled: dict[str | int | float, None] = {}  # of these; an empty set is thrice as large
         self._rest: asyncio.Event | None = None  # set each time that one of these is over, once it closes
         self._questions: dict[int, _Question] = {}
         self._telling_roots: asyncio.Task[None] | None = None
         self._roots_to_tell = False  # they have changed since servers were last told
-        self._relayed: set[asyncio.Task[None]] = set()
+        self._relayed = 0  # notifications on their way to servers
         self._ids = itertools.count(1)
-        self._work: set[asyncio.Task[Any]] = set()  # beside what is in flight
+        self._work: dict[asyncio.Task[Any], None] = {}  # beside what is in flight
 
     @property
     def route(self) -> Route:
@@ -229,7 +229,7 @@ class Session:
 
     def _cancel(self, key: str | int | float) -> None:
         if key not in self._cancelled:
-            self._cancelled.add(key)
+            self._cancelled[key] = None
             self._in_flight[key].cancel()
 
     def notified(self, message: Message) -> None:
@@ -240,10 +240,9 @@ class Session:
         elif message.method == mcp.PROGRESSED:
             self._progressed(message.params)
         elif message.method not in mcp.NOTIFICATIONS and self.is_initialized:
-            if len(self._relayed) < MOST_RELAYED:  # else it is lost, as anything that has no answer may be
-                work = self._spawn(self._relay(message))
-                self._relayed.add(work)
-                work.add_done_callback(self._relayed.discard)
+            if self._relayed < MOST_RELAYED:  # else it is lost, as anything that has no answer may be
+                self._relayed += 1
+                self._spawn(self._relay(message)).add_done_callback(self._was_relayed)
         elif message.method == mcp.ROOTS_CHANGED and "roots" in self.client.capabilities:
             self._roots_to_tell = True
             if not self._telling_roots or self._telling_roots.done():
@@ -333,6 +332,9 @@ class Session:
             self._pending_events = self._pending_events or self._replay_buffers.pending(self.counted_as)
             self._pending_events.add(message, whose)
 
+    def _was_relayed(self, _done: asyncio.Task[None]) -> None:
+        self._relayed -= 1
+
     def expire(self) -> None:
         """Let go of what was kept long enough."""
         if self._replay_buffer:
@@ -393,8 +395,8 @@ class Session:
         asked = legacy.read_initialize(message.params)
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
-        can = questions.known_capabilities(asked.capabilities, self.revision)
-        self.client = Client(self.client.principal, self.id, can, self.revision, modern.told(can), self.path)
+        can, told = modern.shared(questions.known_capabilities(asked.capabilities, self.revision))
+        self.client = Client(self.client.principal, self.id, can, self.revision, told, self.path)
         self._subscriber.client = self.client
         about = await self._gateway.lists.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
@@ -623,15 +625,15 @@ class Session:
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)
-        self._cancelled.discard(key)
+        self._cancelled.pop(key, None)
         if self._rest:
             self._rest.set()
         self.used = self._clock.now()
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        self._work[task] = None
+        task.add_done_callback(self._work.pop)
         return task
 
 

@@ -647,6 +647,47 @@ def test_of_prompts_and_resources_too(kind: str, name: str, permissions: dict[st
     assert found.why("github", kind, name).verdict == found.verdict("github", kind, name)
 
 
+LONG = "x" * 3000
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "permissions"),
+    [
+        ("tools", LONG, {"tools": {"github__get": "off"}}),
+        ("prompts", LONG, {"prompts": {"github__get": "off"}}),
+        ("resources", f"file:///{LONG}", {"resources": {"github__file:///get": "off"}}),
+        ("resources", f"file:///%70{LONG}", {"resources": {"github__file:///p*": "off"}}),
+        ("resources", f"file:///{LONG}", {"resources": {"github__file:///get": "off"}, "read_only": "off"}),
+        ("resourceTemplates", "file:///%2525252525252570/{x}", {"resources": {"github__file:///get": "off"}}),
+    ],
+)
+def test_what_may_be_read_as_anything_is_said_to_be(kind: str, name: str, permissions: dict[str, Any]) -> None:
+    why = rules("all", **permissions).why("github", kind, name)
+    assert why.verdict == "off"
+    section = "resources" if kind == "resourceTemplates" else kind
+    rule = f"mcp_permissions.{section}: a server may read this as another name, of which something is said"
+    assert why.rule == rule
+
+
+def test_a_tool_that_says_that_it_only_reads_is_let_go_on_by_another_rule() -> None:
+    why = rules("all", read_only="off").why("github", "tools", "get", READS)
+    assert (why.verdict, why.rule) == ("allow", "mcp_server_access, and no permission that says less")
+
+
+def test_a_rule_is_named_that_is_said_of_another_spelling_of_a_host() -> None:
+    why = rules("all", resources={"github__https://h/p*": "off"}).why("github", "resources", "https://H/p")
+    assert (why.verdict, why.rule) == (
+        "off",
+        "mcp_permissions.resources: github__https://h/p*, as a server may read the name",
+    )
+
+
+def test_a_permission_that_fits_what_may_be_read_as_anything_does_not_decide_on_it() -> None:
+    found = rules("all", everything="ask", resources={"github__file:///*": "allow"})
+    why = found.why("github", "resources", f"file:///{LONG}")
+    assert (why.verdict, why.rule) == ("ask", "mcp_permissions.global")
+
+
 NAMES = st.sampled_from(
     ["github__get", "github__g*", "*get", "*", "GITHUB__Get", "docs__get", "github__set", "github*"]
 )
@@ -678,7 +719,7 @@ def test_a_rule_of_the_configuration_is_named_for_every_verdict(
     found = rules(reach, **permissions)
     why = found.why("github", kind, name, hints)
     assert why.verdict == found.verdict("github", kind, name, hints)
-    assert why.rule != "defaults" or len(name) > 2048
+    assert why.rule != "defaults"
 
 
 URIS = [
@@ -688,6 +729,8 @@ URIS = [
     "file:///a/%62",
     "file://localhost/a/b",
     "x:%00",
+    "file:///" + "a" * 3000,
+    "file:///%2525252525252562",
     "{+path}",
     "b",
 ]

@@ -51,7 +51,14 @@ class Noted(Trail):
 class Judges:
     """The policies of a configuration, for calls of the client `ann`."""
 
-    def __init__(self, permissions: Permissions | None = None, *, is_own: bool = False, **config: Any) -> None:
+    def __init__(
+        self,
+        permissions: Permissions | None = None,
+        *,
+        is_own: bool = False,
+        is_transparent: bool = False,
+        **config: Any,
+    ) -> None:
         self.clock = FakeClock()
         self.audit = Noted(self.clock)
         ann = KnownClient(id="ann", name="ann", permissions=permissions or Permissions(), servers="all", admin=True)
@@ -70,9 +77,8 @@ class Judges:
             lambda _request: None,
         )
         self.traffic = deps.recorder.traffic
-        self.hooks = compiled(
-            chain.build(self.config, deps, changes=Changes(self.config, deps.access, _NO_CODEX) if is_own else None)
-        )
+        changes = Changes(self.config, deps.access, _NO_CODEX) if is_own else None
+        self.hooks = compiled(chain.build(self.config, deps, is_transparent=is_transparent, changes=changes))
 
     async def before(self, arguments: bytes = RIGHT, **more: Any) -> Call | Outcome:
         """Raises `Fault`, as the policies do; the round is over then."""
@@ -179,6 +185,18 @@ async def test_what_is_cut_and_kept_has_lost_its_secrets_before() -> None:
     kept = [bytes(repr(each), "utf-8") for each in vars(judges.overflow).values()]
     assert b"mcp://results/" in shown
     assert SECRET.encode() not in shown and not any(SECRET.encode() in each for each in kept)
+
+
+async def test_a_result_keeps_its_secrets_where_the_configuration_says_so() -> None:
+    result = json.dumps({"content": [{"type": "text", "text": SECRET}]}).encode()
+    assert await Judges(guard=Guard(scrub="off")).through(result) == result
+    assert SECRET.encode() not in await Judges(guard=Guard(scrub="known")).through(result)
+
+
+async def test_what_only_the_gateway_says_is_left_to_the_server_of_a_transparent_path_alone() -> None:
+    result = json.dumps({"content": [], "_meta": {"toolgate/server": "another"}}).encode()
+    assert await Judges(is_transparent=True).through(result) == result
+    assert b"another" not in await Judges().through(result)
 
 
 async def test_a_policy_that_fails_behind_its_server_is_told_to_all_that_let_the_call_go_on() -> None:

@@ -137,6 +137,23 @@ def test_several_processes_share_a_file_and_its_chain(tmp_path: Path) -> None:
     assert verify([file]).wrong == ()
 
 
+def test_whoever_waits_for_a_verification_is_told_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "TOLD_EACH", 2)
+    files, sizes = [tmp_path / "old.jsonl", tmp_path / "audit.jsonl"], list[int]()
+    for file in files:
+        chain = Chain(file)
+        chain.append([b'{"event":"one"}', b'{"event":"two"}', b'{"event":"three"}'])
+        chain.close()
+        sizes.append(file.stat().st_size)
+    heard: list[tuple[int, int]] = []
+    audit.verify(files, Head(0, ""), lambda done, of: heard.append((done, of)))
+    last = [len(file.read_bytes().splitlines(keepends=True)[-1]) for file in files]
+    assert heard == [(sizes[0] - last[0], sum(sizes)), (sum(sizes) - last[1], sum(sizes))]
+    assert audit.verify(files).lines == 6  # nobody waits
+
+
 async def test_a_file_that_was_cut_off_stays_wrong_whatever_is_written_behind(tmp_path: Path) -> None:
     file, store = tmp_path / "audit.jsonl", MemoryStore(FakeClock())
     await noted(file, "one", "two", "three", store=store)

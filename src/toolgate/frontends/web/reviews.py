@@ -54,10 +54,11 @@ class AllPins(msgspec.Struct):
 
 class ToolDifference(PendingTool):
     """`lines` are a unified diff of what was trusted and what is listed; `!` begins what is suspicious. `is_whole`:
-    none is left out."""
+    none is left out; `is_cut`: what is kept of the tool is not all of it, so that it cannot be approved here."""
 
     lines: tuple[str, ...]
     is_whole: bool
+    is_cut: bool
 
 
 class Differences(msgspec.Struct):
@@ -122,6 +123,11 @@ class Reviews(NamedTuple):
 
     async def approve(self, server: Server, wanted: WantedApproval, by: Principal) -> Approved:
         """Raises `Fault`."""
+        pending = await self._pending(server)
+        if cut := next((name for name in wanted.tools if name in pending and pending[name].is_cut), ""):
+            message = f"{cut} cannot be shown in full here"
+            hint = f"look at it with `toolgate pins approve {server.id}`"
+            raise Fault("INVALID_STATE", message, reach="not_sent", hint=hint)
         try:
             done = await pin_review.approve(
                 self.records, self.trail, server.id, wanted.tools, wanted.seen, time.time(), by
@@ -147,8 +153,8 @@ def _compared(
         if len(tools) == MOST_SHOWN or (left < 0 and tools):
             unshown.append(name)
             continue
-        lines, more = pin_review.shown(pins, name, each, most)
-        tools.append(ToolDifference(name, str(each), each.is_held, lines, not more))
+        found = pin_review.shown(pins, name, each, most)
+        tools.append(ToolDifference(name, str(each), each.is_held, found.lines, found.is_whole, found.is_cut))
     return tuple(tools), tuple(unshown[:MOST_NAMED])
 
 
