@@ -69,7 +69,7 @@ def paced_connection() -> Callable[..., ClientConnection]:
             if self.transport.get_write_buffer_size() < before:
                 self._look_again()
                 return
-            self.set_connection_exc(TimeoutError("reads nothing of what it is sent"))
+            self.set_connection_exc(TimeoutError("it does not read what it is sent"))
             self.transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
