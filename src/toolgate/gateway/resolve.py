@@ -23,7 +23,7 @@ from toolgate.core.model import Call, Client
 from toolgate.gateway.closed import closed, server_lists
 from toolgate.gateway.doubts import Doubts
 from toolgate.gateway.makers import Makers
-from toolgate.gateway.plan import Plan, of_tool
+from toolgate.gateway.plan import Plan, of_item, of_tool
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.faults import NOT_FOUND
 from toolgate.policy.overflow import Source
@@ -83,14 +83,14 @@ class Resolver:
         means goes by the lists of all servers, and of some each client may have another."""
         catalog, upstream = self._catalog, route.upstreams[plan.server]
         is_bare = plan.shown == call.target and len(route.upstreams) > 1
-        if not plan.tool_info or entered.asked:
+        if entered.asked or (not plan.tool_info if entered.kind == "tools" else plan.enter(call) != entered):
             return
         if is_bare and any(each.scope(call.client) for each in route.upstreams.values()):
             return
-        if catalog.is_live(plan.server, "tools", call.client):
+        if catalog.is_live(plan.server, call.kind, call.client):
             hooks = applying(route.hooks, entered)
             kept = msgspec.structs.replace(plan, scope=upstream.scope(call.client), hooks=hooks)
-            route.plans.keep(kept, rules, call.target, call.client, catalog.version)
+            route.plans.keep(kept, rules, call, catalog.version)
 
     def _tried(
         self, call: Call, route: Route, view: CatalogView, rules: Rules | None
@@ -111,8 +111,10 @@ class Resolver:
         return CatalogView(route.servers, server_lists(self._catalog, client), {}, (), (), remembered).for_whom(rules)
 
     def _planned(self, entered: Call, view: CatalogView) -> Plan | None:
-        """None for what is no tool of a server. Raises `Fault` for what may be hidden."""
+        """None for what is of no server, or in none of its lists. Raises `Fault` for what may be hidden."""
         catalog = self._catalog
+        if entered.method in mcp.PLANNED and entered.kind != "tools" and entered.server != names.OWN:
+            return of_item(entered, view.server_list(entered.server, entered.kind))
         if entered.method != mcp.CALL or entered.server == names.OWN:
             if entered.kind == "methods" and catalog.hides(entered.server):
                 message = "Access denied: the method may reach hidden items"

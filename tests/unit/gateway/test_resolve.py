@@ -259,6 +259,19 @@ async def test_no_plan_is_kept_of_what_may_be_something_else_next_time() -> None
     assert gateway.plan and gateway.plan.server == "there"
 
 
+async def test_a_prompt_or_resource_has_a_plan_of_its_own_where_its_server_lists_it() -> None:
+    prompts, resources = listed("a", kind="prompts"), listed("docs://a", kind="resources")
+    gateway = Gateway(there={**there("a"), "prompts": prompts, "resources": resources})
+    entered = await gateway.enter("there__a", "prompts/get")
+    assert (entered.server, entered.target, entered.tool_info) == ("there", "a", None)
+    assert gateway.plan and (await gateway.enter("there__a", "prompts/get")) == entered
+    assert (await gateway.enter("there__a")).tool_info == info(gateway, "a")
+    read = await gateway.enter("there+docs://a", "resources/read")
+    assert (read.server, read.target) == ("there", "docs://a") and gateway.plan
+    await gateway.enter("there+docs://b", "resources/read")
+    assert not gateway.plan
+
+
 async def test_a_plan_is_of_the_rules_of_its_client() -> None:
     gateway = Gateway(Permissions(tools={"there__b": "off"}), there=there("a", "b"))
     await gateway.enter("there__a")
