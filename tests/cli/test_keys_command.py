@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,15 @@ def test_a_disabled_client_is_warned_of(here: Path) -> None:
 def test_without_clients_there_is_nobody_to_make_a_key_for(here: Path) -> None:
     configure(here)
     assert "No clients are configured" in toolgate("keys", "create", "ci").err
+
+
+@pytest.mark.parametrize(("ending", "empty", "begins"), [("json", "{}", "{"), ("yaml", "", ""), ("toml", "", "")])
+def test_the_entry_that_it_shows_can_be_put_into_the_file(here: Path, ending: str, empty: str, begins: str) -> None:
+    file = here / f"toolgate.{ending}"
+    file.write_text(empty)
+    shown = textwrap.dedent(toolgate("keys", "create", "ci", "--config", str(file)).err.partition("Add one:\n")[2])
+    file.write_text(f"{begins}{shown}{'}' if begins else ''}")
+    assert toolgate("keys", "create", "ci", "--config", str(file)).code == 0
 
 
 def test_a_store_that_cannot_be_used_makes_no_key(here: Path) -> None:

@@ -589,6 +589,7 @@ async def test_lines_of_the_audit_are_turned_over_page_by_page_and_searched_to_t
         while "Look in older lines" in page.text:
             (onward,) = [each["href"] for each in page.all("a") if each.get("rel") == "next"]
             page = await reader.open(onward)
+            assert "First page Look in older lines" in page.text or "event-0 cli:ann" in page.text
         assert "event-0 cli:ann" in page.text
 
 

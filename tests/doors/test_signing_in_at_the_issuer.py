@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import msgspec
 import pytest
 from doors.issuers import AUDIENCE, CONFIG, ISSUER, KEYS, NOW, Issuer, key
-from inmemory import GREETER, gateway
+from inmemory import GREETER, Visitor, gateway
 from reader import Document, Reader, signed_in
 from virtualtime import FakeClock, settle
 
@@ -386,6 +386,18 @@ async def test_without_a_client_at_the_issuer_nobody_signs_in_there(provider: Pr
             for path in ("/ui/oidc", "/ui/oidc/callback?code=x&state=y"):
                 assert (await reader.send("GET", path)).status == 403
             assert not provider.fetched
+
+
+@pytest.mark.parametrize("query", ["&" * 200, "a=1&" * 90, "code=" + "&code=x" * 60, "state=%ff&" * 60])
+@pytest.mark.parametrize("cookie", ["", "toolgate-sign-in=1.x"])
+async def test_an_answer_of_very_many_fields_is_refused_as_any_other(
+    provider: Provider, query: str, cookie: str
+) -> None:
+    for config in (CONFIG, Config()):
+        async with gateway(GREETER, config=config) as app:
+            headers = {"cookie": cookie} if cookie else {}
+            asked = Visitor(app).begin("GET", path="/ui/oidc/callback", query_string=query.encode(), headers=headers)
+            assert (await asked.response()).status == 403
 
 
 @pytest.mark.promise("b.operator.issuer")

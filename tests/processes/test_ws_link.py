@@ -358,3 +358,91 @@ def test_websockets_is_imported_with_the_first_such_link_only() -> None:
     code = "import sys, toolgate.app; print('websockets' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"
+
+
+class Pinging:
+    """A server that answers until it is called: then it sends pings without end, and reads nothing any more."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.calls = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        key = next(each for each in head.split(b"\r\n") if each.lower().startswith(b"sec-websocket-key")).split()[1]
+        digest = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
+        writer.write(b"Sec-WebSocket-Protocol: mcp\r\n")
+        writer.write(b"Sec-WebSocket-Accept: " + base64.b64encode(digest) + b"\r\n\r\n")
+        answers = Scripted()
+        while message := await self._message(reader):
+            if message.get("method") == "tools/call":
+                break
+            if "id" in message:
+                self._say(writer, json.dumps(answers._answer(message)).encode())
+        self.calls += 1
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        while True:
+            writer.write((b"\x89\x7d" + b"x" * 125) * 500)
+            await writer.drain()
+
+    async def _message(self, reader: asyncio.StreamReader) -> Json:
+        while True:
+            kind, size = await reader.readexactly(2)
+            size &= 127
+            size = int.from_bytes(await reader.readexactly(2)) if size == 126 else size
+            mask = await reader.readexactly(4)
+            data = bytes(each ^ mask[at % 4] for at, each in enumerate(await reader.readexactly(size)))
+            if kind & 15 == 1:
+                return json.loads(data)
+
+    def _say(self, writer: asyncio.StreamWriter, said: bytes) -> None:
+        size = bytes([len(said)]) if len(said) < 126 else b"\x7e" + len(said).to_bytes(2)
+        writer.write(b"\x81" + size + said)
+
+
+@asynccontextmanager
+async def pinging() -> AsyncIterator[Pinging]:
+    found = Pinging()
+    serving: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        serving.add(task)
+        try:
+            await found.serve(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    found.port = server.sockets[0].getsockname()[1]
+    try:
+        yield found
+    finally:
+        server.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+
+@real
+async def test_a_server_that_pings_and_does_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ws, "PING", 0.3)
+    async with pinging() as server, gateway(settings(one={"url": f"ws://127.0.0.1:{server.port}"})) as served:
+        for _ in range(2):  # the next call has a connection of its own
+            error = await failure(served.client().call("one__act"))
+            assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+        assert server.calls == 2
+
+
+@real
+async def test_nor_does_it_keep_a_gateway_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ws, "PATIENCE", 0.2)
+    async with pinging() as server:
+        there = {"url": f"ws://127.0.0.1:{server.port}", "timeout": "1s"}
+        async with gateway(settings(one=there)) as served:
+            assert (await failure(served.client().call("one__act"))).data["code"] == "TIMEOUT"
+            again = asyncio.create_task(failure(served.client().call("one__act")))  # which waits for room
+            await until(lambda: server.calls)
+        await again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -145,15 +146,23 @@ def _note(config: Config, event: str, **about: str) -> None:
 def _require_client(config: Config, wanted: str) -> None:
     known = {client.id: client for client in config.clients}
     if wanted not in known:
-        there = f"Available: {', '.join(known)}." if known else f"No clients are configured. {_add_one(wanted)}"
+        there = f"Available: {', '.join(known)}." if known else f"No clients are configured. {_add_one(config, wanted)}"
         where = f" in {config.source}" if config.source else ", since there is no configuration here"
         printing.fail(f"Client not found: {wanted}{where}. {there}", 2)
     if not known[wanted].enabled:
         typer.echo(f"warning: the client {wanted} is disabled; this key is refused for now", err=True)
 
 
-def _add_one(id: str) -> str:
-    return f'Add one, in TOML:\n  [[clients]]\n  id = "{id}"\n  mcp_server_access = "all"'
+_TOML = '[[clients]]\n  id = {id}\n  mcp_server_access = "all"'
+_ENTRIES = {  # by the end of the file's name; of another file in TOML
+    ".json": '"clients": [{{"id": {id}, "mcp_server_access": "all"}}]',
+    ".yaml": "clients:\n    - id: {id}\n      mcp_server_access: all",
+}
+
+
+def _add_one(config: Config, id: str) -> str:
+    ending = os.path.splitext(config.source)[1].replace(".yml", ".yaml")
+    return f"Add one:\n  {_ENTRIES.get(ending, _TOML).format(id=json.dumps(id))}"
 
 
 def _seconds(written: str, option: str) -> float:

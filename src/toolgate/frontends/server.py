@@ -86,12 +86,13 @@ class _Cycle(RequestResponseCycle):
         return {"type": "http.request", "body": bytes(body), "more_body": False}
 
     async def send(self, message: Any) -> None:
-        if message["type"] != WHOLE:
-            await super().send(message)
-            return
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
-        if not self.disconnected:
+        if self.transport.is_closing():
+            self.disconnected = True  # it is told later; to write to one that has left is a failure of nobody
+        if message["type"] != WHOLE:
+            await super().send(message)
+        elif not self.disconnected:
             self.answer(message["status"], message["headers"], message["body"])
 
     def is_head(self) -> bool:
@@ -112,7 +113,8 @@ class _Cycle(RequestResponseCycle):
         lines += b"\r\n", (b"" if self.is_head() else body)
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.transport.write(b"".join(lines))
+        if not self.transport.is_closing():  # else its client has left, which is no failure of ours
+            self.transport.write(b"".join(lines))
         self.tell()
         if not self.keep_alive:
             self.transport.close()
@@ -183,7 +185,8 @@ class _KnownCycle(_Cycle, Slot):
             lines = [STATUS_LINE[status], *(_line(name, value) for name, value in (*self.default_headers, *headers))]
             of = self._protocol.last_head = status, headers, self.default_headers, b"".join(lines)
         self.response_started = self.response_complete = True
-        self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (of[3], len(body), body))
+        if not self.transport.is_closing():
+            self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (of[3], len(body), body))
         if "message_event" in self.__dict__:  # else nobody waits
             self.message_event.set()
         self.on_response()

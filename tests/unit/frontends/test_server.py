@@ -10,7 +10,7 @@ import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from toolgate.frontends.server import _Cycle  # pyright: ignore[reportPrivateUsage]
+from toolgate.frontends.server import _Cycle, _KnownCycle  # pyright: ignore[reportPrivateUsage]
 from toolgate.frontends.streams import WHOLE, Response
 from toolgate.frontends.unread import FREE, Backlog, Unread
 
@@ -110,6 +110,29 @@ async def test_nothing_is_written_to_a_client_that_has_gone() -> None:
     ours.cycle.disconnected = True
     await ours.response(is_ours=True).whole(200, b"{}")
     assert not ours.transport.written and not ours.ends
+
+
+@pytest.mark.parametrize("message", ["whole", "streamed", "answered", "answered when known"])
+async def test_nor_to_one_that_has_gone_and_of_which_that_is_not_known_yet(message: str) -> None:
+    """The loop says that a connection is lost only in its next round, and refuses to write to it before."""
+
+    def refuse(_data: bytes) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    ours = Wire(_Cycle)
+    ours.transport.write = refuse
+    ours.transport.close()
+    if message == "whole":
+        await ours.response(is_ours=True).whole(200, b"{}")
+    elif message == "answered":
+        ours.cycle.answer(200, (), b"{}")
+    elif message == "answered when known":
+        ours.cycle.keep_alive = False
+        _KnownCycle.answer_whole(ours.cycle, 200, (), b"{}")
+    else:
+        stream = ours.response(is_ours=False)
+        await stream.event(b"{}")
+        await stream.end()
 
 
 async def test_what_streams_is_uvicorns_business() -> None:

@@ -22,6 +22,7 @@
     tool_fields  a form for the arguments of a tool
     rendering  how it is written into a template
     browser_sessions  who is signed in with a browser
+    cookies    what a browser shows for that
 
 Another page is a class with `answer` in a file here, and its row in `Web`. It passes the guards itself, and refuses by
 raising `Refused`. No framework stands behind it: see docs/decisions/0028-pages-without-a-framework.md and

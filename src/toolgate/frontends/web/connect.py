@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl
 
 from toolgate.auth.oauth.base import Begun, Offered, Places
@@ -23,6 +22,7 @@ from toolgate.auth.oauth.credentials import OAuth
 from toolgate.core.fault import Fault
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_form
 from toolgate.frontends.streams import Receive, Response
+from toolgate.frontends.web import cookies
 
 PREFIX = "/connect/"
 CALLBACK = "callback"
@@ -100,7 +100,7 @@ class Connect:
     async def _back(self, scope: Scope, headers: Mapping[str, str], response: Response) -> None:
         query = bytes(scope.get("query_string", b"")).decode("latin-1")
         try:
-            cookie = _read_cookie(headers.get("cookie", ""))
+            cookie = cookies.held(headers, _COOKIE)
             server = await self._sign_ins.finish(dict(parse_qsl(query)), cookie, str(scope["path"]))
         except Fault as fault:
             more = f"<p>{html.escape(fault.hint)}</p>" if fault.hint else ""
@@ -145,11 +145,3 @@ def _offer(offered: Offered) -> str:
         f'<form method="post"><input type="hidden" name="confirm" value="{html.escape(offered.confirm)}">'
         "<button>Sign in</button></form>"
     )
-
-
-def _read_cookie(header: str) -> str:
-    try:
-        found = SimpleCookie(header).get(_COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found else ""

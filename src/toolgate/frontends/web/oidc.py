@@ -45,9 +45,12 @@ class SignInWithBrowser:
 
     async def finish(self, query: bytes, cookie: str, address: str) -> SignedIn:
         """Raises `NotSignedIn`."""
-        told: Mapping[str, str] = dict(parse_qsl(query.decode("latin-1"), max_num_fields=50))
         if not cookie:
             raise NotSignedIn(f"This sign-in was not begun in this browser: open {self._reached_at()}{self._prefix}")
+        try:
+            told: Mapping[str, str] = dict(parse_qsl(query.decode("latin-1"), max_num_fields=50))
+        except ValueError:
+            raise NotSignedIn("The answer that the browser brings has more than 50 fields") from None
         return await self._sign_in.finish(told, cookie, self.callback, address)
 
     def forgotten(self) -> tuple[bytes, bytes]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -33,7 +32,7 @@ from toolgate.core.fault import Fault, let_go
 from toolgate.core.model import Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_form
 from toolgate.frontends.streams import HeaderList, Receive, Response
-from toolgate.frontends.web import oidc, views
+from toolgate.frontends.web import cookies, oidc, views
 from toolgate.frontends.web.browser_sessions import BrowserSession, BrowserSessions
 from toolgate.frontends.web.live import LiveTraffic
 from toolgate.frontends.web.oidc import SignInWithBrowser
@@ -172,7 +171,7 @@ class OperatorPages:
             if request.path == oidc.PATH:
                 await response.whole(303, b"", (*await self._issuer.begin(self._comes_by_https(request)), *_HEADERS))
                 return
-            query, held = bytes(request.scope.get("query_string", b"")), _cookie(request.headers, oidc.COOKIE)
+            query, held = bytes(request.scope.get("query_string", b"")), cookies.held(request.headers, oidc.COOKIE)
             principal, sign_out_url = await self._issuer.finish(query, held, _address(request))
             if not self._guards.is_administrator(principal):
                 raise NotSignedIn("You are signed in there, and no administrator here")
@@ -218,7 +217,7 @@ class OperatorPages:
     # Pages.
 
     async def _page(self, request: _Request, response: Response) -> None:
-        held = _cookie(request.headers)
+        held = cookies.held(request.headers, _COOKIE)
         session = self._sessions.find(held)
         if not session:
             await _see(response, "/login" + ("?why=ended" if held else ""))
@@ -345,11 +344,3 @@ def _check_is_our_form(headers: Mapping[str, str]) -> None:
 
 def _address(request: _Request) -> str:
     return str((request.scope.get("client") or ("",))[0])
-
-
-def _cookie(headers: Mapping[str, str], name: str = _COOKIE) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""

@@ -1,12 +1,14 @@
 """A connection of `websockets` that is read a piece at a time: in 256 KiB there are 131,072 empty frames, which take a
 second, and pings are answered where they are read.
 
-The rule this file keeps: nothing is taken while the queue of messages is full, or while its peer does not read what it
-is sent, answers to its pings among that.
+The rules this file keeps: nothing is taken while the queue of messages is full, or while its peer does not read what it
+is sent, answers to its pings among that; and a peer that reads nothing of that for long is given up, since it cannot be
+sent a ping either.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -24,10 +26,15 @@ def paced_connection() -> Callable[..., ClientConnection]:
     from websockets.asyncio.client import ClientConnection
 
     class PacedConnection(PacedProtocol, ClientConnection):
-        def __init__(self, turns: IntakeQueue, server: str, *args: Any, **given: Any) -> None:
+        def __init__(
+            self, turns: IntakeQueue, server: str, *args: Any, unread: float | None = None, **given: Any
+        ) -> None:
+            """`unread`: seconds for which its peer may read nothing while something waits for it; None: any time."""
             super().__init__(*args, **given)
             self.turns = turns
             self._server = server
+            self._unread = unread
+            self._look: asyncio.TimerHandle | None = None
 
         def whose(self) -> str:
             return self._server
@@ -39,7 +46,34 @@ def paced_connection() -> Callable[..., ClientConnection]:
                 self.intake.drop()
                 self.transport.abort()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._look_again()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._look_no_more()
+
+        def _look_again(self) -> None:
+            if self._unread is not None:
+                size = self.transport.get_write_buffer_size()
+                self._look = self.loop.call_later(self._unread, self._look_at, size)
+
+        def _look_no_more(self) -> None:
+            if self._look:
+                self._look.cancel()
+                self._look = None
+
+        def _look_at(self, before: int) -> None:
+            """What waits is no less than it was: nothing is added while it waits, but for a message."""
+            if self.transport.get_write_buffer_size() < before:
+                self._look_again()
+                return
+            self.set_connection_exc(TimeoutError("it does not read what it is sent"))
+            self.transport.abort()
+
         def connection_lost(self, exc: Exception | None) -> None:
+            self._look_no_more()
             self.intake.finish(partial(super().connection_lost, exc))
 
     return PacedConnection

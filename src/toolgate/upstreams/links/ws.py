@@ -1,8 +1,8 @@
 """A link over WebSocket: one JSON-RPC message a text frame, subprotocol `mcp`, as servers have it that are in use.
 
 The rules this file keeps: pings notice a peer that has vanished; a peer that does not read is not written to without
-bound, and one that writes without end is read a piece at a time (`paced`); `websockets` is imported with the first such
-link, since start-up is quicker without.
+bound, is given up after a while, and is waited for no longer than a moment at the end; one that writes without end is
+read a piece at a time (`paced`); `websockets` is imported with the first such link, since start-up is quicker without.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class WsLink(PipeLink):
                 """Not followed: the configured headers are for the configured URL."""
                 return exc
 
-        paced = partial(paced_connection(), self._turns, self._server.id)
+        paced = partial(paced_connection(), self._turns, self._server.id, unread=2 * PING)
         url, address = self._server.url, masking.url(self._server.url)
         try:
             self._socket = await Connect(
@@ -145,8 +145,10 @@ class WsLink(PipeLink):
     async def close(self) -> None:
         self._is_closing = True
         if self._socket and self._pump:
-            await self._socket.close()
-            await asyncio.wait([self._pump, *([self._writing] if self._writing else [])])
+            farewell = asyncio.get_running_loop().create_task(self._socket.close())
+            await asyncio.wait((farewell,), timeout=2 * PATIENCE)
+            self._socket.transport.abort()  # a peer that does not read takes no farewell, and `websockets` waits for it
+            await asyncio.wait([farewell, self._pump, *([self._writing] if self._writing else [])])
 
     def _over(self, what: str) -> None:
         self._is_over = True
