@@ -175,9 +175,8 @@ class ModernResponses:
         """The response to a call of which its server has answered this. Raises `Fault`."""
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        revision, is_cached = begun.request.asked.client.revision, begun.request.message.method in mcp.CACHED
-        is_ours = revision and not revision.names and not is_cached
-        if isinstance(outcome, Done) and outcome.typed is outcome.body and is_ours:
+        revision = begun.request.asked.client.revision
+        if isinstance(outcome, Done) and outcome.typed is outcome.body and revision and not revision.names:
             return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, outcome.body)
         return jsonrpc.result(id, self._written(begun.request.route, begun.round.made, None, outcome).body)
 

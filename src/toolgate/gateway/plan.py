@@ -15,7 +15,6 @@ import msgspec
 from toolgate.auth.access import Rules
 from toolgate.catalog import overlays, tool_info
 from toolgate.catalog.base import Change, ServerList
-from toolgate.core import mcp
 from toolgate.core.model import Call, HeaderArgument, ToolInfo
 from toolgate.eras import header_arguments
 from toolgate.policy.run import Hooks
@@ -65,13 +64,6 @@ def of_tool(call: Call, server_list: ServerList | None) -> Plan:
     return Plan(server, shown, change.own, found, tool_info.header_arguments_shown(server_list, shown), change)
 
 
-def of_item(call: Call, server_list: ServerList | None) -> Plan | None:
-    """That of a prompt or resource that its surface has entered; None of what its server does not list, of which there
-    is no end."""
-    is_listed = server_list and call.target in server_list.items
-    return Plan(call.server, call.target, call.target, None) if is_listed else None
-
-
 class Plans:
     """Those of one route, by what clients write. A server that has a connection for each client, or each session, may
     offer something else to each: its plans are theirs alone. `upstreams` are those of the route."""
@@ -82,12 +74,9 @@ class Plans:
 
     def find(self, call: Call, rules: Rules | None, version: int) -> Plan | None:
         """The plan for a call's name, where it holds: its server is up, and the list is its word of now."""
-        if call.method not in mcp.PLANNED:
-            return None
         if version != self._version:
             self.forget(version)
-        named = rules, call.method, call.target
-        plan = self._plans.get(named) or self._plans.get((*named, call.client.identity))
+        plan = self._plans.get(it := (rules, call.method, call.target)) or self._plans.get((*it, call.client.identity))
         return plan if plan and self._upstreams[plan.server].live_scope(call.client) == plan.scope else None
 
     def forget(self, version: int = 0) -> None:
@@ -99,5 +88,5 @@ class Plans:
         """The plan for a call's name, as its client wrote it."""
         if len(self._plans) >= MOST or version != self._version:
             self.forget(version)
-        named = rules, call.method, call.target
-        self._plans[(*named, call.client.identity) if plan.scope else named] = plan
+        it = rules, call.method, call.target
+        self._plans[(*it, call.client.identity) if plan.scope else it] = plan

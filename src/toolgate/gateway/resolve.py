@@ -23,7 +23,7 @@ from toolgate.core.model import Call, Client
 from toolgate.gateway.closed import closed, server_lists
 from toolgate.gateway.doubts import Doubts
 from toolgate.gateway.makers import Makers
-from toolgate.gateway.plan import Plan, of_item, of_tool
+from toolgate.gateway.plan import Plan, of_tool
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.faults import NOT_FOUND
 from toolgate.policy.overflow import Source
@@ -113,17 +113,18 @@ class Resolver:
     def _planned(self, entered: Call, view: CatalogView) -> Plan | None:
         """None for what is of no server, or in none of its lists. Raises `Fault` for what may be hidden."""
         catalog = self._catalog
-        if entered.method in mcp.PLANNED and entered.kind != "tools" and entered.server != names.OWN:
-            return of_item(entered, view.server_list(entered.server, entered.kind))
-        if entered.method != mcp.CALL or entered.server == names.OWN:
+        if entered.method not in mcp.PLANNED or entered.server == names.OWN:
             if entered.kind == "methods" and catalog.hides(entered.server):
                 message = "Access denied: the method may reach hidden items"
                 raise Fault("ACCESS_DENIED", message, reach="not_sent")
             return None
-        server_list = view.server_list(entered.server, "tools")
-        if server_list is None and catalog.hides(entered.server):
+        server_list = view.server_list(entered.server, entered.kind)
+        if server_list is None and entered.kind == "tools" and catalog.hides(entered.server):
             raise (view.fault(entered.server, "tools") or unlisted()).at(entered.server, entered.target)
-        return of_tool(entered, server_list)
+        if entered.kind == "tools":
+            return of_tool(entered, server_list)
+        is_listed = server_list and entered.target in server_list.items  # of what is not, there is no end
+        return Plan(entered.server, entered.target, entered.target, None) if is_listed else None
 
     def placed(self, fault: Fault, call: Call, written: str) -> Fault:
         """The fault with its place. What a client may not see has the name that it has `written` itself, if any."""

@@ -268,8 +268,6 @@ async def test_a_prompt_or_resource_has_a_plan_of_its_own_where_its_server_lists
     assert (await gateway.enter("there__a")).tool_info == info(gateway, "a")
     read = await gateway.enter("there+docs://a", "resources/read")
     assert (read.server, read.target) == ("there", "docs://a") and gateway.plan
-    await gateway.enter("there+docs://b", "resources/read")
-    assert not gateway.plan
 
 
 async def test_a_plan_is_of_the_rules_of_its_client() -> None:
@@ -302,10 +300,9 @@ async def test_no_plan_is_kept_of_a_list_that_had_to_be_fetched() -> None:
     assert gateway.plan
 
 
-async def test_no_plan_is_kept_of_what_is_no_tool_or_is_not_listed() -> None:
-    prompts = {"prompts": listed("p", kind="prompts")}
-    gateway = Gateway(there=prompts)
-    assert (await gateway.enter("there__p", "prompts/get")).target == "p"
+async def test_no_plan_is_kept_of_what_is_the_gateways_own_or_is_not_listed() -> None:
+    gateway = Gateway(there={"resources": listed("docs://a", kind="resources")})
+    assert (await gateway.enter("there+docs://b", "resources/read")).target == "docs://b"
     assert gateway.plan is None
     assert (await gateway.enter("status")).server == names.OWN
     assert gateway.plan is None
