@@ -9,15 +9,17 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from toolgate import state as stores
-from toolgate.cli import app
+from toolgate.cli import app, progress
 from toolgate.core.clock import SystemClock
 from toolgate.core.redaction import Redactor
+from toolgate.state import audit
 from toolgate.state.audit import Trail, verify
 
 
@@ -141,6 +143,22 @@ def test_a_file_is_followed_also_into_the_next_one(file: Path) -> None:
     assert toolgate("verify", "old.jsonl", str(file)).exit_code == 0
     alone = toolgate("verify")
     assert alone.exit_code == 0 and "lines 1 to 2 are in files that were rotated" in alone.stdout
+
+
+@pytest.mark.promise("b.operator.waits")
+def test_who_waits_for_an_export_sees_how_far_it_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    class Watched(progress.Wait):
+        def is_at(self, done: int, of: int) -> None:
+            told.append((self._what, done, of))
+
+    monkeypatch.setattr(progress, "waiting", lambda what: nullcontext(Watched(what)))
+    monkeypatch.setattr(audit, "TOLD_EACH", 2)
+    note(file, "one", "two", "three", "four", "five")
+    ends = [len(b"".join(file.read_bytes().splitlines(keepends=True)[:number])) for number in (2, 4)]
+    assert toolgate("export").stdout.encode() == file.read_bytes()
+    assert told == [("exporting the audit log", end, file.stat().st_size) for end in ends]
 
 
 def test_all_of_it_is_exported_as_lines_or_for_a_spreadsheet(file: Path) -> None:

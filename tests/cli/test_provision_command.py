@@ -41,6 +41,7 @@ def added(here: Path) -> dict[str, object]:
 
 def test_servers_that_could_be_added_are_found_with_what_they_would_run(offline: Path) -> None:
     ended = toolgate("search", "convert a word document to pdf")
+    assert toolgate("search", *["convert", "a", "word", "document", "to", "pdf"]).out == ended.out
     assert (ended.code, ended.err) == (0, "")
     first, second, *_ = ended.out.splitlines()
     assert "could be added" in first and second.split()[0] == "markitdown-mcp"

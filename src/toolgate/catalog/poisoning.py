@@ -43,6 +43,10 @@ HIDDEN = {
     "hidden text in variation selectors": r"[\U000E0100-\U000E01EF]|[\uFE00-\uFE0F]{2}",
     "characters that change the text direction": r"[\u202A-\u202E\u2066-\u2069]",
     "zero-width characters": r"[\u200B\u2060-\u2064\uFEFF\u180E]|(?<=[!-~])[\u200C\u200D](?=[!-~])",
+    "characters that show nothing": (
+        r"[\u034F\u115F\u1160\u17B4\u17B5\u2065\u2800\u3164\uFFA0\uFFF0-\uFFFB\U0001D159\U0001D173-\U0001D17A"
+        r"\U000E0080-\U000E00FF\U000E01F0-\U000E0FFF]"
+    ),
     "control characters": r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]",
 }
 
@@ -145,6 +149,7 @@ _words = {what: re.compile(pattern) for what, pattern in WORDS.items()}
 _words_anywhere = {what: re.compile(pattern.replace(r"(?:^|\x1e)", "")) for what, pattern in WORDS.items()}
 _spaces = re.compile(r"[ \t\r\n_*`\"]+")
 _invisible = re.compile("|".join(HIDDEN.values()) + "|\u00ad")
+_blank = re.compile(HIDDEN["characters that show nothing"])  # some are letters, and printable to Python
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -217,7 +222,9 @@ def _cut(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def visible(text: str) -> str:
     """A stranger's text for people: what they would not see, or what would move their cursor, is written out."""
-    return "".join(each if each == " " or each.isprintable() else f"\\u{{{ord(each):x}}}" for each in text)
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each if each.isprintable() and not _blank.match(each) else f"\\u{{{ord(each):x}}}" for each in text)
 
 
 def _texts(tool: Any) -> Iterator[tuple[str, str]]:

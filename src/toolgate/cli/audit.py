@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NoReturn, cast
@@ -16,6 +17,7 @@ import typer
 
 from toolgate import state as stores
 from toolgate.cli import common, printing, progress
+from toolgate.cli.progress import Wait
 from toolgate.config import Config, ownership, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.policy.audit import AuditEntry
@@ -85,8 +87,10 @@ def export(
         printing.fail(f"unknown format {format}: choose jsonl or csv", 2)
     examined = files or [_place(common.load_config(config))]
     try:
-        chosen = (line for file in examined for line in _lines(file, bool(files)) if _is_of(line, since, until))
-        _write_csv(chosen) if format == "csv" else _write_lines(chosen)
+        with nullcontext(Wait("")) if sys.stdout.isatty() else progress.waiting("exporting the audit log") as wait:
+            found = _told(_all_lines(examined, bool(files)), sum(os.stat(file).st_size for file in examined), wait)
+            chosen = (line for line in found if _is_of(line, since, until))
+            _write_csv(chosen) if format == "csv" else _write_lines(chosen)
     except OSError as error:
         _ended(Path(error.filename or examined[0]), error)
 
@@ -167,10 +171,21 @@ def _ended(file: Path, error: OSError) -> NoReturn:
 # Lines.
 
 
-def _lines(file: Path, is_named: bool) -> Iterator[bytes]:
-    """Who names a file may name a pipe."""
-    with file.open("rb") if is_named else ownership.open_anyones(file) as opened:
-        yield from (line.rstrip(b"\n") for line in opened)
+def _all_lines(files: Sequence[Path], are_named: bool) -> Iterator[bytes]:
+    """With their ends. Who names a file may name a pipe."""
+    for file in files:
+        with file.open("rb") if are_named else ownership.open_anyones(file) as opened:
+            yield from opened
+
+
+def _told(lines: Iterable[bytes], size: int, wait: Wait) -> Iterator[bytes]:
+    """Without their ends. Who waits is told from time to time how many bytes there were of so many."""
+    done = 0
+    for number, line in enumerate(lines, 1):
+        yield line.rstrip(b"\n")
+        done += len(line)
+        if number % trails.TOLD_EACH == 0:
+            wait.is_at(done, size)
 
 
 def _followed(file: Path, number: int) -> Iterator[bytes]:

@@ -40,6 +40,8 @@ WHERE = "Default: toolgate.toml, .yaml or .json in this folder, if trusted; othe
 
 ConfigPath = Annotated[str | None, typer.Option("--config", "-c", help=f"The configuration file. {WHERE}")]
 
+Words = Annotated[list[str], typer.Argument(metavar="WORDS...", help="What you need, in words.")]
+
 ChildrenConfig = Annotated[
     str | None, typer.Option("--children-config", help="Same as --config, for a file of child servers.")
 ]

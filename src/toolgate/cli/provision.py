@@ -28,7 +28,7 @@ It is added after you have said yes. With --yes nobody is asked, and it is added
 
 @app.command(help=HELP)
 def provision(
-    words: Annotated[str, typer.Argument(metavar="WORDS", help="What you need, in words.")],
+    words: common.Words,
     config: common.ConfigPath = None,
     choice: Annotated[str, typer.Option("--server", metavar="NAME", help="The match to add. Default: the first.")] = "",
     variables: Annotated[
@@ -41,7 +41,8 @@ def provision(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON, and add nothing.")] = False,
 ) -> None:
     given = _read_variables(variables or [])
-    raise typer.Exit(common.run(_provision(words, config, choice, given, (anyway, dry_run or as_json, yes, as_json))))
+    how = (anyway, dry_run or as_json, yes, as_json)
+    raise typer.Exit(common.run(_provision(" ".join(words), config, choice, given, how)))
 
 
 def _read_variables(written: Sequence[str]) -> Mapping[str, str]:

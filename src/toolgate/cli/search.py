@@ -20,11 +20,11 @@ _BEFORE = {"tools": "Tools of your servers:", "servers": "Servers that could be 
 
 @app.command(help="Find tools of your servers, and MCP servers that could be added. Exits with 1 if nothing fits.")
 def search(
-    words: Annotated[str, typer.Argument(metavar="WORDS", help="What you need, in words.")],
+    words: common.Words,
     config: common.ConfigPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
-    found = common.run(_found(words, config))
+    found = common.run(_found(" ".join(words), config))
     if as_json:
         typer.echo(json.dumps(found))
     else:

@@ -8,7 +8,7 @@ many) are not in its shape; and a masked sample has no letter and no digit of a 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from toolgate.sandbox.dataset.tables import KINDS, is_array, is_object, one_form_of_dates
@@ -27,17 +27,20 @@ Json = dict[str, Any]
 
 def outline(data: Any, samples: str) -> Json:
     """`samples` is "masked", "plain" or "none"."""
-    made: Json = {"data": _Shapes().of([data], 0)}
+    shapes = _Shapes()
+    made: Json = {"data": shapes.of([data], 0)}
     if samples == "none":
         return made
     inside = data.values() if is_object(data) else ()
     rows = data if is_array(data) else next((each for each in inside if is_array(each)), [data])
-    return {**made, "samples": [_sample(each, samples == "masked", 0) for each in _spread(rows, SAMPLES)]}
+    known = shapes.keys if samples == "masked" else None
+    return {**made, "samples": [_sample(each, known, 0) for each in _spread(rows, SAMPLES)]}
 
 
 class _Shapes:
     def __init__(self) -> None:
         self._left = _MOST_NODES
+        self.keys = set[str]()  # that are in it, and so stand for no data
 
     def of(self, values: Sequence[Any], depth: int) -> Any:
         """That of values that stand in one place: one shape, or a list of those that there are."""
@@ -61,6 +64,7 @@ class _Shapes:
                 "object with keys": _counts(objects),
                 "values": self.of(_spread(values, _MOST_LOOKED_AT), depth + 1),
             }
+        self.keys.update(keys)
         return {key[:_LONGEST_KEY]: self.of([each.get(key) for each in objects], depth + 1) for key in keys}
 
 
@@ -85,24 +89,27 @@ def _spread(items: Sequence[Any], most: int) -> list[Any]:
     return [items[at * (len(items) - 1) // (most - 1)] for at in range(most)]
 
 
-def _sample(value: Any, is_masked: bool, depth: int) -> Any:
+def _sample(value: Any, known: Collection[str] | None, depth: int) -> Any:
+    """`known`: it is masked, keys too that are not among these; None: it is shown as it is."""
     if is_object(value):
         pairs = list(value.items())[: _MOST_KEYS if len(value) <= _MOST_KEYS else SAMPLES]
-        keys_too = is_masked and len(value) > _MOST_KEYS
+        is_data = len(value) > _MOST_KEYS
         return (
             "…"
             if depth > 3
             else {
-                (_masked(key) if keys_too else key)[:_LONGEST_KEY]: _sample(each, is_masked, depth + 1)
+                (key if known is None or (key in known and not is_data) else _masked(key))[:_LONGEST_KEY]: _sample(
+                    each, known, depth + 1
+                )
                 for key, each in pairs
             }
         )
     if is_array(value):
-        return "…" if depth > 3 else [_sample(each, is_masked, depth + 1) for each in value[:SAMPLES]]
+        return "…" if depth > 3 else [_sample(each, known, depth + 1) for each in value[:SAMPLES]]
     if isinstance(value, str):
         cut = value[:_LONGEST]
-        return _masked(cut) if is_masked else cut
-    if is_masked and isinstance(value, int | float) and not isinstance(value, bool):
+        return cut if known is None else _masked(cut)
+    if known is not None and isinstance(value, int | float) and not isinstance(value, bool):
         return _masked_number(value)
     return value
 

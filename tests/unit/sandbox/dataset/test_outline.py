@@ -75,3 +75,27 @@ def test_a_masked_outline_has_no_letter_and_no_digit_of_a_value(data: Any) -> No
         return [of] if isinstance(of, str) else []
 
     assert all(not letter.isalnum() or letter in "xX9" for each in values(found) for letter in each)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [{f"patient {at}": at} for at in range(60)],
+        {"rows": [{f"patient {at}": {"age": at}} for at in range(60)]},
+        [{"by": {f"patient {at}": 1, f"patient {at + 1}": 2}} for at in range(60)],
+        [{"a": {"b": {"c": {f"patient {at}": 1 for at in range(3)}}}}] * 2
+        + [{"x": {"y": [{"patient 7": 1}] * 3}}] * 500,
+        {"a": {f"patient {at}": at for at in range(60)}},
+    ],
+)
+def test_keys_that_are_data_are_masked_however_few_an_object_has(data: Any) -> None:
+    shown = json.dumps(outline(data, "masked"))
+    shape = json.dumps(outline(data, "none"))
+    for at in range(61):
+        assert f'"patient {at}"' not in shown or f'"patient {at}"' in shape
+    assert any(f'"patient {at}"' in json.dumps(outline(data, "plain")) for at in range(61))
+
+
+def test_keys_of_the_shape_are_shown_in_a_sample() -> None:
+    (first, *_) = outline([{"name": "Ann", "age": 7}] * 5, "masked")["samples"]
+    assert first == {"name": "Xxx", "age": "9"}
