@@ -259,6 +259,17 @@ async def test_no_plan_is_kept_of_what_may_be_something_else_next_time() -> None
     assert gateway.plan and gateway.plan.server == "there"
 
 
+async def test_a_prompt_or_resource_has_a_plan_of_its_own_where_its_server_lists_it() -> None:
+    prompts, resources = listed("a", kind="prompts"), listed("docs://a", kind="resources")
+    gateway = Gateway(there={**there("a"), "prompts": prompts, "resources": resources})
+    entered = await gateway.enter("there__a", "prompts/get")
+    assert (entered.server, entered.target, entered.tool_info) == ("there", "a", None)
+    assert gateway.plan and (await gateway.enter("there__a", "prompts/get")) == entered
+    assert (await gateway.enter("there__a")).tool_info == info(gateway, "a")
+    read = await gateway.enter("there+docs://a", "resources/read")
+    assert (read.server, read.target) == ("there", "docs://a") and gateway.plan
+
+
 async def test_a_plan_is_of_the_rules_of_its_client() -> None:
     gateway = Gateway(Permissions(tools={"there__b": "off"}), there=there("a", "b"))
     await gateway.enter("there__a")
@@ -289,10 +300,9 @@ async def test_no_plan_is_kept_of_a_list_that_had_to_be_fetched() -> None:
     assert gateway.plan
 
 
-async def test_no_plan_is_kept_of_what_is_no_tool_or_is_not_listed() -> None:
-    prompts = {"prompts": listed("p", kind="prompts")}
-    gateway = Gateway(there=prompts)
-    assert (await gateway.enter("there__p", "prompts/get")).target == "p"
+async def test_no_plan_is_kept_of_what_is_the_gateways_own_or_is_not_listed() -> None:
+    gateway = Gateway(there={"resources": listed("docs://a", kind="resources")})
+    assert (await gateway.enter("there+docs://b", "resources/read")).target == "docs://b"
     assert gateway.plan is None
     assert (await gateway.enter("status")).server == names.OWN
     assert gateway.plan is None
