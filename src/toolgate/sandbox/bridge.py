@@ -156,7 +156,7 @@ class Bridge:
         return events
 
     def _event(self, line: bytes) -> Event:
-        if counting.has_more_values(line, self._limits.values + OTHERS) and _NUMBER.match(line):
+        if _NUMBER.match(line) and counting.has_more_values(line, self._limits.values + OTHERS):
             return self._unread(line, self._too_many())  # to read it would take as long as it is
         try:
             if not line.isascii():

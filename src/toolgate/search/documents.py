@@ -39,10 +39,11 @@ class Document(NamedTuple):
     @property
     def listed_by(self) -> str:
         """Who alone decides what is listed beside it: its server, or in a registry who has published it. Nobody does in
-        the bundled list."""
+        the bundled list, or where a name does not say."""
         if self.kind != "servers" or not self.server:
             return self.server
-        return f"{self.server} {self.name.rpartition('/')[0]}"
+        publisher = self.name.rpartition("/")[0]
+        return f"{self.server} {publisher}" if publisher else ""
 
 
 class Hit(NamedTuple):
