@@ -125,3 +125,13 @@ async def test_who_names_a_trusted_package_is_a_stranger_still() -> None:
     trusted = ("io.github.honest/*", "@honest/*", "npm:@honest/ledger")
     told = await found(BOOKS, honest(), *squatted, trusted=trusted, autoProvision=True)
     assert named(told)[0] == LEDGER and told["provisioned"], told
+
+
+@pytest.mark.parametrize("number", [100, 1000])
+async def test_one_publisher_does_not_make_another_less_of_a_match_by_any_number_of_copies(number: int) -> None:
+    one_only = copies(*(f"{KEEPS} {at}" for at in range(number)), publisher="io.github.evil")
+    told = await found(BOOKS, honest(), *one_only)
+    assert LEDGER in named(told)[:2]
+    (shown,) = [each for each in told["matches"] if each["name"] == LEDGER]
+    (alone,) = (await found(BOOKS, honest()))["matches"][:1]
+    assert shown["confidence"] > alone["confidence"] / 2

@@ -242,3 +242,14 @@ async def test_a_call_by_code_has_no_more_values_than_one_of_its_caller(tool: st
     async with opened() as (visitor, sqlite):
         told = await run(visitor, tried, python if tried.language == "python" else f"return {javascript}")
         assert "more than 100,000 JSON values (limits.values)" in told and sqlite.reached == []
+
+
+@pytest.mark.parametrize(
+    "value", ["1e999", '{"a": [1e999]}', '{"type": "image", "data": 1e999}', '"\\ud800"', "[-1e400]"]
+)
+@real
+async def test_a_forged_result_that_cannot_be_read_is_told_as_it_was_written(value: str) -> None:
+    line = '{"done": {"value": ' + value + "}}"
+    async with opened() as (visitor, _):
+        told = json.loads(await run(visitor, WAYS["execute_code, Python"], f"import os\n{_written(line)}"))
+        assert '"success":true' in told["result"]["content"][0]["text"], told

@@ -320,6 +320,13 @@ def test_however_it_is_spelled_in_a_result_it_is_left_out(meta: str) -> None:
     assert KEY not in str(json.loads(bytes(left.body), object_pairs_hook=list))
 
 
+@pytest.mark.parametrize("text", ["\\u00e9", "toolgate", "\\u0007"])
+def test_what_says_nothing_of_ours_passes_byte_for_byte(text: str) -> None:
+    body = f'{{ "content" : [{{"type":"text","text":"{text}"}}], "_meta" : {{"own/key": 1}} }}'.encode()
+    done = Done(Raw(body))
+    assert Scrub(Redactor(), "known").after(Call("tools/call", "say", Client(), server="evil"), done, None) is done
+
+
 async def test_nor_in_the_result_of_a_task() -> None:
     async def say(scene: Scene) -> Json:
         return signed(scene)

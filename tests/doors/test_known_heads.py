@@ -19,7 +19,7 @@ from toolgate.app import App
 from toolgate.auth import keys
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import Config, Server
-from toolgate.config.access import KnownClient
+from toolgate.config.access import KnownClient, Permissions
 from toolgate.frontends import known_heads, server
 from toolgate.frontends.known_heads import KnownHeads, is_plain
 from toolgate.frontends.scheduling import Scheduler
@@ -526,6 +526,81 @@ async def test_a_call_that_only_waits_for_its_server_has_no_task(era: str, known
         again = await wire.ask(ask(3))
         assert (again.error["code"], again.error["message"], again.last["id"]) == (-32000, "no", 3)
         assert not app.http._unanswered._by  # pyright: ignore[reportPrivateUsage]
+
+
+PROMPT = {"messages": [{"role": "user", "content": {"type": "text", "text": "good day"}}]}
+CONTENTS = {"contents": [{"uri": "docs://a", "text": "hello"}, {"uri": "docs://b", "text": "bye"}]}
+
+
+def with_more() -> Scripted:
+    return Scripted(
+        prompts_list={"prompts": [{"name": "greet"}]},
+        prompts_get=PROMPT,
+        resources_list={"resources": [{"uri": "docs://a", "name": "a"}]},
+        resources_read=CONTENTS,
+    )
+
+
+@ERA
+@pytest.mark.parametrize(
+    ("method", "named", "lists", "answer"),
+    [
+        ("prompts/get", {"name": "there__greet"}, "prompts/list", PROMPT),
+        ("resources/read", {"uri": "there+docs://a"}, "resources/list", CONTENTS),
+    ],
+)
+async def test_a_prompt_and_a_resource_that_are_listed_need_no_task_either(
+    era: str, method: str, named: dict[str, str], lists: str, answer: dict[str, Any]
+) -> None:
+    script = with_more()
+    async with gateway(config=Config(), scripts={"there": script}) as app:
+        wire, session = Wire(app), ""
+        if era == "legacy":
+            session = (await wire.ask(hello())).headers["mcp-session-id"]
+
+        def ask(id: int, method: str = method, named: dict[str, str] = named) -> bytes:
+            mcp_name = [f"Mcp-Name: {named['uri']}"] if "uri" in named else []
+            return (
+                legacy(id, method, named, session=session) if era == "legacy" else modern(id, method, named, *mcp_name)
+            )
+
+        await wire.ask(ask(0, lists, {}))
+        first = await wire.ask(ask(1))
+        await wire.ask(ask(2))
+        script.answers[method] = ...
+        before = tasks()
+        wire.send(ask(3))
+        await settle()
+        assert tasks() == before and len(app.http._lane.calls) == 1  # pyright: ignore[reportPrivateUsage]
+        script.answer_last(answer)
+        again = await wire.answer()
+        assert (again.status, again.last["id"], again.result) == (200, 3, first.result)
+        script.answers[method] = Refusal(-32002, "gone")
+        assert (await wire.ask(ask(4))).error["message"] == "gone"
+
+
+async def test_a_resource_that_is_turned_off_is_none_however_well_it_is_known(known: list[bytes]) -> None:
+    def of(verdict: Any) -> Config:
+        permissions = Permissions(resources={"there+docs://a": verdict})
+        return Config(clients=(client("ada", ADA, permissions=permissions),))
+
+    def ask(id: int) -> bytes:
+        uri = "there+docs://a"
+        return modern(id, "resources/read", {"uri": uri}, f"Mcp-Name: {uri}", bearer(ADA))
+
+    script, configs = with_more(), [of("allow")]
+    settings = Settings(lambda: configs[0], {})
+    async with gateway(config=configs[0], scripts={"there": script}, settings=settings) as app:
+        wire = Wire(app)
+        await wire.ask(modern(0, "resources/list", {}, bearer(ADA)))
+        for id in (1, 2, 3):
+            assert (await wire.ask(ask(id))).result["contents"][0]["text"] == "hello"
+        now = app.gateway.snapshot.config
+        configs[0] = msgspec.structs.replace(now, clients=of("off").clients)
+        await app.reload()
+        asked = len(script.requests)
+        refused = (await wire.ask(ask(4))).error
+        assert refused == (await Wire(app).ask(ask(5))).error and len(script.requests) == asked
 
 
 @ERA

@@ -180,6 +180,7 @@ TASKS: Final = frozenset(with_role("task"))
 TASK_LOOKS: Final = TASKS - {TASK_RESULT}  # that make a server ask nothing
 NAMED: Final = {name: method.target for name, method in METHODS.items() if method.is_in_header}
 TARGETED: Final = {name: method for name, method in METHODS.items() if method.target}
+PLANNED: Final = frozenset(NAMED.keys() & CALLS)  # what their names mean is found once: see `gateway.plan`
 CACHED: Final = frozenset(name for name, method in METHODS.items() if method.is_cached)
 LIST_OF_KIND: Final = {method.kind: name for name, method in LISTS.items()}
 REFERENCES: Final[Mapping[str, Method]] = {

@@ -373,7 +373,7 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     is_of_task = peek.inputRequests and call.kind == "tasks"  # which goes to the client as it is
     questions = _read_questions(peek) if is_of_task or peek.resultType == "input_required" else ()
     if peek.resultType in ("complete", UNSET):
-        return Done(body, typed=None if peek.resultType is UNSET else body)
+        return Done(body, typed=None if peek.resultType is UNSET or call.method in mcp.CACHED else body)
     if peek.resultType == "task":
         return _read_task(call, body)
     if peek.resultType != "input_required":

@@ -226,7 +226,7 @@ class Lane:
             message = jsonrpc.decode(body)
         except jsonrpc.Malformed:
             return False
-        if message.method != mcp.CALL or not message.id:
+        if message.method not in mcp.PLANNED or not message.id:
             return False
         is_modern = known.is_modern or modern.speaks_modern(known.headers.get(era_headers.VERSION), message.params)
         call = (ModernCall if is_modern else LegacyCall)(self, slot, known, message)

@@ -1,4 +1,5 @@
-"""Plans: what a client's name for a tool means on a route, found once and used for every call after it.
+"""Plans: what a client's name for a tool, a prompt or a resource means on a route, found once and used for every call
+after it.
 
 The rule this file keeps: a plan says what the long way of `resolve` would say now. It is kept for the rules of a
 client, and dropped with the version of the catalog that it was made by; a new configuration has new routes, and those
@@ -14,22 +15,21 @@ import msgspec
 from toolgate.auth.access import Rules
 from toolgate.catalog import overlays, tool_info
 from toolgate.catalog.base import Change, ServerList
-from toolgate.core import mcp
-from toolgate.core.model import Call, Client, HeaderArgument, ToolInfo
+from toolgate.core.model import Call, HeaderArgument, ToolInfo
 from toolgate.eras import header_arguments
 from toolgate.policy.run import Hooks
 from toolgate.upstreams.base import Upstream
 
 MOST = 10_000  # plans of one route; beyond, all are made anew
 
-Key = tuple[Rules | None, str] | tuple[Rules | None, str, tuple[str, str]]
+Key = tuple[Rules | None, str, str] | tuple[Rules | None, str, str, tuple[str, str]]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`shown` is what the server's tool is called with the operator's overlays, `change` how that leads back to
-    `tool`, the server's own name, where they change it. `header_arguments` are what its callers repeat in headers.
-    `hooks` are those of the policies that have anything to do with calls of it. `scope` is whose connection to the
-    server the plan was made for."""
+    """`shown` is what the server's tool, prompt or resource is called with the operator's overlays, `change` how that
+    leads back to `tool`, the server's own name, where they change it. `header_arguments` are what its callers repeat in
+    headers. `hooks` are those of the policies that have anything to do with calls of it. `scope` is whose connection to
+    the server the plan was made for."""
 
     server: str
     shown: str
@@ -74,11 +74,9 @@ class Plans:
 
     def find(self, call: Call, rules: Rules | None, version: int) -> Plan | None:
         """The plan for a call's name, where it holds: its server is up, and the list is its word of now."""
-        if call.method != mcp.CALL:
-            return None
         if version != self._version:
             self.forget(version)
-        plan = self._plans.get((rules, call.target)) or self._plans.get((rules, call.target, call.client.identity))
+        plan = self._plans.get(it := (rules, call.method, call.target)) or self._plans.get((*it, call.client.identity))
         return plan if plan and self._upstreams[plan.server].live_scope(call.client) == plan.scope else None
 
     def forget(self, version: int = 0) -> None:
@@ -86,7 +84,9 @@ class Plans:
         self._plans.clear()
         self._version = version
 
-    def keep(self, plan: Plan, rules: Rules | None, target: str, client: Client, version: int) -> None:
+    def keep(self, plan: Plan, rules: Rules | None, call: Call, version: int) -> None:
+        """The plan for a call's name, as its client wrote it."""
         if len(self._plans) >= MOST or version != self._version:
             self.forget(version)
-        self._plans[(rules, target, client.identity) if plan.scope else (rules, target)] = plan
+        it = rules, call.method, call.target
+        self._plans[(*it, call.client.identity) if plan.scope else it] = plan

@@ -83,14 +83,14 @@ class Resolver:
         means goes by the lists of all servers, and of some each client may have another."""
         catalog, upstream = self._catalog, route.upstreams[plan.server]
         is_bare = plan.shown == call.target and len(route.upstreams) > 1
-        if not plan.tool_info or entered.asked:
+        if entered.asked or (not plan.tool_info if entered.kind == "tools" else plan.enter(call) != entered):
             return
         if is_bare and any(each.scope(call.client) for each in route.upstreams.values()):
             return
-        if catalog.is_live(plan.server, "tools", call.client):
+        if catalog.is_live(plan.server, call.kind, call.client):
             hooks = applying(route.hooks, entered)
             kept = msgspec.structs.replace(plan, scope=upstream.scope(call.client), hooks=hooks)
-            route.plans.keep(kept, rules, call.target, call.client, catalog.version)
+            route.plans.keep(kept, rules, call, catalog.version)
 
     def _tried(
         self, call: Call, route: Route, view: CatalogView, rules: Rules | None
@@ -111,17 +111,20 @@ class Resolver:
         return CatalogView(route.servers, server_lists(self._catalog, client), {}, (), (), remembered).for_whom(rules)
 
     def _planned(self, entered: Call, view: CatalogView) -> Plan | None:
-        """None for what is no tool of a server. Raises `Fault` for what may be hidden."""
+        """None for what is of no server, or in none of its lists. Raises `Fault` for what may be hidden."""
         catalog = self._catalog
-        if entered.method != mcp.CALL or entered.server == names.OWN:
+        if entered.method not in mcp.PLANNED or entered.server == names.OWN:
             if entered.kind == "methods" and catalog.hides(entered.server):
                 message = "Access denied: the method may reach hidden items"
                 raise Fault("ACCESS_DENIED", message, reach="not_sent")
             return None
-        server_list = view.server_list(entered.server, "tools")
-        if server_list is None and catalog.hides(entered.server):
+        server_list = view.server_list(entered.server, entered.kind)
+        if server_list is None and entered.kind == "tools" and catalog.hides(entered.server):
             raise (view.fault(entered.server, "tools") or unlisted()).at(entered.server, entered.target)
-        return of_tool(entered, server_list)
+        if entered.kind == "tools":
+            return of_tool(entered, server_list)
+        is_listed = server_list and entered.target in server_list.items  # of what is not, there is no end
+        return Plan(entered.server, entered.target, entered.target, None) if is_listed else None
 
     def placed(self, fault: Fault, call: Call, written: str) -> Fault:
         """The fault with its place. What a client may not see has the name that it has `written` itself, if any."""

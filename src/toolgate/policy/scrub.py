@@ -7,6 +7,7 @@ scrubbed, whatever the configuration says of other servers; and what only the ga
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
@@ -27,6 +28,8 @@ Mode: TypeAlias = Literal["off", "known", "patterns"]
 
 
 OURS = "toolgate/"  # how the members of `_meta` begin that the gateway sets
+# The same however it is written in JSON. A body in which it stands nowhere passes byte for byte.
+_ours = re.compile("".join(rf"(?:{sign}|\\u00{ord(sign):02x})" for sign in OURS).replace("/", r"\\?/").encode(), re.I)
 LARGE = 512 * 1024  # bytes of a result that take up to 10 ms
 MOST_SEARCHED = 16 * 1024 * 1024  # bytes of a result, for each form of a secret: up to 20 ms
 MANY_FORMS = 512
@@ -130,7 +133,8 @@ def unsigned(outcome: Done) -> Done:
     """A server's result without what is the gateway's to say: members of `_meta` that begin with `toolgate/`. One that
     is out of shape, or has too many values, is left as it is."""
     try:
-        if not counting.is_too_much(outcome.body) and (body := _unsigned(outcome.body)):
+        is_said = _ours.search(bytes(outcome.body)) and not counting.is_too_much(outcome.body)
+        if is_said and (body := _unsigned(outcome.body)):
             return msgspec.structs.replace(outcome, body=body)
     except jsonrpc.UNREADABLE:
         pass
@@ -138,12 +142,15 @@ def unsigned(outcome: Done) -> Done:
 
 
 def _unsigned(body: Raw | bytes) -> bytes | None:
-    """None where nothing is changed. A `_meta` that may stand there twice is written once: readers differ in which of
-    both they take."""
-    result, changes, said = jsonrpc.members(body), Members(), bytes(body)
+    """None where nothing is changed. A `_meta` that may stand there twice, one of them with what is ours, is written
+    once: readers differ in which of both they take."""
+    said = bytes(body)
+    if b"toolgate" not in said and not _ESCAPED.search(said):
+        return None
+    result, changes = jsonrpc.members(body), Members()
     if "_meta" in result:
         meta = _without_ours(result["_meta"])
-        if meta is not result["_meta"] or said.count(b'_meta"') > 1 or b"\\u00" in said:
+        if meta is not result["_meta"] or said.count(b'_meta"') > 1 or _ESCAPED.search(said):
             changes["_meta"] = meta
     is_task = "taskId" in result and bytes(result.get("result", b"")).startswith(b"{")
     if is_task and (inner := _unsigned(result["result"])):
@@ -151,12 +158,15 @@ def _unsigned(body: Raw | bytes) -> bytes | None:
     return jsonrpc.encode(result | changes) if changes else None
 
 
+_ESCAPED = re.compile(rb"\\u00[2-7]")  # a letter that need not be: it may spell a name of ours, or `_meta`
+
+
 def _without_ours(meta: Raw) -> Raw:
     if not bytes(meta).startswith(b"{"):
         return meta
     said = jsonrpc.members(meta)
     left = {name: each for name, each in said.items() if not name.startswith(OURS)}
-    return meta if len(left) == len(said) and b"\\" not in bytes(meta) else Raw(jsonrpc.encode(left))
+    return meta if len(left) == len(said) else Raw(jsonrpc.encode(left))
 
 
 def fault(fault: Fault, redactor: Redactor) -> Fault:

@@ -38,8 +38,11 @@ class Document(NamedTuple):
 
     @property
     def listed_by(self) -> str:
-        """The server that alone decides what is listed beside it; none where many publish, as in a registry."""
-        return "" if self.kind == "servers" else self.server
+        """Who alone decides what is listed beside it: its server, or in a registry who has published it. Nobody does in
+        the bundled list."""
+        if self.kind != "servers" or not self.server:
+            return self.server
+        return f"{self.server} {self.name.rpartition('/')[0]}"
 
 
 class Hit(NamedTuple):

@@ -259,6 +259,42 @@ async def test_no_plan_is_kept_of_what_may_be_something_else_next_time() -> None
     assert gateway.plan and gateway.plan.server == "there"
 
 
+async def test_a_prompt_or_resource_has_a_plan_of_its_own_where_its_server_lists_it() -> None:
+    prompts, resources = listed("a", kind="prompts"), listed("docs://a", kind="resources")
+    gateway = Gateway(there={**there("a"), "prompts": prompts, "resources": resources})
+    entered = await gateway.enter("there__a", "prompts/get")
+    assert (entered.server, entered.target, entered.tool_info) == ("there", "a", None)
+    assert gateway.plan and (await gateway.enter("there__a", "prompts/get")) == entered
+    assert (await gateway.enter("there__a")).tool_info == info(gateway, "a")
+    read = await gateway.enter("there+docs://a", "resources/read")
+    assert (read.server, read.target) == ("there", "docs://a") and gateway.plan
+
+
+async def test_a_bare_name_of_a_prompt_has_no_plan_where_each_client_may_have_other_prompts() -> None:
+    lists = {"prompts": listed("p", kind="prompts")}
+    gateway = Gateway(there=lists, other={"prompts": listed("q", kind="prompts")})
+    assert (await gateway.enter("p", "prompts/get")).server == "there" and gateway.plan
+    gateway.route.plans.forget(gateway.lists.version)
+    gateway.servers["other"].of_ann = "ann"
+    assert (await gateway.enter("p", "prompts/get")).server == "there" and not gateway.plan
+    await gateway.enter("there__p", "prompts/get")
+    assert gateway.plan
+
+
+async def test_a_tool_that_is_called_unlisted_has_no_plan() -> None:
+    class Open(Shown):
+        def needs(self, call: Call, view: Any) -> Iterable[Wanted]:
+            return ()
+
+        def enter(self, call: Call, view: Any) -> Call:
+            return call.at("there", call.target)
+
+    gateway = Gateway(there=there("a"))
+    gateway.route = Route("/servers/there", Open(), gateway.servers, ())  # type: ignore[arg-type]
+    assert (await gateway.enter("b")).target == "b" and not gateway.plan
+    assert (await gateway.enter("a")).target == "a" and gateway.plan
+
+
 async def test_a_plan_is_of_the_rules_of_its_client() -> None:
     gateway = Gateway(Permissions(tools={"there__b": "off"}), there=there("a", "b"))
     await gateway.enter("there__a")
@@ -289,10 +325,9 @@ async def test_no_plan_is_kept_of_a_list_that_had_to_be_fetched() -> None:
     assert gateway.plan
 
 
-async def test_no_plan_is_kept_of_what_is_no_tool_or_is_not_listed() -> None:
-    prompts = {"prompts": listed("p", kind="prompts")}
-    gateway = Gateway(there=prompts)
-    assert (await gateway.enter("there__p", "prompts/get")).target == "p"
+async def test_no_plan_is_kept_of_what_is_the_gateways_own_or_is_not_listed() -> None:
+    gateway = Gateway(there={"resources": listed("docs://a", kind="resources")})
+    assert (await gateway.enter("there+docs://b", "resources/read")).target == "docs://b"
     assert gateway.plan is None
     assert (await gateway.enter("status")).server == names.OWN
     assert gateway.plan is None

@@ -247,12 +247,14 @@ def _as_text(ran: Ran) -> str:
 
 
 def _written_out(value: bytes) -> str:
-    """A text as it is, and anything else as JSON: in one spelling, but of very many values in that of the code."""
-    if value.startswith(b'"'):
-        return jsonrpc.read(value, str)
+    """A text as it is, and anything else as JSON: in one spelling, but what has very many values, or a number that
+    cannot be read, in that of the code."""
     if counting.has_more_values(value, counting.MANY):
         return value.decode()
-    return jsonrpc.encode(jsonrpc.read(value, Any)).decode()
+    try:
+        return jsonrpc.read(value, str) if value.startswith(b'"') else jsonrpc.encode(jsonrpc.read(value, Any)).decode()
+    except jsonrpc.UNREADABLE:
+        return value.decode(errors="replace")
 
 
 def _lines(printed: str) -> str:
@@ -265,7 +267,10 @@ def _shown(ran: Ran) -> tuple[str, Sequence[Object]]:
         return "", ()
     if b'"image"' not in ran.value or counting.has_more_values(ran.value, counting.MANY):
         return _written_out(ran.value), ()
-    value = jsonrpc.read(ran.value, Any)
+    try:
+        value = jsonrpc.read(ran.value, Any)
+    except jsonrpc.UNREADABLE:
+        return _written_out(ran.value), ()
     images: list[Object] = []
     rest = _without_images(value, images)
     if images and (rest is None or rest == []):
