@@ -270,6 +270,31 @@ async def test_a_prompt_or_resource_has_a_plan_of_its_own_where_its_server_lists
     assert (read.server, read.target) == ("there", "docs://a") and gateway.plan
 
 
+async def test_a_bare_name_of_a_prompt_has_no_plan_where_each_client_may_have_other_prompts() -> None:
+    lists = {"prompts": listed("p", kind="prompts")}
+    gateway = Gateway(there=lists, other={"prompts": listed("q", kind="prompts")})
+    assert (await gateway.enter("p", "prompts/get")).server == "there" and gateway.plan
+    gateway.route.plans.forget(gateway.lists.version)
+    gateway.servers["other"].of_ann = "ann"
+    assert (await gateway.enter("p", "prompts/get")).server == "there" and not gateway.plan
+    await gateway.enter("there__p", "prompts/get")
+    assert gateway.plan
+
+
+async def test_a_tool_that_is_called_unlisted_has_no_plan() -> None:
+    class Open(Shown):
+        def needs(self, call: Call, view: Any) -> Iterable[Wanted]:
+            return ()
+
+        def enter(self, call: Call, view: Any) -> Call:
+            return call.at("there", call.target)
+
+    gateway = Gateway(there=there("a"))
+    gateway.route = Route("/servers/there", Open(), gateway.servers, ())  # type: ignore[arg-type]
+    assert (await gateway.enter("b")).target == "b" and not gateway.plan
+    assert (await gateway.enter("a")).target == "a" and gateway.plan
+
+
 async def test_a_plan_is_of_the_rules_of_its_client() -> None:
     gateway = Gateway(Permissions(tools={"there__b": "off"}), there=there("a", "b"))
     await gateway.enter("there__a")

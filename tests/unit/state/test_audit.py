@@ -840,6 +840,9 @@ def test_no_more_than_so_many_bytes_are_read_of_the_end(tmp_path: Path, monkeypa
         assert audit.lines_before(opened, 14, 10, most=1000) == ([b"one", b"two", b"three"], 0)
         assert audit.lines_before(opened, 14, 10, most=3) == ([b"ee"], 11), "but for what is left of a longer one"
         assert audit.end_of(opened, 10) == [b"one", b"two", b"three"]
+    file.write_bytes(b"long\n\n")
+    with file.open("rb") as opened:
+        assert audit.lines_before(opened, 6, 10, most=2) == ([b""], 5), "an empty line is one"
     file.write_bytes(b"")
     assert audit.last_lines(file, 3) == []
 
