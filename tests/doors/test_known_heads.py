@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from inmemory import LATEST, Refusal, Scripted, gateway, said, tools
+from inmemory import LATEST, MODERN, Refusal, Scripted, gateway, said, tools
 from virtualtime import FakeClock, settle
 from wires import HELLO, Wire, hello, legacy, modern, post
 
@@ -20,9 +20,11 @@ from toolgate.auth import keys
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient, Permissions
+from toolgate.core.model import Call, Done, Outcome
 from toolgate.frontends import known_heads, server
 from toolgate.frontends.known_heads import KnownHeads, is_plain
 from toolgate.frontends.scheduling import Scheduler
+from toolgate.policy.base import Policy
 from toolgate.state import changes
 from toolgate.state.memory import MemoryStore
 from toolgate.state.settings import Settings
@@ -577,6 +579,26 @@ async def test_a_prompt_and_a_resource_that_are_listed_need_no_task_either(
         assert (again.status, again.last["id"], again.result) == (200, 3, first.result)
         script.answers[method] = Refusal(-32002, "gone")
         assert (await wire.ask(ask(4))).error["message"] == "gone"
+
+
+async def test_a_result_that_a_policy_changes_says_that_it_is_complete_all_the_same(known: list[bytes]) -> None:
+    class Changes(Policy):
+        name = "changes"
+
+        def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
+            assert isinstance(outcome, Done)
+            return msgspec.structs.replace(outcome, body=b'{"content":[]}')
+
+    def ask(id: int) -> bytes:
+        return modern(id, "tools/call", {"name": "there__echo", "arguments": {}})
+
+    script = Scripted(MODERN, tools_list=tools("echo"), tools_call=said("hello") | {"resultType": "complete"})
+    async with gateway(scripts={"there": script}, policies=[Changes()]) as app:
+        wire = Wire(app)
+        for id in (1, 2, 3):
+            result = (await wire.ask(ask(id))).result
+            assert (result["content"], result["resultType"]) == ([], "complete")
+    assert known
 
 
 async def test_a_resource_that_is_turned_off_is_none_however_well_it_is_known(known: list[bytes]) -> None:
