@@ -245,11 +245,11 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The result object, as bytes. `typed` is a body of which it is known that its server has written into
-    it that it is complete, as modern ones do: this one, unless it was changed since.
-    `is_foreign`: it has a `resultType` that we do not know. `is_scrubbed`: secrets
-    are taken out of it already; `is_cut`: it is within its limits, and in its client's names, already. While it is
-    held, a large one counts, and `frame` is an object of those of its members that eras look at."""
+    """The result object, as bytes. `typed` is a body that modern clients get as it is, since its server has written
+    into it all that they must find there: this one, unless it was changed since. `is_foreign`: it has a `resultType`
+    that we do not know. `is_scrubbed`: secrets are taken out of it already; `is_cut`: it is within its limits, and in
+    its client's names, already. While it is held, a large one counts, and `frame` is an object of those of its members
+    that eras look at."""
 
     body: Raw | bytes
     is_foreign: bool = False
