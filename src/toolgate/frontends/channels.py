@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from toolgate.core.clock import Clock, waited, wake
+from toolgate.core.large import Joined
 from toolgate.core.model import Principal
 from toolgate.frontends.unread import NOTES_KEPT
 
@@ -75,7 +76,7 @@ class Channel:
 
     The reader of the first turn need not ask for it; each later one takes it from the one before."""
 
-    last = b""  # the message that it ended with
+    last: bytes | Joined = b""  # the message that it ended with
     error: Exception | None = None  # that made it so
     has_ended = False
     is_stream = False  # also where its answer comes at once
@@ -128,13 +129,13 @@ class Channel:
         if self._waiting < NOTES_KEPT:
             self.send(message)
 
-    def end(self, last: bytes = b"") -> None:
+    def end(self, last: bytes | Joined = b"") -> None:
         """`last` is the answer, which an open channel says like all else."""
         if self.has_ended:
             return
         self.last = last
         if self._replay_buffer and last:
-            self._put(last)
+            self._put(bytes(last))
             self.last = b""
         self.has_ended = True
         self.headers = {}
@@ -156,7 +157,7 @@ class Channel:
         for item in waiting:
             self._put(item.message)
         if self.has_ended and self.last:
-            self._put(self.last)
+            self._put(bytes(self.last))
         self.last, self.error = b"", None
         return f"{self.name}.0"
 

@@ -15,6 +15,7 @@ from typing import Any
 from toolgate.core import sse
 from toolgate.core.clock import Clock, waited, wake
 from toolgate.core.jsonrpc import one_line
+from toolgate.core.large import Joined
 from toolgate.frontends.unread import FREE, NOTES_KEPT, Backlog
 from toolgate.frontends.unsent import PIECE, Unsent
 
@@ -100,20 +101,23 @@ class Response:
             self._start, self._body = f"{kind}.start", f"{kind}.body"
 
     async def whole(
-        self, status: int, body: bytes = b"", headers: HeaderList = (), kind: bytes = b"application/json"
+        self, status: int, body: bytes | Joined = b"", headers: HeaderList = (), kind: bytes = b"application/json"
     ) -> None:
         length = (b"content-length", b"%d" % len(body))
         typed = [(b"content-type", kind)] if body else []
         self.has_begun = True
         start = {"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]}
+        if not self.backlog or len(body) <= PIECE:
+            body = bytes(body)
         if self.backlog and len(body) <= FREE:
             await self._send({**start, "type": WHOLE, "body": body})
             return
-        if not self.backlog or len(body) <= PIECE:
+        if isinstance(body, bytes) and (not self.backlog or len(body) <= PIECE):
             with self._waiting(body) if self.backlog else _NOTHING:
                 await self._send(start)
                 await self._send({"type": self._body, "body": body})
             return
+        assert self.backlog
         unsent = Unsent(body)
         del body
         await self._in_pieces(start, unsent, self.backlog)
@@ -135,10 +139,10 @@ class Response:
             backlog.waits(-size)
             await unsent.close()
 
-    async def finish(self, status: int, body: bytes, headers: HeaderList = ()) -> None:
+    async def finish(self, status: int, body: bytes | Joined, headers: HeaderList = ()) -> None:
         """The last message: as it began, as a stream, or as a plain body. Who calls need not hold it."""
         if self.is_streaming:
-            await self.event(body)
+            await self.event(bytes(body))
             await self.end()
         else:
             whole = self.whole(status, body, headers)
