@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from processes.ground import LEGACY, MODERN, Served, failure, open_files, real, until
+from processes.ground import LEGACY, MODERN, Served, failure, open_files, read_response, real, until
 from processes.scripted_http import Request
 from processes.test_http_link import behind, writes
 
@@ -142,3 +142,26 @@ async def test_a_large_error_is_cut_as_any_other() -> None:
     async with behind(writes(refuses)) as (served, _):
         error = await failure(said(served, MODERN))
         assert "cut by toolgate" in error.message
+
+
+@pytest.mark.parametrize("era", [MODERN, LEGACY])
+@real
+async def test_a_large_result_comes_whole_in_an_event(era: str, kept: list[bool]) -> None:
+    text = TEXT.replace("line 1", "line\u2028 1").replace("many", "größer\n")
+    body = json.dumps({"content": [{"type": "text", "text": text}]}, ensure_ascii=False, indent=1).encode()
+
+    def answer(request: Request) -> None:
+        request.whole(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request.id, body))
+
+    async with behind(writes(answer)) as (served, _):
+        client = served.client(era)
+        if era == LEGACY:
+            await client.open()
+        for _ in range(2):
+            call = {"name": "one__act", "arguments": {}}
+            reader, writer = await client.start("tools/call", call, "text/event-stream")
+            status, headers, data = await read_response(reader)
+            writer.close()
+            assert (status, headers[b"content-type"]) == (200, b"text/event-stream")
+            assert json.loads(data)["result"]["content"] == [{"type": "text", "text": text}]
+    assert kept == [True, True]

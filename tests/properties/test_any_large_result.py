@@ -16,7 +16,7 @@ from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, tools
 from properties.material import cut, objects, written
 from virtualtime import play
 
-from toolgate.core import large, sse
+from toolgate.core import jsonrpc, large, sse
 from toolgate.core.large import Gathering, Joined, Mapped
 from toolgate.policy import scrub
 from toolgate.upstreams.mcp import requests
@@ -149,3 +149,10 @@ def test_events_are_the_same_wherever_their_data_is_kept(chunks: list[bytes]) ->
             expected, found = usual.feed(chunk), of_files.feed(chunk)
             assert [msgspec.structs.replace(each, data=each.data[:]) for each in found] == expected
             assert of_files.kept <= usual.kept
+
+
+@given(st.text("ab\n\r\x85\u2028\u2029\u2027é€\u00c2", max_size=40).map(str.encode), st.integers(1, 5))
+def test_a_message_in_pieces_is_on_one_line_as_a_whole_one_is(message: bytes, size: int) -> None:
+    lines = jsonrpc.OneLine()
+    found = b"".join(lines.piece(message[at : at + size]) for at in range(0, len(message), size)) + lines.rest
+    assert found == jsonrpc.one_line(message)

@@ -507,6 +507,21 @@ def one_line(message: bytes) -> bytes:
     return message if message.isascii() else _without_separators(message)
 
 
+class OneLine:
+    """The same of a message that is taken piece by piece: each comes without what may be the beginning of a line break,
+    which goes with the next one, or is the `rest`."""
+
+    rest = b""
+
+    def piece(self, taken: bytes) -> bytes:
+        taken = self.rest + taken
+        self.rest = found[0] if (found := _begun.search(taken)) else b""
+        return one_line(taken[: len(taken) - len(self.rest)])
+
+
+_begun = re.compile(rb"(?:\xc2|\xe2\x80?)\Z")
+
+
 def _without_separators(message: bytes) -> bytes:
     for written, escape in _SEPARATORS:
         message = message.replace(written, escape)

@@ -22,12 +22,18 @@ class Event(msgspec.Struct, frozen=True):
 
 def event(data: bytes, id: str | None = None, retry: int | None = None, name: bytes = b"message") -> bytes:
     """One event as bytes. `data` must hold no line break (`jsonrpc.one_line`)."""
+    # The data may have megabytes: one copy.
+    return b"".join((head(id, retry, name), b" " if data else b"", data, b"\n\n"))
+
+
+def head(id: str | None = None, retry: int | None = None, name: bytes = b"message") -> bytes:
+    """What stands before the data of an event."""
     head = b"event: " + name + b"\n"
     if id is not None:
         head += b"id: " + id.encode() + b"\n"
     if retry is not None:
         head += b"retry: %d\n" % retry
-    return b"".join((head, b"data: " if data else b"data:", data, b"\n\n"))  # the data may have megabytes: one copy
+    return head + b"data:"
 
 
 LINE = 64  # bytes that a line takes beside what stands in it

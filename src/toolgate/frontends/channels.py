@@ -59,7 +59,7 @@ class Item(NamedTuple):
     """A message on its way, with its event's id, which is empty before the channel is open."""
 
     id: str
-    message: bytes
+    message: bytes | Joined
 
 
 class Taken(Exception):
@@ -135,7 +135,7 @@ class Channel:
             return
         self.last = last
         if self._replay_buffer and last:
-            self._put(bytes(last))
+            self._put(last)
             self.last = b""
         self.has_ended = True
         self.headers = {}
@@ -157,7 +157,7 @@ class Channel:
         for item in waiting:
             self._put(item.message)
         if self.has_ended and self.last:
-            self._put(bytes(self.last))
+            self._put(self.last)
         self.last, self.error = b"", None
         return f"{self.name}.0"
 
@@ -206,7 +206,7 @@ class Channel:
         self._waiting -= len(item.message)
         return item
 
-    def _put(self, message: bytes) -> None:
+    def _put(self, message: bytes | Joined) -> None:
         item = Item("", message)
         if self._replay_buffer:
             self._number += 1
@@ -225,7 +225,7 @@ class _Kept(NamedTuple):
     at: float
     channel: Channel
     number: int
-    message: bytes
+    message: bytes | Joined
 
 
 class ReplayBuffers:
@@ -296,7 +296,7 @@ class ReplayBuffer:
         self._grow(CHANNEL)
         return name
 
-    def keep(self, channel: Channel, number: int, message: bytes) -> Item:
+    def keep(self, channel: Channel, number: int, message: bytes | Joined) -> Item:
         self._kept.append(_Kept(self._clock.now(), channel, number, message))
         channel.kept += 1
         self._grow(len(message) + EVENT)
