@@ -1,9 +1,10 @@
 """`make image-check`: the image of `packaging/Dockerfile`, built, and run as `packaging/compose.yaml` says.
 
 It is run by Docker, or by Podman where no engine of Docker answers: first call by a client with a key, a server in a
-box, what its user may write, its health check, its end, and whether its state outlives it. Nothing of it is left but
-the layers that the engine keeps. BUILD is more options for the build, as a registry, a proxy or a certificate may need
-them. It needs a wheel in `dist`; where there is no engine it says so, and nothing is wrong.
+box, what its user may write, whether an edit of its configuration is heard of, its health check, its end, and whether
+its state outlives it. Nothing of it is left but the layers that the engine keeps. BUILD is more options for the build,
+as a registry, a proxy or a certificate may need them. It needs a wheel in `dist`; where there is no engine it says so,
+and nothing is wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 COMPOSE: Any = yaml.safe_load((ROOT / "packaging" / "compose.yaml").read_text())["services"]["toolgate"]
 NAME = f"toolgate-check-{os.getpid()}"
 MOST = 60.0  # seconds until the first call is answered
-SOON = 5.0  # seconds in which a gateway has heard of a new key, on a busy machine
+SOON = 10.0  # seconds in which a gateway has heard of an edit, on a busy machine
 PATIENCE = 1200  # seconds for one step
 
 CONFIG = """\
@@ -44,6 +45,12 @@ args = ["-m", "toolgate.demo.notes"]
 command = "python"
 args = ["-m", "toolgate.demo.clock"]
 box = "strict"
+"""
+
+LATE = """
+[mcpServers.late]
+command = "python"
+args = ["-m", "toolgate.demo.clock"]
 """
 
 # In the container: what it says, and what it must say.
@@ -70,7 +77,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         config = Path(place, "toolgate.toml")
         config.write_text(CONFIG)
-        Path(place).chmod(0o755)
+        Path(place).chmod(0o755)  # its user is another
         try:
             wrong = [*_built(engine), *_ran(engine, config)]
         finally:
@@ -101,7 +108,7 @@ def _ran(engine: str, config: Path) -> Iterator[str]:
     rights = [f"--cap-drop={each}" for each in COMPOSE["cap_drop"]]
     rights += [f"--security-opt={each.removesuffix(':true')}" for each in COMPOSE["security_opt"]]
     places = [f"--tmpfs={each}" for each in COMPOSE["tmpfs"]]
-    places += [f"--volume={config}:/etc/toolgate/toolgate.toml:ro", f"--volume={NAME}:/var/lib/toolgate"]
+    places += [f"--volume={_mounted(each, config)}" for each in COMPOSE["volumes"]]
     began = time.monotonic()
     port = "--publish=127.0.0.1::8765"
     _asked(engine, "run", "-d", "--name", NAME, *limits, *rights, *places, port, NAME)
@@ -109,7 +116,7 @@ def _ran(engine: str, config: Path) -> Iterator[str]:
         _waited(engine)
         key = _asked(engine, "exec", NAME, "toolgate", "keys", "create", "ann").split()[-1]
         url = _url(engine)
-        yield from _told("call", _called_first(url, key), "200")
+        yield from _told("call", _called(url, "notes__list_notes", key), "200")
         seconds = time.monotonic() - began
         print(f"first call answered after {seconds:.1f} s (limit: {MOST:g} s)")
         if seconds > MOST:
@@ -118,6 +125,8 @@ def _ran(engine: str, config: Path) -> Iterator[str]:
         yield from _told("call without a key", _called(url, "notes__list_notes", ""), "401")
         for step, (command, wanted) in INSIDE.items():
             yield from _told(step, _asked(engine, "exec", NAME, "sh", "-c", command), wanted)
+        _edited(config)
+        yield from _told("call of a server that an edit has brought", _called_soon(url, "late__now", key), "200")
         yield from _told("health", _health(engine), "healthy")
         began = time.monotonic()
         _asked(engine, "stop", "-t", COMPOSE["stop_grace_period"].removesuffix("s"), NAME)
@@ -129,6 +138,19 @@ def _ran(engine: str, config: Path) -> Iterator[str]:
     except Exception:
         print(subprocess.run([engine, "logs", NAME], capture_output=True, text=True).stderr)
         raise
+
+
+def _mounted(volume: str, config: Path) -> str:
+    """A volume of the compose file, with what is ours in place of what stands beside that file."""
+    source, _, rest = volume.partition(":")
+    return f"{config.parent if source.startswith('.') else NAME}:{rest}"
+
+
+def _edited(config: Path) -> None:
+    """As most editors save: another file takes its name."""
+    fresh = config.with_suffix(".new")
+    fresh.write_text(CONFIG + LATE)
+    fresh.rename(config)
 
 
 def _told(step: str, found: str, wanted: str) -> Iterator[str]:
@@ -165,10 +187,10 @@ def _url(engine: str) -> str:
     return f"http://127.0.0.1:{port}/mcp"
 
 
-def _called_first(url: str, key: str) -> str:
-    """As soon as the gateway knows the key, which may take it a second."""
+def _called_soon(url: str, tool: str, key: str) -> str:
+    """What a call says once the gateway has heard of an edit, which may take it a second."""
     end = time.monotonic() + SOON
-    while (said := _called(url, "notes__list_notes", key)) == "401" and time.monotonic() < end:
+    while (said := _called(url, tool, key)) != "200" and time.monotonic() < end:
         time.sleep(0.1)
     return said
 

@@ -70,6 +70,21 @@ async def test_nor_do_copies_that_differ_a_little_or_are_named_as_the_need_is(ch
     assert named(told)[0] == POSTGRES.name
 
 
+async def test_that_a_surer_match_of_strangers_comes_later_is_explained_and_praises_none_of_them() -> None:
+    sure = copies(DATABASE, name="query-a-postgresql-database")
+    told = await found(DATABASE, *sure)
+    [first, *others] = told["matches"]
+    assert first["name"] == POSTGRES.name
+    assert first["confidence"] < max(each["confidence"] for each in others)
+    [note] = [each for each in told["notes"] if "come first" in each]
+    assert "provision.trusted" in note and not [each for each in named(told) if each in note]
+
+
+async def test_where_the_surest_match_comes_first_nothing_is_explained() -> None:
+    told = await found(DATABASE)
+    assert not [each for each in told.get("notes", ()) if "come first" in each]
+
+
 @pytest.mark.parametrize("number", [1, 2, 4, 40])
 @pytest.mark.parametrize("name", ["evil", "ledger", "keep-the-ledger-of-my-brewery"])
 async def test_copies_are_shown_beside_a_server_of_a_registry_and_not_instead(number: int, name: str) -> None:

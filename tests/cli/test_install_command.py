@@ -134,12 +134,19 @@ def test_options_are_in_the_entry(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "written"), [("localhost", "127.0.0.1"), ("LocalHost", "127.0.0.1"), ("::1", "[::1]")]
+    ("host", "written"),
+    [
+        ("localhost", "127.0.0.1"),
+        ("LocalHost", "127.0.0.1"),
+        ("::1", "[::1]"),
+        ("0.0.0.0", "127.0.0.1"),  # all addresses of this machine, and for many clients none to connect to
+        ("::", "[::1]"),
+    ],
 )
 def test_programs_are_given_the_address_that_is_listened_on(host: str, written: str, home: Path) -> None:
     """At another address of that name another user of the machine may listen, and would get the key."""
     own = home / ".config" / "toolgate" / "toolgate.toml"
-    own.write_text(f'http = {{ host = "{host}" }}\n{CONFIG}')
+    own.write_text(f'http = {{ host = "{host}" }}\n{CONFIG}[[clients]]\nid = "ci"\n')
     assert run("gemini", "--http", "--no-check").exit_code == 0
     entry = json.loads((home / ".gemini" / "settings.json").read_text())["mcpServers"]["toolgate"]
     assert f"http://{written}:8765/mcp" in entry.values()

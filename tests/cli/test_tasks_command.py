@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from toolgate.cli import app, git_hooks
 from toolgate.cli import tasks as cli_tasks
+from toolgate.workspace import tasks as rooms
 
 TOOLGATE = str(Path(sys.executable).with_name("toolgate"))
 
@@ -87,8 +89,22 @@ def test_what_is_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Ready (1)\n" in tasks("board").stdout and "more" not in tasks("tree").stdout
     created("two")
     assert "Ready (1+)\n" in tasks("board").stdout
-    for cut in (tasks("tree"), tasks("ready", "--limit", "1"), tasks("list", "--limit", "1")):
-        assert cut.stdout.endswith("(there are more)\n")
+    assert tasks("tree").stdout.endswith("(there are more; those below one: toolgate tasks list --parent ID)\n")
+    for command, filter in (("ready", "--type"), ("list", "--title")):
+        last = tasks(command, "--limit", "1").stdout.splitlines()[-1]
+        assert last.startswith("(there are more: raise --limit, or filter by --") and filter in last
+        assert set(re.findall(r"--[a-z]+", last)) <= set(re.findall(r"--[a-z]+", tasks(command, "--help").stdout))
+
+
+def test_a_list_that_an_answer_has_no_room_for_says_how_to_see_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A higher limit would not help."""
+    for title in ("one", "two", "three"):
+        created(title)
+    monkeypatch.setattr(rooms, "MOST_BYTES", 300)  # one task
+    last = tasks("list", "--limit", "10000").stdout.splitlines()[-1]
+    assert "raise --limit" not in last and "no room" in last and "--title" in last
+    assert "toolgate tasks sync" in last, "which writes all of them"
+    assert "--parent" not in tasks("ready", "--limit", "10000").stdout, "it has no such option"
 
 
 def test_they_stand_in_the_file_when_the_command_has_ended(here: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -705,16 +705,63 @@ async def test_a_made_key_is_good_until_it_is_revoked() -> None:
     store = MemoryStore(clock)
     async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
         id, made = await _made(store)
-        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401, "it has not heard of it yet"
-        await changes.tell(store, "keys")
-        await clock.advance(1)
-        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 200
+        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 200, "who has just made it need not wait"
         for near in (made[:-1], made + "x", made.upper(), made.replace(id, "0000000000"), f"tg_{id}_", f"tg_{id}"):
             assert (await _legacy(app, bearer(near), "/mcp"))[0] == 401
         await keys.revoke(store, id)
         await changes.tell(store, "keys")
         await clock.advance(1)
         assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
+
+
+class CountingStore(MemoryStore):
+    """How often keys are read in it: one, and all."""
+
+    points = wholes = 0
+
+    def get(self, space: str, key: str) -> bytes | None:
+        self.points += space == keys.SPACE
+        return super().get(space, key)
+
+    def items(self, space: str) -> Mapping[str, bytes]:
+        self.wholes += space == keys.SPACE
+        return super().items(space)
+
+
+async def test_who_shows_keys_that_do_not_exist_has_one_point_of_the_store_read_and_no_more() -> None:
+    store = CountingStore(FakeClock())
+    id, made = await _made(store)
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=FakeClock()) as app:
+        for wrong in (
+            "tg_",
+            "tg_x",
+            "tg_../keys_secret",
+            f"tg_{id.upper()}_secret",
+            f"{made}x",
+            f"tg_{'0' * 600}_x",
+            "x",
+        ):
+            points, wholes = store.points, store.wholes
+            assert (await _legacy(app, bearer(wrong), "/mcp"))[0] == 401
+            assert (store.points, store.wholes) == (points, wholes), wrong
+        points, wholes = store.points, store.wholes
+        for number in range(20):
+            assert (await _legacy(app, bearer(f"tg_{number:010x}_{'s' * 43}"), "/mcp"))[0] == 401
+        assert (store.points - points, store.wholes) == (20, wholes)
+        await store.put(keys.SPACE, "0" * 10, b"no record")
+        assert (await _legacy(app, bearer(f"tg_{'0' * 10}_{'s' * 43}"), "/mcp"))[0] == 401
+        assert store.wholes == wholes, "what cannot be read is no key"
+
+
+async def test_a_new_key_brings_no_other_key_of_its_id() -> None:
+    store = CountingStore(FakeClock())
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=FakeClock()) as app:
+        id, made = await _made(store, lasts=60)
+        for wrong in (f"tg_{id}_{'s' * 43}", f"{made}x"):
+            assert (await _legacy(app, bearer(wrong), "/mcp"))[0] == 401
+        _, over = await _made(store, lasts=0)
+        assert (await _legacy(app, bearer(over), "/mcp"))[0] == 401
+        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 200
 
 
 async def test_who_was_let_in_by_a_key_is_not_when_its_time_is_over() -> None:
@@ -789,7 +836,7 @@ async def test_a_rotated_key_is_good_for_its_grace() -> None:
     async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
         id, old = await _made(store)
         rotated = await keys.rotate(store, id, clock.wall(), grace=60)
-        assert rotated
+        assert rotated and (await _legacy(app, bearer(rotated[1]), "/mcp"))[0] == 200
         await changes.tell(store, "keys")
         await clock.advance(1)
         visitor = Visitor(app, **bearer(old))

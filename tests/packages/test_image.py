@@ -81,6 +81,15 @@ def test_compose_gives_it_no_right_that_it_can_do_without() -> None:
     assert seconds > configs.Config().drain + 10
 
 
+def test_an_edit_of_its_configuration_is_heard_of() -> None:
+    """A file that is mounted by itself stays the one that it was when an editor puts another in its place."""
+    [mounted] = [volume for volume in COMPOSE["volumes"] if volume.startswith("./")]
+    source, target, rights = mounted.split(":")
+    [config] = [word.partition("=")[2] for word in only("ENV").split() if word.startswith("TOOLGATE_CONFIG=")]
+    assert target == str(Path(config).parent) and rights == "ro"
+    assert f"packaging/{source.removeprefix('./')}/{Path(config).name}" in PAGE
+
+
 def test_the_configuration_of_the_page_may_listen_beyond_loopback() -> None:
     (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.M | re.S)
     found = configs.read(example, file="toolgate.toml", environ={}, format="toml")

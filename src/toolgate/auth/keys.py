@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 
@@ -115,12 +116,17 @@ class Ring:
         hash = hashed(key)
         if found := self.configured.get(hash):  # by a hash: the time it takes tells nothing of the key
             return found
-        id = key.removeprefix(PREFIX).partition("_")[0]
+        id = _id_of(key)
         record = self._made.get(id)
         fits = hmac.compare_digest(record.hash if record else _NOBODYS, hash)
         if not record or not fits or not record.is_good(now):
             return None
         return Found(record.client, f"key:{id}", record.expires)
+
+    def is_behind(self, key: str, store: Store) -> bool:
+        """Whether a key of this id was made since. Strangers may ask it as often as they like: it costs one point."""
+        id = _id_of(key)
+        return bool(_made_id.fullmatch(id)) and id not in self._made and _decoded(store.get(SPACE, id)) is not None
 
     def has(self, credential: str, client: str, now: float) -> bool:
         """Whether what was found once would be found now, for the same client."""
@@ -133,6 +139,13 @@ class Ring:
 
 
 _NOBODYS = "0" * 64
+
+
+_made_id = re.compile(r"[0-9a-f]{10}")  # as `create` makes them
+
+
+def _id_of(key: str) -> str:
+    return key.removeprefix(PREFIX).partition("_")[0]
 
 
 def _hash_of(written: str) -> str:

@@ -177,7 +177,8 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
             log.info("listening on %s", url)
         else:
             typer.echo(f"toolgate is listening on {url}", err=True)
-            typer.echo("\n".join(summary.lines(gateway, url)) + "\n", err=True)
+            here = config.http.url_here(*listener.getsockname()[:2]) + "/mcp"
+            typer.echo("\n".join(summary.lines(gateway, here)) + "\n", err=True)
         common.log_start(sum(server.enabled for server in config.servers))
         manager.ready(f"serving at {url}")
 

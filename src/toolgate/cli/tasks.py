@@ -128,8 +128,19 @@ def _rows(tasks: Sequence[Mapping[str, Any]], otherwise: str) -> str:
     return "\n".join(aligned((head, *rows))) if rows else otherwise
 
 
-def _whether_more(found: Mapping[str, Any]) -> str:
-    return "\n(there are more)" if found.get("has_more") else ""
+def _whether_more(found: Mapping[str, Any], filters: str) -> str:
+    """And how to see them. A `hint` says that an answer has no room for them, whatever the limit."""
+    if not found.get("has_more"):
+        return ""
+    if "hint" not in found:
+        return f"\n(there are more: raise --limit, or filter by {filters})"
+    return (
+        f"\n(there are more, for which one answer has no room: filter by {filters}; "
+        "all are in the project's file of tasks after toolgate tasks sync)"
+    )
+
+
+_FILTERS = "--status, --priority, --type, --assignee, --label, --parent or --title"
 
 
 # The commands.
@@ -152,7 +163,7 @@ def listing(
 ) -> None:
     given = {"status": status, "priority": priority, "task_type": task_type, "assignee": assignee, "label": label}
     found = _asked(config, "list_tasks", **given, parent_task_id=parent, title_like=title, limit=limit)
-    _print(found, as_json, _rows(found["tasks"], "no tasks") + _whether_more(found))
+    _print(found, as_json, _rows(found["tasks"], "no tasks") + _whether_more(found, _FILTERS))
 
 
 @app.command(help="List the tasks that can be worked on: open, and nothing open blocks them.")
@@ -164,7 +175,7 @@ def ready(
     as_json: AsJson = False,
 ) -> None:
     found = _asked(config, "list_ready_tasks", priority=priority, task_type=task_type, limit=limit)
-    _print(found, as_json, _rows(found["tasks"], "no tasks are ready") + _whether_more(found))
+    _print(found, as_json, _rows(found["tasks"], "no tasks are ready") + _whether_more(found, "--priority or --type"))
 
 
 @app.command(help="Show one task in full, with what it waits for.")
@@ -215,7 +226,8 @@ def tree(
         _print(found, as_json, "\n".join(task_views.dependency_tree(found)))
     else:
         found = _asked(config, "list_tasks", limit=MOST_IN_GRAPH)
-        _print(found, as_json, ("\n".join(task_views.parts(found["tasks"])) or "no tasks") + _whether_more(found))
+        more = "\n(there are more; those below one: toolgate tasks list --parent ID)" if found.get("has_more") else ""
+        _print(found, as_json, ("\n".join(task_views.parts(found["tasks"])) or "no tasks") + more)
 
 
 @app.command(help="Import what others have written into the project's file of tasks, and export what is here.")

@@ -105,8 +105,12 @@ class Http(msgspec.Struct, frozen=True):
     ] = None
 
     def url(self, host: str, port: int) -> str:
-        """How a client on this machine reaches it, without a path."""
+        """Where it listens, without a path."""
         return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def url_here(self, host: str, port: int) -> str:
+        """How a client on this machine reaches what listens there. All addresses are none to connect to."""
+        return self.url({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
 
 
 class Sessions(msgspec.Struct, frozen=True):

@@ -132,7 +132,7 @@ class Provisioning:
         found = [msgspec.structs.replace(match, entry=self._shown(match.entry)) for match in matches]
         if not any(each.is_match for each in found):
             return Found((), notes)
-        return Found(tuple(found), (*notes, *_ties(found)))
+        return Found(tuple(found), (*notes, *_ties(found), *self._order(matches)))
 
     def _searched(self, intent: str, listings: Sequence[Listing]) -> list[Match]:
         """On a thread of its own: to index ten thousand servers takes seconds."""
@@ -215,6 +215,15 @@ class Provisioning:
             return entry
         asks_for = (*entry.asks_for, "to give orders to its reader")
         return msgspec.structs.replace(entry, description=WITHHELD, title="", message="", asks_for=asks_for)
+
+    def _order(self, matches: Sequence[Match]) -> Sequence[str]:
+        """Why a stranger who is surer comes later; without a name, since that one chose its words itself."""
+        strangers = (each.confidence for each in matches if not self._is_vouched_for(each.entry))
+        if not self._is_vouched_for(matches[0].entry) or max(strangers, default=0.0) <= matches[0].confidence:
+            return ()
+        return (
+            "Servers of toolgate's own list and of provision.trusted come first, whatever others say of themselves.",
+        )
 
     # Judging.
 
