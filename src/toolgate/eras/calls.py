@@ -77,6 +77,18 @@ def refuse_lookalikes(found: Iterable[str], decisive: Mapping[str, str], where: 
             raise Fault("INVALID_ARGS", message, reach="not_sent")
 
 
+def by_folded(names: Iterable[str]) -> Mapping[str, str]:
+    """These by what a lenient reader knows them by."""
+    return {folded(name): name for name in names}
+
+
+def without_lookalikes(found: Members, known: Mapping[str, str]) -> Members:
+    """These members without those that a lenient reader takes for one that is `known`, by `folded`; the same object
+    where there are none."""
+    left = {name: raw for name, raw in found.items() if known.get(folded(name), name) == name}
+    return found if len(left) == len(found) else left
+
+
 def folded(name: str) -> str:
     """Without case, and without the signs that some readers pass over; but `_meta` and `meta` are two."""
     bare = name.replace("_", "").replace("-", "").casefold()

@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import asks, counting, jsonrpc, large, mcp, redaction
+from toolgate.core import asks, counting, jsonrpc, mcp, redaction
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message, Params
-from toolgate.core.large import Joined
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
@@ -82,29 +81,18 @@ def write_initialized(
     return jsonrpc.encode(result)
 
 
-def write_done(revision: Revision, body: Raw | bytes, method: str = "") -> Raw | bytes | Joined:
+def write_done(revision: Revision, body: Raw | bytes, method: str = "") -> Raw | bytes:
     """A result of a method for a client of this revision, in its words: see `revisions.write_result`. What a modern
     server says of results, and of itself in each, is not for it."""
-    if large.is_view(body) and not revision.names and (done := _large_done(revision, body)):
-        return done
     whole = bytes(body)
     if len(whole) <= counting.LARGE or not counting.is_too_much(body):
         if whole.find(b'"resultType"') >= 0 or whole.find(_SERVER_INFO) >= 0:
-            body = bytes(_without_envelope(whole))
+            body = _without_envelope(body)
         body = revisions.write_result(body, revision)
     return naming.write(method, body, revision) if revision.names else body
 
 
-def _large_done(revision: Revision, body: Raw | bytes) -> Raw | bytes | Joined | None:
-    """The same of a large one, without a copy of it; None where more of it is to be written in other words."""
-    if counting.is_too_much(body):
-        return body
-    if revisions.write_result(body, revision) is not body:
-        return None
-    return _without_envelope(body) if large.holds_any(body, b'"resultType"', _SERVER_INFO) else body
-
-
-def _without_envelope(body: Raw | bytes) -> Raw | bytes | Joined:
+def _without_envelope(body: Raw | bytes) -> Raw | bytes:
     try:
         found = jsonrpc.members(body)
         meta = jsonrpc.members(found["_meta"]) if "_meta" in found else {}
@@ -116,7 +104,7 @@ def _without_envelope(body: Raw | bytes) -> Raw | bytes | Joined:
         rest["_meta"] = Raw(jsonrpc.encode(meta))
         if not meta:
             del rest["_meta"]
-    return jsonrpc.object_of(rest, body) if rest != found else body
+    return jsonrpc.encode(rest) if rest != found else body
 
 
 _SERVER_INFO = mcp.SERVER_INFO_KEY.partition("/")[2].encode()  # the slash in front may be escaped
@@ -224,11 +212,26 @@ def pages(error: jsonrpc.RpcError) -> list[Raw]:
     return found if len(found) <= asks.MOST_OPEN else []
 
 
+def with_web_pages(error: jsonrpc.RpcError) -> jsonrpc.RpcError:
+    """Such an error with no pages in it but those that its user may be sent to. Raises `Fault`."""
+    found = pages(error)
+    for page in found:
+        asks.check_page(page)
+    if not found:
+        return jsonrpc.RpcError(error.code, error.message) if may_name_pages(error) else error
+    said = jsonrpc.members(error.data)
+    left = calls.without_lookalikes(said, _OF_PAGES)
+    return error if left is said else jsonrpc.RpcError(error.code, error.message, Raw(jsonrpc.encode(left)))
+
+
+_OF_PAGES = calls.by_folded(("elicitations",))
+
+
 def may_name_pages(error: jsonrpc.RpcError) -> bool:
     """Whether any reader may find pages in such an error, where we find none: one that does not mind case, or takes
     more than we do."""
     try:
-        return _is_too_much(error) or any(name.lower() == "elicitations" for name in jsonrpc.members(error.data))
+        return _is_too_much(error) or any(calls.folded(name) in _OF_PAGES for name in jsonrpc.members(error.data))
     except jsonrpc.UNREADABLE:
         return True
 

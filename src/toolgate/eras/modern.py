@@ -13,10 +13,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from toolgate.core import asks, counting, jsonrpc, large, mcp
+from toolgate.core import asks, counting, jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Params
-from toolgate.core.large import Joined
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
@@ -164,7 +163,7 @@ def read_state(params: Members) -> str | None:
 
 def write_done(
     method: str, body: Raw | bytes, is_foreign: bool = False, is_for_all: bool = True, frame: Raw = jsonrpc.NOTHING
-) -> bytes | Joined:
+) -> bytes:
     """A complete result. What this era requires and an older server left out, or meant otherwise, is filled in. One of
     a type that we do not know is as it was. What a cache may keep is private where it is not `is_for_all`. `frame` has
     the members of a large one that are looked at here. Raises `Fault`."""
@@ -172,7 +171,7 @@ def write_done(
     if not is_for_all and method in _REQUIRED_MEMBERS:
         body = _private(body, frame)
     if is_foreign:
-        return large.as_bytes(body)
+        return bytes(body)
     wanted = _REQUIRED_MEMBERS.get(method, _COMPLETE)
     if method in revisions.MEANT_OTHERWISE:
         body = revisions.write_modern_result(method, body)
@@ -186,13 +185,9 @@ def write_done(
     if there.resultType and bytes(there.resultType) != b'"complete"' and not counting.is_too_much(body):
         body = jsonrpc.with_members(body, {"resultType": b'"complete"'})  # an older server's own use of the word
     if wanted is _COMPLETE:
-        missing = b"" if there.resultType else wanted[0][1]
-    else:
-        missing = b",".join(member for name, member in wanted if not getattr(there, name))
-    said: Any = body
-    if missing:
-        return jsonrpc.with_first_member(body, missing)
-    return Joined(body) if isinstance(said, memoryview) else bytes(body)
+        return bytes(body) if there.resultType else jsonrpc.with_first_member(body, wanted[0][1])
+    missing = b",".join(member for name, member in wanted if not getattr(there, name))
+    return jsonrpc.with_first_member(body, missing) if missing else bytes(body)
 
 
 def _private(body: Raw | bytes, frame: Raw) -> Raw | bytes:
@@ -376,7 +371,7 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The server's result is malformed: {error}", reach="executed") from None
     is_of_task = peek.inputRequests and call.kind == "tasks"  # which goes to the client as it is
-    questions = _read_questions(peek) if is_of_task or peek.resultType == "input_required" else ()
+    questions = _read_questions(peek, call.client) if is_of_task or peek.resultType == "input_required" else ()
     if peek.resultType in ("complete", UNSET):
         return Done(body, typed=None if peek.resultType is UNSET or call.method in mcp.CACHED else body)
     if peek.resultType == "task":
@@ -384,19 +379,12 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     if peek.resultType != "input_required":
         return Done(body, is_foreign=True)
     assert isinstance(peek, _ResultPeek)  # or it had too much in it
-    for ask in questions:
-        if not asks.is_answerable(ask, call.client.capabilities):
-            raise Fault(
-                "UPSTREAM_ERROR",
-                f"The server asked for {ask.method}, which its client did not declare",
-                reach="executed",
-            )
     if not questions and peek.requestState is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which one", reach="executed")
     return Required(questions, peek.requestState)
 
 
-def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
+def _read_questions(peek: _TypePeek | _ResultPeek, client: Client) -> tuple[Ask, ...]:
     """Raises `Fault`."""
     if not isinstance(peek, _ResultPeek) or peek.inputRequests is None or len(peek.inputRequests) > asks.MOST_OPEN:
         raise _asked_too_much()
@@ -405,6 +393,9 @@ def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
         raise _asked_too_much()
     for ask in questions:
         asks.check_url(ask)
+        if not asks.is_answerable(ask, client.capabilities):
+            message = f"The server asked for {ask.method}, which its client did not declare"
+            raise Fault("UPSTREAM_ERROR", message, reach="executed")
     return questions
 
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 
 from toolgate.core import sse
 from toolgate.core.clock import Clock
-from toolgate.core.large import Joined
 from toolgate.frontends.channels import Channel, Taken
 from toolgate.frontends.guards import Request
 from toolgate.frontends.session import Session
@@ -30,7 +29,7 @@ async def answer(
     request: Request,
     response: Response,
     channel: Channel,
-    work: Awaitable[bytes | Joined],
+    work: Awaitable[bytes],
     session: Session,
     clock: Clock,
     refuse: Refuse,

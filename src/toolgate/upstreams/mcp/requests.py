@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import asks, jsonrpc, large, mcp
+from toolgate.core import jsonrpc, mcp
 from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
@@ -453,11 +453,9 @@ class Requests:
         if not read and len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
             self._dropped(refused, len(data))
             return None
-        if not read and len(data) > LARGE:
-            if (answers := answered(data)) is not None:
-                reading = self.spawn(self._read(data, origin, answers))
-                return reading if origin is None else None
-            data = bytes(data)
+        if not read and len(data) > LARGE and (answers := answered(data)) is not None:
+            reading = self.spawn(self._read(data, origin, answers))
+            return reading if origin is None else None
         try:
             message, frame = read or (jsonrpc.decode(data), jsonrpc.NOTHING)
         except jsonrpc.Malformed as error:
@@ -484,8 +482,7 @@ class Requests:
 
     async def _until_read(self, data: bytes, origin: int | None, call: Call | None, whose: str) -> None:
         try:
-            reading = large.sparing(data, jsonrpc.decoding(data, mcp.OF_RESULTS))
-            read = await self.bounds.looked_through(whose, len(data), reading)
+            read = await self.bounds.looked_through(whose, len(data), jsonrpc.decoding(data, mcp.OF_RESULTS))
             if call and read[0].result and (in_ours := naming.reader(call.method, self.dialect.revision)):
                 result = await self.bounds.looked_at(whose, len(data), partial(in_ours, read[0].result))
                 read = msgspec.structs.replace(read[0], result=result), read[1]
@@ -653,19 +650,11 @@ class Requests:
         for told in self.on_answer:
             told(id, request, error)
         if error.code == mcp.URL_ELICITATION_REQUIRED:
-            error = _checked(error)
+            error = legacy.with_web_pages(error)
         method = request.call.method if request.call else ""
         is_missing = method == "resources/read" and error.code == self.dialect.resource_missing
         code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
         return Fault(code, error.message, server=self.server.id, reach="executed", upstream=error)
-
-
-def _checked(error: RpcError) -> RpcError:
-    """With no pages in it but those that its user may be sent to. Raises `Fault`."""
-    pages = legacy.pages(error)
-    for page in pages:
-        asks.check_page(page)
-    return error if pages or not legacy.may_name_pages(error) else RpcError(error.code, error.message)
 
 
 _GAP = b"\0"  # which stands in no JSON
