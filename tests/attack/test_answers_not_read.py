@@ -15,6 +15,7 @@ import pytest
 from processes.ground import real, until
 
 from toolgate.core.clock import SystemClock
+from toolgate.core.large import Joined
 from toolgate.core.model import Principal
 from toolgate.frontends import server, streams, unread, unsent
 from toolgate.frontends.application import Application
@@ -211,9 +212,9 @@ async def test_an_answer_that_is_not_read_waits_in_a_file_and_comes_whole(monkey
     stored: list[int] = []
     store = unsent._stored
 
-    def seen(rest: memoryview) -> IO[bytes]:
-        stored.append(len(rest))
-        return store(rest)
+    def seen(body: Joined, start: int) -> IO[bytes]:
+        stored.append(len(body) - start)
+        return store(body, start)
 
     monkeypatch.setattr(unsent, "_stored", seen)
     async with crowd() as all:

@@ -23,7 +23,7 @@ from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.mcp import REVISIONS
 from toolgate.eras import header_arguments, revisions
 from toolgate.upstreams import bounds
-from toolgate.upstreams.bounds import LITTLE, Bounds, at_once
+from toolgate.upstreams.bounds import FEW, LITTLE, Bounds, at_once
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.mcp import paging
 
@@ -213,7 +213,7 @@ def test_what_is_remembered_of_items_is_bounded_by_bytes() -> None:
 
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
-async def test_a_list_that_is_more_than_little_is_looked_at_in_a_thread(
+async def test_a_list_that_is_more_than_a_few_little_things_is_looked_at_in_a_thread(
     revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where: list[tuple[str, bool]] = []
@@ -231,8 +231,8 @@ async def test_a_list_that_is_more_than_little_is_looked_at_in_a_thread(
     noted(header_arguments, "of_tool")
     noted(paging, "_has_long_name")
     noted(permitted, "_filtered")
-    some = tools(*(f"t{number}" for number in range(200)))
-    assert len(json.dumps(some)) > LITTLE
+    some = tools(*(f"t{number}" for number in range(900)))
+    assert len(json.dumps(some)) > FEW
     wild = Server(id="wild", name="wild", type="http", url="http://127.0.0.1:9/")
     client = KnownClient(
         id="ann", name="ann", key="k" * 32, servers="all", permissions=Permissions(tools={"wild__t7": "off"})
@@ -241,7 +241,7 @@ async def test_a_list_that_is_more_than_little_is_looked_at_in_a_thread(
     async with gateway(wild, scripts={"wild": script}, config=Config(clients=(client,))) as app:
         visitor = Visitor(app, authorization=f"Bearer {'k' * 32}")
         listed = (await visitor.ask_modern("tools/list")).last["result"]["tools"]
-    assert len(listed) == 199
+    assert len(listed) == 899
     looks = {name for name, _ in where}
     assert {"of", "_has_long_name", "_filtered"} <= looks
     assert all(is_aside for name, is_aside in where if name != "of_tool")

@@ -55,7 +55,7 @@ async def test_what_was_kept_is_there_again(file: Path, tmp_path: Path) -> None:
 async def test_a_copy_is_private_one_file_and_overwrites_nothing(file: Path, tmp_path: Path) -> None:
     await opened(file).close()
     to = tmp_path / "backups" / "one"
-    with pytest.raises(backups.Refused, match="cannot be copied"):
+    with pytest.raises(backups.Refused, match=rf"cannot be copied to {to}: there is no folder {to.parent}$"):
         backups.back_up(file, to)
     to.parent.mkdir()
     backups.back_up(file, to)

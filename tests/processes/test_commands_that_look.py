@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from pathlib import Path
 
+import pytest
 from processes.ground import WAIT, child, home, real, toolgate
 
 COMMAND = [sys.executable, "-m", "toolgate"]
@@ -105,3 +107,34 @@ async def test_traffic_shows_calls_as_they_end() -> None:
             watching.send_signal(signal.SIGINT)
             _, errors = await asyncio.wait_for(watching.communicate(), WAIT)
             assert b"Traceback" not in errors, errors.decode()
+
+
+@real
+@pytest.mark.parametrize("broken", ['{"state": "kept", "nonsense": 1}', '{"state": "'])
+async def test_a_gateway_is_still_looked_at_when_an_edit_of_its_file_cannot_be_read(broken: str) -> None:
+    """It serves what was there before; a container that asks it by `toolgate status` must not take it for dead."""
+    with home() as environ:
+        file = Path(environ["HOME"], "toolgate.json")
+        state = {"state": "kept"} if "kept" in broken else {}
+        async with toolgate(
+            "serve", "--port", "0", config={"one": child("counting")}, environ=environ, **state
+        ) as gateway:
+            await gateway.until_it_serves()
+            whole = file.read_text()
+            file.write_text(broken)
+            shown = await said(environ, "status", "--json")
+            assert json.loads(shown)["servers"][0]["name"] == "one"
+            assert "one" in await said(environ, "top", "--once")
+            file.write_text(whole)
+
+
+@real
+async def test_where_none_runs_what_is_wrong_with_the_file_is_said() -> None:
+    with home() as environ:
+        file = Path(environ["HOME"], "toolgate.json")
+        file.write_text('{"nonsense": 1}')
+        pipe = asyncio.subprocess.PIPE
+        command = [*COMMAND, "status", "--config", str(file)]
+        process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environ)
+        _, errors = await asyncio.wait_for(process.communicate(), WAIT)
+        assert process.returncode == 2 and b"nonsense: unknown key" in errors

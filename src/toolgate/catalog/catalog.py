@@ -51,7 +51,7 @@ from toolgate.core.model import Client, Event, EventSink
 from toolgate.core.redaction import excerpt
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About, Items, Upstream
-from toolgate.upstreams.bounds import LITTLE, Bounds, InSteps
+from toolgate.upstreams.bounds import LITTLE, Bounds, InSteps, longest_of
 
 log = logging.getLogger(__name__)
 
@@ -518,7 +518,8 @@ class Catalog:
             size = sum(len(memoryview(raw)) for raw in items.raw)
             slot.rested = self._clock.now() + max(size, items.size) / PACE
             steps = self._taken(items, kind, server)
-            items, own, nameless, read = await self._bounds.looked_through(server, size, steps)
+            longest = longest_of(items.raw)
+            items, own, nameless, read = await self._bounds.looked_through(server, size, steps, longest)
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'

@@ -42,12 +42,20 @@ def told_of(raw: Raw | bytes) -> Told:
         whole = _write(told)
         is_new = not told.keys() <= PINNED_BEFORE
         before = _write({key: each for key, each in told.items() if key in PINNED_BEFORE}) if is_new else whole
-        rest = without_name(told)
-        return Told(whole, before, _write(rest) if rest else "", True)
+        return Told(whole, before, _rest_of(told, whole), True)
     except (ValueError, RecursionError):
         whole = bytes(raw).decode(errors="backslashreplace")
         rest = without_name(read_told(whole))
         return Told(whole, whole, json.dumps(rest) if rest else "", False)
+
+
+def _rest_of(told: Mapping[str, Any], whole: str) -> str:
+    """The same as to write it without the name, which takes as long once more."""
+    rest, name = without_name(told), told.get("name")
+    written = f', "name": {_write(name)}' if isinstance(name, str) else ""
+    if rest and written and whole.count(written) == 1 and min(told) != "name":
+        return whole.replace(written, "")
+    return _write(rest) if rest else ""
 
 
 def without_name(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,17 +11,19 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 import msgspec
 from msgspec import Raw
 
+from toolgate import config as configs
 from toolgate import state as stores
 from toolgate.app import App, running
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import printing, progress
-from toolgate.config import Config, state_folder
+from toolgate.cli import common, printing, progress
+from toolgate.config import Config, ConfigError, files, state_folder, trust
 from toolgate.core import jsonrpc
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Client
@@ -191,6 +193,34 @@ async def called(gateway: Reached, tool: str, arguments: Raw, folder: str | None
     if status >= 400:
         printing.fail(explained(said))
     return msgspec.json.decode(said, type=Called)
+
+
+def config_to_look(path: str | None) -> Config:
+    """For who only looks at a gateway that runs. Where its file cannot be read by now, it serves what was there before,
+    and where it listens stands in what can be read. Without one it is the end of the command with what is wrong."""
+    found, accept = common.find_config(path)
+    if not found:
+        return common.load_config(path)
+    try:
+        configs.load(found, os.environ, looks_up=False, accept=accept)
+    except trust.NotTrusted as error:
+        printing.fail(str(error), 2)
+    except ConfigError as error:
+        kept = Config(source=str(found), state=_state_in(found, accept))
+        if find(kept):
+            printing.say(f"warning: {error}", err=True)
+            printing.say("warning: the running gateway serves what was there before", err=True)
+            return kept
+    return common.load_config(path)
+
+
+def _state_in(file: Path, accept: Callable[[bytes], None] | None) -> str:
+    try:
+        tree = files.tree_of(file, accept or (lambda _: None))
+    except ConfigError:
+        return ""
+    state = cast("dict[str, object]", tree).get("state") if isinstance(tree, dict) else ""
+    return state if isinstance(state, str) else ""
 
 
 def find(config: Config) -> Running | None:

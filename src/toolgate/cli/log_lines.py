@@ -29,7 +29,8 @@ class JsonLines(logging.Formatter):
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
         if isinstance(record.msg, Access):
-            line |= {"message": "access", **msgspec.to_builtins(record.msg)}
+            told = msgspec.to_builtins(record.msg)
+            line |= {"message": "access", **{name: value for name, value in told.items() if value != ""}}
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         if record.exc_text:

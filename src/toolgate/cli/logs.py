@@ -29,7 +29,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of each are shown first.")] = 20,
     config: common.ConfigPath = None,
 ) -> None:
-    common.run(_logs(common.load_config(config), tuple(servers or ()), follow, lines))
+    common.run(_logs(gateways.config_to_look(config), tuple(servers or ()), follow, lines))
 
 
 async def _logs(config: Config, names: tuple[str, ...], follow: bool, lines: int) -> None:

@@ -25,7 +25,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it every two seconds, until Ctrl-C.")] = False,
 ) -> None:
-    loaded = common.load_config(config)
+    loaded = gateways.config_to_look(config)
 
     async def show() -> str:
         return await _status(loaded, as_json)

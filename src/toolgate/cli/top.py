@@ -30,7 +30,7 @@ def top(
     seconds: Annotated[float, typer.Option("--interval", "-d", min=0.2, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Show it once.")] = False,
 ) -> None:
-    common.run(_top(common.load_config(config), seconds, once))
+    common.run(_top(gateways.config_to_look(config), seconds, once))
 
 
 async def _top(config: Config, seconds: float, once: bool) -> None:

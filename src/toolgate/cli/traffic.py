@@ -35,7 +35,7 @@ def traffic(
         wanted = msgspec.convert(table, Wanted)
     except msgspec.ValidationError as error:
         printing.fail(f"There is no such filter: {error}", 2)
-    common.run(_traffic(common.load_config(config), wanted, as_json))
+    common.run(_traffic(gateways.config_to_look(config), wanted, as_json))
 
 
 async def _traffic(config: Config, wanted: Wanted, as_json: bool) -> None:

@@ -32,6 +32,7 @@ Work
     concurrency  how much of something goes on at once; principals that wait take turns
     inflow      reading a connection a piece at a time
     bodies      how much is kept of bodies that have not ended, and of results on their way
+    large       large bodies: in a file while they come, looked at in pieces, written without being joined
 Texts
     redaction   known secrets, taken out of a text
     spelling    text in one spelling, whatever is in it

@@ -7,6 +7,7 @@ that far; and of what is looked at a piece at a time is, so that other threads g
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -18,7 +19,7 @@ LONG = 32  # bytes outside of texts that are counted as a value at least: no usu
 _SPACE = b" \t\r\n"
 
 
-def has_more_values(data: bytes, most: int) -> bool:
+def has_more_values(data: bytes | memoryview, most: int) -> bool:
     """Whether JSON has more than so many values, members of objects and elements of arrays at all depths among them.
     What is no JSON may have any number; numbers without end count as several values, since they take as long."""
     if len(data) < 2 * most:  # each takes a byte, and one that sets it apart
@@ -70,14 +71,16 @@ _NO_BRACKETS = bytes(each for each in range(256) if each not in b"[]{}")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # as signed numbers
 
 
-def _outside_of_texts(data: bytes) -> Iterator[tuple[bytes, int]]:
+def _outside_of_texts(data: bytes | memoryview) -> Iterator[tuple[bytes, int]]:
     """What stands outside of texts, with a quote for each of these and without white space, a piece at a time; and how
     many quotes there were. What is no JSON may be parted anywhere."""
     start, is_in_text = 0, False
     while start < len(data):
-        piece = data[start : start + PIECE]
+        piece = bytes(data[start : start + PIECE])
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # what is escaped goes with its backslash
-            piece = data[start : start + PIECE + 1]
+            piece = bytes(data[start : start + PIECE + 1])
+        if isinstance(data, memoryview) and isinstance(data.obj, mmap.mmap):
+            data.obj.madvise(mmap.MADV_DONTNEED)  # see `large`
         start += len(piece)
         if is_in_text and b'"' not in piece:
             continue  # a long text, whose escapes would take most of the time
@@ -97,4 +100,4 @@ def _outside_of_texts(data: bytes) -> Iterator[tuple[bytes, int]]:
 
 def is_too_much(body: Raw | bytes) -> bool:
     """Whether a result has so many values that it is left as it is, rather than looked into."""
-    return memoryview(body).nbytes > LARGE and has_more_values(bytes(body), MANY)
+    return memoryview(body).nbytes > LARGE and has_more_values(memoryview(body), MANY)

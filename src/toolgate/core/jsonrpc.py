@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, outline, redaction, surrogates
+from toolgate.core import counting, large, outline, redaction, surrogates
+from toolgate.core.large import Joined
 
 T = TypeVar("T")
 Many = TypeVar("Many", bound=Sized)
@@ -194,10 +195,11 @@ def decoding(
             found = yield from outline.reading(data, wanted, DEEPEST)
         spans = found.members.items()
         head = {name: Raw(b"0" if name in _BODIES else _short(span.of(data))) for name, span in spans}
-        # A result is bytes: what has it as a `Raw` copies it each time that somebody looks at all of it.
+        # A result is no `Raw`: what has it as one copies it each time that somebody looks at all of it.
         bodies: Any = {name: Raw(span.of(data)) for name, span in spans if name in _BODIES and name != "result"}
         if "result" in found.members:
-            bodies["result"] = found.members["result"].of(data)
+            span = found.members["result"]
+            bodies["result"] = large.part(data, span.start, span.end)
         message = msgspec.structs.replace(_strict_message(encode(head)), **bodies)
     except (outline.TooDeep, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _refusal(error, data, tokens) from None
@@ -446,8 +448,21 @@ def with_members(raw: Raw | bytes, new: Mapping[str, Raw | bytes]) -> bytes:
     return encode(found)
 
 
-def with_first_member(raw: Raw | bytes, member: bytes) -> bytes:
+def object_of(members: Members, body: Raw | bytes) -> bytes | Joined:
+    """An object of members of another one, and not joined where that is large."""
+    if not large.is_view(body):
+        return encode(members)
+    parts: list[bytes | Raw] = [b"{"]
+    for name, member in members.items():
+        parts += [b"," if len(parts) > 1 else b"", encode(name), b":", member]
+    large.let_go(body)
+    return Joined(*parts, b"}", of=body)
+
+
+def with_first_member(raw: Raw | bytes, member: bytes) -> bytes | Joined:
     """The object with `member` (`"name":value`) put first. The caller knows that it is not there yet."""
+    if large.is_view(raw):  # it begins with its bracket
+        return Joined(b"{", member, b"" if _EMPTY.match(raw, 1) else b",", large.part(raw, 1, len(memoryview(raw))))
     body = bytes(raw)
     start = body.index(b"{") + 1
     joint = b"" if _EMPTY.match(body, start) else b","
@@ -470,6 +485,13 @@ def result(id: Raw | bytes, body: Raw | bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, body)
 
 
+def result_of(id: bytes, body: Raw | bytes | Joined) -> bytes | Joined:
+    """The same of what is not joined where it is large."""
+    if isinstance(body, Joined):
+        return Joined(b'{"jsonrpc":"2.0","id":%b,"result":' % id, body, b"}")
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, body)
+
+
 def error(id: Raw | bytes, code: int, message: str, data: Mapping[str, Any] | Raw | None = None) -> bytes:
     """An error response; `id` is `b"null"` where the request's could not be read."""
     tail = b',"data":' + encode(data) if data else b""
@@ -483,6 +505,21 @@ def one_line(message: bytes) -> bytes:
     if b"\n" in message or b"\r" in message:
         message = message.replace(b"\n", b" ").replace(b"\r", b" ")
     return message if message.isascii() else _without_separators(message)
+
+
+class OneLine:
+    """The same of a message that is taken piece by piece: each comes without what may be the beginning of a line break,
+    which goes with the next one, or is the `rest`."""
+
+    rest = b""
+
+    def piece(self, taken: bytes) -> bytes:
+        taken = self.rest + taken
+        self.rest = found[0] if (found := _begun.search(taken)) else b""
+        return one_line(taken[: len(taken) - len(self.rest)])
+
+
+_begun = re.compile(rb"(?:\xc2|\xe2\x80?)\Z")
 
 
 def _without_separators(message: bytes) -> bytes:

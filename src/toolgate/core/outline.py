@@ -68,7 +68,7 @@ def reading(data: bytes, wanted: Wanted, deepest: int) -> Generator[None, None, 
 
 
 def _check_letters(data: bytes) -> Iterator[None]:
-    if data.isascii():
+    if type(data) is bytes and data.isascii():
         return
     decoder = codecs.getincrementaldecoder("utf-8")()
     for start in range(0, len(data), PIECE):

@@ -76,7 +76,7 @@ class Secrets:
         self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
         longest = max((len(forms.texts[0]) for forms in secrets), default=0)
         self._reach = LONGEST_ESCAPE * (1 + longest)  # characters of the longest, each of them escaped
-        self._overlap = max(map(len, (*self._bodies, self._escape))) - 1
+        self.overlap = max(map(len, (*self._bodies, self._escape))) - 1
 
     def text(self, shown: str) -> str:
         """Any text that is no JSON."""
@@ -106,7 +106,7 @@ class Secrets:
         """Whether there is anything to be taken out, or escapes in which there may be. What is large is looked at in
         stretches, each with an overlap of the longest secret: there is no copy of all."""
         for start in range(0, len(shown), LOOKED_AT):
-            text = shown[start : start + LOOKED_AT + self._overlap].decode("latin-1")
+            text = shown[start : start + LOOKED_AT + self.overlap].decode("latin-1")
             if self._escape in text or self._is_held_by(text):
                 return True
         return False

@@ -10,6 +10,8 @@ import re
 
 import msgspec
 
+from toolgate.core import large
+
 
 class Event(msgspec.Struct, frozen=True):
     data: bytes
@@ -20,12 +22,18 @@ class Event(msgspec.Struct, frozen=True):
 
 def event(data: bytes, id: str | None = None, retry: int | None = None, name: bytes = b"message") -> bytes:
     """One event as bytes. `data` must hold no line break (`jsonrpc.one_line`)."""
+    # The data may have megabytes: one copy.
+    return b"".join((head(id, retry, name), b" " if data else b"", data, b"\n\n"))
+
+
+def head(id: str | None = None, retry: int | None = None, name: bytes = b"message") -> bytes:
+    """What stands before the data of an event."""
     head = b"event: " + name + b"\n"
     if id is not None:
         head += b"id: " + id.encode() + b"\n"
     if retry is not None:
         head += b"retry: %d\n" % retry
-    return b"".join((head, b"data: " if data else b"data:", data, b"\n\n"))  # the data may have megabytes: one copy
+    return head + b"data:"
 
 
 LINE = 64  # bytes that a line takes beside what stands in it
@@ -33,6 +41,7 @@ LONGEST_FIELD = 4096  # bytes of an event's name or id; a longer name is cut, a 
 COMMENT = b": keep-alive\n\n"
 
 
+_data = re.compile(b"data: ?")
 _alone = re.compile(rb"(?:event: ?message\r?\n)?data: ?([^\r\n]+)\r?\n\r?\n").fullmatch
 
 
@@ -49,16 +58,19 @@ class TooLong(Exception):
 
 class Reader:
     """Feed it chunks; it returns the events that became whole. `limit` bounds all that it keeps of one event, in bytes.
-    An event beyond it is its end: then it keeps nothing, and returns nothing any more."""
+    An event beyond it is its end: then it keeps nothing, and returns nothing any more. `in_file`: large data is `taken`
+    from a file, see `large`."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, in_file: bool = False) -> None:
         self.limit = limit
+        self._in_file = in_file
         self._is_over = False
         self._forget()
 
     def _forget(self) -> None:
         """Keep nothing of what has come."""
         self._rest = bytearray()  # the unfinished line, in one piece: chunks may be of one byte
+        self._large: large.Gathering | None = None  # or what stands in it, where that is large data
         self._after_cr = False
         self._begin()
 
@@ -78,7 +90,8 @@ class Reader:
     @property
     def kept(self) -> int:
         """Bytes of the event that is not whole."""
-        return len(self._rest) + self._held + len(self._event) + len(self._id or b"")
+        size = 0 if self._large is None else len(self._large)
+        return len(self._rest) + size + self._held + len(self._event) + len(self._id or b"")
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Raises `TooLong`, once."""
@@ -93,11 +106,21 @@ class Reader:
         *whole, rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         events: list[Event] = []
         for line in whole:
+            if self._large is not None:
+                self._large.add(line)
+                self._has(self._large.taken())
+                self._large = None
+                continue
             if self._rest:
                 self._rest += line
                 line, self._rest = self._rest, bytearray()
             self._line(line, events)
-        self._rest += rest
+        if self._large is not None:
+            self._large.add(rest)
+        else:
+            self._rest += rest
+            if self._in_file and len(self._rest) > large.IN_MEMORY and (found := _data.match(self._rest)):
+                self._large, self._rest = large.Gathering(self._rest[found.end() :]), bytearray()
         if self.kept > self.limit:
             self.end()
             raise TooLong(f"an event of more than {self.limit} bytes")
@@ -112,8 +135,7 @@ class Reader:
         start = len(name) + (2 if line[colon + 1 : colon + 2] == b" " else 1)
         content = bytes(memoryview(line)[start:])  # it may have megabytes: one copy
         if name == b"data":
-            self._data.append(content)
-            self._held += len(content) + LINE  # empty lines take room, too
+            self._has(content)
         elif name == b"event":
             self._event = content[:LONGEST_FIELD]
         elif name == b"id" and len(content) <= LONGEST_FIELD and b"\0" not in content:
@@ -121,9 +143,14 @@ class Reader:
         elif name == b"retry" and content.isdigit() and len(content) < 10:
             self._retry = int(content)
 
+    def _has(self, data: bytes) -> None:
+        self._data.append(data)
+        self._held += len(data) + LINE  # empty lines take room, too
+
     def _dispatch(self, events: list[Event]) -> None:
         if self._data or self._id is not None or self._retry is not None:
             id = None if self._id is None else self._id.decode(errors="replace")
             name = "message" if self._event == b"message" else self._event.decode(errors="replace")
-            events.append(Event(b"\n".join(self._data), name, id, self._retry))
+            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            events.append(Event(data, name, id, self._retry))
         self._begin()

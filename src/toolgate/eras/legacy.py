@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import asks, counting, jsonrpc, mcp, redaction
+from toolgate.core import asks, counting, jsonrpc, large, mcp, redaction
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message, Params
+from toolgate.core.large import Joined
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
@@ -81,18 +82,29 @@ def write_initialized(
     return jsonrpc.encode(result)
 
 
-def write_done(revision: Revision, body: Raw | bytes, method: str = "") -> Raw | bytes:
+def write_done(revision: Revision, body: Raw | bytes, method: str = "") -> Raw | bytes | Joined:
     """A result of a method for a client of this revision, in its words: see `revisions.write_result`. What a modern
     server says of results, and of itself in each, is not for it."""
+    if large.is_view(body) and not revision.names and (done := _large_done(revision, body)):
+        return done
     whole = bytes(body)
     if len(whole) <= counting.LARGE or not counting.is_too_much(body):
         if whole.find(b'"resultType"') >= 0 or whole.find(_SERVER_INFO) >= 0:
-            body = _without_envelope(body)
+            body = bytes(_without_envelope(whole))
         body = revisions.write_result(body, revision)
     return naming.write(method, body, revision) if revision.names else body
 
 
-def _without_envelope(body: Raw | bytes) -> Raw | bytes:
+def _large_done(revision: Revision, body: Raw | bytes) -> Raw | bytes | Joined | None:
+    """The same of a large one, without a copy of it; None where more of it is to be written in other words."""
+    if counting.is_too_much(body):
+        return body
+    if revisions.write_result(body, revision) is not body:
+        return None
+    return _without_envelope(body) if large.holds_any(body, b'"resultType"', _SERVER_INFO) else body
+
+
+def _without_envelope(body: Raw | bytes) -> Raw | bytes | Joined:
     try:
         found = jsonrpc.members(body)
         meta = jsonrpc.members(found["_meta"]) if "_meta" in found else {}
@@ -104,7 +116,7 @@ def _without_envelope(body: Raw | bytes) -> Raw | bytes:
         rest["_meta"] = Raw(jsonrpc.encode(meta))
         if not meta:
             del rest["_meta"]
-    return jsonrpc.encode(rest) if rest != found else body
+    return jsonrpc.object_of(rest, body) if rest != found else body
 
 
 _SERVER_INFO = mcp.SERVER_INFO_KEY.partition("/")[2].encode()  # the slash in front may be escaped

@@ -13,9 +13,10 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from toolgate.core import asks, counting, jsonrpc, mcp
+from toolgate.core import asks, counting, jsonrpc, large, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Params
+from toolgate.core.large import Joined
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
@@ -163,7 +164,7 @@ def read_state(params: Members) -> str | None:
 
 def write_done(
     method: str, body: Raw | bytes, is_foreign: bool = False, is_for_all: bool = True, frame: Raw = jsonrpc.NOTHING
-) -> bytes:
+) -> bytes | Joined:
     """A complete result. What this era requires and an older server left out, or meant otherwise, is filled in. One of
     a type that we do not know is as it was. What a cache may keep is private where it is not `is_for_all`. `frame` has
     the members of a large one that are looked at here. Raises `Fault`."""
@@ -171,7 +172,7 @@ def write_done(
     if not is_for_all and method in _REQUIRED_MEMBERS:
         body = _private(body, frame)
     if is_foreign:
-        return bytes(body)
+        return large.as_bytes(body)
     wanted = _REQUIRED_MEMBERS.get(method, _COMPLETE)
     if method in revisions.MEANT_OTHERWISE:
         body = revisions.write_modern_result(method, body)
@@ -185,9 +186,13 @@ def write_done(
     if there.resultType and bytes(there.resultType) != b'"complete"' and not counting.is_too_much(body):
         body = jsonrpc.with_members(body, {"resultType": b'"complete"'})  # an older server's own use of the word
     if wanted is _COMPLETE:
-        return bytes(body) if there.resultType else jsonrpc.with_first_member(body, wanted[0][1])
-    missing = b",".join(member for name, member in wanted if not getattr(there, name))
-    return jsonrpc.with_first_member(body, missing) if missing else bytes(body)
+        missing = b"" if there.resultType else wanted[0][1]
+    else:
+        missing = b",".join(member for name, member in wanted if not getattr(there, name))
+    said: Any = body
+    if missing:
+        return jsonrpc.with_first_member(body, missing)
+    return Joined(body) if isinstance(said, memoryview) else bytes(body)
 
 
 def _private(body: Raw | bytes, frame: Raw) -> Raw | bytes:

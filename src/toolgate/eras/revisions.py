@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core import counting, jsonrpc, large, mcp
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.eras import naming
@@ -420,9 +420,12 @@ _RESULTS = {date: _result(revision) for date, revision in mcp.REVISIONS.items()}
 def write_result(body: Raw | bytes, revision: Revision) -> Raw | bytes:
     """A result for a client of a handshake revision. Content of a kind that it does not know becomes text; structured
     content that is no object is left out, and stands in the text."""
+    unknown = _UNKNOWN[revision.date]
+    if large.is_view(body) and not large.holds_any(body, b'"structuredContent"', *unknown):
+        return body
     whole = bytes(body)
     raw = written = Raw(body)
-    if (unknown := _UNKNOWN[revision.date]) and any(word in whole for word in unknown):
+    if unknown and any(word in whole for word in unknown):
         written = kept(_RESULTS[revision.date])(written)
     if whole.find(b'"structuredContent"') >= 0:
         written = kept(_with_object_only)(written)

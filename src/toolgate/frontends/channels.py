@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from toolgate.core.clock import Clock, waited, wake
+from toolgate.core.large import Joined
 from toolgate.core.model import Principal
 from toolgate.frontends.unread import NOTES_KEPT
 
@@ -58,7 +59,7 @@ class Item(NamedTuple):
     """A message on its way, with its event's id, which is empty before the channel is open."""
 
     id: str
-    message: bytes
+    message: bytes | Joined
 
 
 class Taken(Exception):
@@ -75,7 +76,7 @@ class Channel:
 
     The reader of the first turn need not ask for it; each later one takes it from the one before."""
 
-    last = b""  # the message that it ended with
+    last: bytes | Joined = b""  # the message that it ended with
     error: Exception | None = None  # that made it so
     has_ended = False
     is_stream = False  # also where its answer comes at once
@@ -128,7 +129,7 @@ class Channel:
         if self._waiting < NOTES_KEPT:
             self.send(message)
 
-    def end(self, last: bytes = b"") -> None:
+    def end(self, last: bytes | Joined = b"") -> None:
         """`last` is the answer, which an open channel says like all else."""
         if self.has_ended:
             return
@@ -205,7 +206,7 @@ class Channel:
         self._waiting -= len(item.message)
         return item
 
-    def _put(self, message: bytes) -> None:
+    def _put(self, message: bytes | Joined) -> None:
         item = Item("", message)
         if self._replay_buffer:
             self._number += 1
@@ -224,7 +225,7 @@ class _Kept(NamedTuple):
     at: float
     channel: Channel
     number: int
-    message: bytes
+    message: bytes | Joined
 
 
 class ReplayBuffers:
@@ -295,7 +296,7 @@ class ReplayBuffer:
         self._grow(CHANNEL)
         return name
 
-    def keep(self, channel: Channel, number: int, message: bytes) -> Item:
+    def keep(self, channel: Channel, number: int, message: bytes | Joined) -> Item:
         self._kept.append(_Kept(self._clock.now(), channel, number, message))
         channel.kept += 1
         self._grow(len(message) + EVENT)

@@ -240,5 +240,5 @@ class Conversation:
             self.send(responses.write_failed(bytes(message.id), error, modern.error_code))
             let_go(error)
             return
-        self.send(jsonrpc.result(bytes(message.id), reply.body))
+        self.send(jsonrpc.result(bytes(message.id), bytes(reply.body)))
         self._modern.flushed(reply)

@@ -253,7 +253,7 @@ class HttpFrontend(Application):
             assert reply
             if request.accepts_events_only:
                 await response.begin(b"")
-            body, reply = jsonrpc.result(id, reply.body), msgspec.structs.replace(reply, body=b"")
+            body, reply = jsonrpc.result_of(id, reply.body), msgspec.structs.replace(reply, body=b"")
             finished = response.finish(200, body)
             del body  # it may be large, and its client slow
             await finished

@@ -84,7 +84,7 @@ class ModernRound(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """A result's body. Its sender says `flushed` when it is out, `unsent` when that failed."""
 
-    body: bytes
+    body: bytes | jsonrpc.Joined
     parked_call: ParkedCall | None = None
     asks: bool = False
 
@@ -178,7 +178,7 @@ class ModernResponses:
         revision = begun.request.asked.client.revision
         if isinstance(outcome, Done) and outcome.typed is outcome.body and revision and not revision.names:
             return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, outcome.body)
-        return jsonrpc.result(id, self._written(begun.request.route, begun.round.made, None, outcome).body)
+        return jsonrpc.result(id, bytes(self._written(begun.request.route, begun.round.made, None, outcome).body))
 
     # Handlers: the rows of `_HANDLERS`.
 
@@ -367,7 +367,7 @@ class ModernResponses:
         is_as_it_is = outcome.is_foreign or bool(call.asked_in)
         body = modern.write_done(call.method, outcome.body, is_as_it_is, is_for_all, outcome.frame)
         if call.client.revision and call.client.revision.names and not is_as_it_is:
-            body = bytes(naming.write(call.method, body, call.client.revision))
+            body = bytes(naming.write(call.method, bytes(body), call.client.revision))
         return Reply(body, parked_call)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:

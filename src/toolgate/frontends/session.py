@@ -17,10 +17,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core import asks, jsonrpc, large, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message, RpcError
+from toolgate.core.large import Joined
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, NeedInput, Outcome, Principal, Resume
 from toolgate.core.notes import Note, Notes
@@ -198,12 +199,15 @@ class Session:
         key = jsonrpc.id_key(message.id)
         if refused := self._refused(message, key):
             return self._spawn(_fixed(refused))
-        task = asyncio.get_running_loop().create_task(self._answer(message, stream, self.client.principal, turn))
+        task = asyncio.get_running_loop().create_task(self._whole_answer(message, stream, turn))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
 
-    async def respond(self, message: Message, stream: Stream, begun: SessionRound | None = None) -> bytes:
+    async def _whole_answer(self, message: Message, stream: Stream, turn: TakeTurn | None) -> bytes:
+        return bytes(await self._answer(message, stream, self.client.principal, turn))
+
+    async def respond(self, message: Message, stream: Stream, begun: SessionRound | None = None) -> bytes | Joined:
         """The same, made in the current task, which goes on when the request is cancelled. It may have been `begun`."""
         key = jsonrpc.id_key(message.id)
         if not begun and (refused := self._refused(message, key)):
@@ -369,16 +373,16 @@ class Session:
         principal: Principal,
         turn: TakeTurn | None = None,
         begun: SessionRound | None = None,
-    ) -> bytes:
+    ) -> bytes | Joined:
         """`principal` is as this very request has shown it."""
         id = bytes(message.id)
         try:
             if turn:
                 await turn()
             if begun:
-                return jsonrpc.result(id, await self._outcome_of(begun.asked, self._gateway.rest(begun.round)))
+                return jsonrpc.result_of(id, await self._outcome_of(begun.asked, self._gateway.rest(begun.round)))
             handle = self._HANDLERS.get(message.method, Session._undefined)
-            return jsonrpc.result(id, await handle(self, message, stream, principal))
+            return jsonrpc.result_of(id, await handle(self, message, stream, principal))
         except asyncio.CancelledError:
             if not (fault := self._gateway.given_up()):
                 raise
@@ -441,12 +445,12 @@ class Session:
         listing = await self._gateway.lists.tasks(self.route, self.client)
         return legacy.write_listing(self.revision, self._pages.cut(listing, params, self.route, self.client))
 
-    async def _task(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
+    async def _task(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw | Joined:
         if not self._has_tasks:
             raise responses.method_not_found(message)
         return await self._call(message, stream, principal)
 
-    async def _undefined(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
+    async def _undefined(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw | Joined:
         """What MCP does not define may be an extension's: it is for the one server of this path."""
         if not self.is_initialized or not self.route.is_transparent:
             raise responses.method_not_found(message)
@@ -455,7 +459,7 @@ class Session:
     async def _refuse(self, message: Message, *_: object) -> bytes:
         raise responses.method_not_found(message)
 
-    async def _call(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
+    async def _call(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw | Joined:
         asked = self._read_call(message, stream, principal)
         return await self._outcome_of(asked, self._gateway.handle(asked.call, self.route))
 
@@ -484,7 +488,7 @@ class Session:
             call = tasks.asked(call, self.revision, self._has_tasks)
         return Asked(call, token, stream, principal)
 
-    async def _outcome_of(self, asked: Asked, handled: Awaitable[Outcome]) -> bytes | Raw:
+    async def _outcome_of(self, asked: Asked, handled: Awaitable[Outcome]) -> bytes | Raw | Joined:
         outcome = await self._to_the_end(asked.call, asked.stream, handled)
         if (
             isinstance(outcome, Accepted) and asked.call.notes
@@ -494,11 +498,12 @@ class Session:
         write = partial(self._written, asked.call, outcome)
         return await responses.aside(write, outcome, self._gateway.in_turns, asked.call.client)
 
-    def _written(self, call: Call, outcome: Done | Accepted) -> bytes | Raw:
+    def _written(self, call: Call, outcome: Done | Accepted) -> bytes | Raw | Joined:
         if isinstance(outcome, Done) and outcome.is_foreign:
             text = "The server's result has a type that this client's revision does not have"
             raise Fault("UPSTREAM_ERROR", text, server=call.server, reach="executed")
-        return outcome.body if call.asked_in else legacy.write_done(self.revision, outcome.body, call.method)
+        body = outcome.body if call.asked_in else legacy.write_done(self.revision, outcome.body, call.method)
+        return Joined(body) if large.is_view(body) else body
 
     # A call that no task works for: see `lane`.
 
@@ -520,9 +525,9 @@ class Session:
         self._ended(begun.key)
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        return jsonrpc.result(id, self._written(begun.asked.call, outcome))
+        return bytes(jsonrpc.result_of(id, self._written(begun.asked.call, outcome)))
 
-    _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[bytes | Raw]]]] = mcp.handlers(
+    _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[bytes | Raw | Joined]]]] = mcp.handlers(
         "legacy",
         {
             "call": _call,

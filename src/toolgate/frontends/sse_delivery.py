@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from toolgate.core import sse
 from toolgate.core.clock import Clock
+from toolgate.core.large import Joined
 from toolgate.frontends.channels import Channel, Taken
 from toolgate.frontends.guards import Request
 from toolgate.frontends.session import Session
@@ -29,7 +30,7 @@ async def answer(
     request: Request,
     response: Response,
     channel: Channel,
-    work: Awaitable[bytes],
+    work: Awaitable[bytes | Joined],
     session: Session,
     clock: Clock,
     refuse: Refuse,

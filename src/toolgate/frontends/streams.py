@@ -14,7 +14,8 @@ from typing import Any
 
 from toolgate.core import sse
 from toolgate.core.clock import Clock, waited, wake
-from toolgate.core.jsonrpc import one_line
+from toolgate.core.jsonrpc import OneLine, one_line
+from toolgate.core.large import Joined
 from toolgate.frontends.unread import FREE, NOTES_KEPT, Backlog
 from toolgate.frontends.unsent import PIECE, Unsent
 
@@ -100,34 +101,42 @@ class Response:
             self._start, self._body = f"{kind}.start", f"{kind}.body"
 
     async def whole(
-        self, status: int, body: bytes = b"", headers: HeaderList = (), kind: bytes = b"application/json"
+        self, status: int, body: bytes | Joined = b"", headers: HeaderList = (), kind: bytes = b"application/json"
     ) -> None:
         length = (b"content-length", b"%d" % len(body))
         typed = [(b"content-type", kind)] if body else []
         self.has_begun = True
         start = {"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]}
+        if not self.backlog or len(body) <= PIECE:
+            body = bytes(body)
         if self.backlog and len(body) <= FREE:
             await self._send({**start, "type": WHOLE, "body": body})
             return
-        if not self.backlog or len(body) <= PIECE:
+        if isinstance(body, bytes) and (not self.backlog or len(body) <= PIECE):
             with self._waiting(body) if self.backlog else _NOTHING:
                 await self._send(start)
                 await self._send({"type": self._body, "body": body})
             return
+        assert self.backlog
         unsent = Unsent(body)
         del body
         await self._in_pieces(start, unsent, self.backlog)
 
-    async def _in_pieces(self, start: MutableMapping[str, Any], unsent: Unsent, backlog: Backlog) -> None:
-        """It counts until it is out, also where it is in a file."""
+    async def _in_pieces(
+        self, start: MutableMapping[str, Any], unsent: Unsent, backlog: Backlog, lines: OneLine | None = None
+    ) -> None:
+        """It counts until it is out, also where it is in a file. `lines`: as the data of an event, behind which more
+        may come."""
         size = unsent.left
         backlog.waits(size)
         try:
             await self._send(start)
             while unsent.left:
                 piece = await unsent.next()
+                sent = lines.piece(piece) if lines else piece
                 with unsent.waits():
-                    await self._send({"type": self._body, "body": piece, "more_body": unsent.left > 0})
+                    more = lines is not None or unsent.left > 0
+                    await self._send({"type": self._body, "body": sent, "more_body": more})
                 backlog.wrote(len(piece))
                 backlog.waits(-len(piece))
                 size -= len(piece)
@@ -135,10 +144,12 @@ class Response:
             backlog.waits(-size)
             await unsent.close()
 
-    async def finish(self, status: int, body: bytes, headers: HeaderList = ()) -> None:
+    async def finish(self, status: int, body: bytes | Joined, headers: HeaderList = ()) -> None:
         """The last message: as it began, as a stream, or as a plain body. Who calls need not hold it."""
         if self.is_streaming:
-            await self.event(body)
+            event = self.event(body)
+            del body
+            await event
             await self.end()
         else:
             whole = self.whole(status, body, headers)
@@ -151,9 +162,15 @@ class Response:
         if chunk:
             await self._part(chunk)
 
-    async def event(self, message: bytes, id: str | None = None) -> None:
+    async def event(self, message: bytes | Joined, id: str | None = None) -> None:
         await self._open()
-        await self._part(sse.event(one_line(message), id))
+        if isinstance(message, bytes) or not self.backlog:
+            await self._part(sse.event(one_line(bytes(message)), id))
+            return
+        unsent, lines = Unsent(message), OneLine()
+        del message
+        await self._in_pieces(self._piece(sse.head(id) + b" "), unsent, self.backlog, lines)
+        await self._part(lines.rest + b"\n\n")
 
     async def comment(self) -> None:
         await self.begin(sse.COMMENT)
@@ -168,7 +185,10 @@ class Response:
 
     async def _part(self, chunk: bytes) -> None:
         with self._waiting(chunk) if len(chunk) > FREE else _NOTHING:
-            await self._send({"type": self._body, "body": chunk, "more_body": True})
+            await self._send(self._piece(chunk))
+
+    def _piece(self, chunk: bytes) -> MutableMapping[str, Any]:
+        return {"type": self._body, "body": chunk, "more_body": True}
 
     def _waiting(self, data: bytes) -> AbstractContextManager[None]:
         return self.backlog.writing(len(data)) if self.backlog else _NOTHING

@@ -13,6 +13,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import IO
 
+from toolgate.core.large import Joined
+
 PIECE = 256 * 1024  # bytes
 UNREAD = 0.1  # seconds in which a client takes a piece, or the rest goes into a file
 
@@ -22,22 +24,22 @@ log = logging.getLogger(__name__)
 class Unsent:
     """What is left of an answer. Who hands it over holds it no more."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes | Joined) -> None:
         self.left = len(body)
-        self._body = body
+        self._body = body if isinstance(body, Joined) else Joined(body)
+        self._size = len(body)
         self._file: IO[bytes] | None = None
         self._storing: asyncio.Task[None] | None = None
 
     @property
     def is_in_file(self) -> bool:
-        return self._file is not None
+        return self._file is not None or self._body.is_in_file
 
     async def next(self) -> bytes:
         """The next piece."""
         if self._storing:
             await asyncio.wait((self._storing,))
-        place = len(self._body) - self.left
-        piece = self._file.read(PIECE) if self._file else self._body[place : place + PIECE]
+        piece = self._file.read(PIECE) if self._file else self._body.read(self._size - self.left, PIECE)
         self.left -= len(piece)
         return piece
 
@@ -45,7 +47,9 @@ class Unsent:
     def waits(self) -> Generator[None]:
         """For its client to take the piece before."""
         loop = asyncio.get_running_loop()
-        timer = None if self._storing or not self.left else loop.call_later(UNREAD, self._begin_to_store)
+        timer = (
+            None if self._storing or not self.left or self.is_in_file else loop.call_later(UNREAD, self._begin_to_store)
+        )
         try:
             yield
         finally:
@@ -63,16 +67,18 @@ class Unsent:
 
     async def _store(self) -> None:
         try:
-            self._file = await asyncio.to_thread(_stored, memoryview(self._body)[-self.left :])
-            self._body = b""
+            self._file = await asyncio.to_thread(_stored, self._body, self._size - self.left)
+            self._body = Joined()
         except OSError as error:
             log.warning("an answer that its client does not read stays in memory: %s", error)
 
 
-def _stored(rest: memoryview) -> IO[bytes]:
+def _stored(body: Joined, start: int) -> IO[bytes]:
     file = tempfile.TemporaryFile()  # noqa: SIM115  it outlives this
     try:
-        file.write(rest)
+        while piece := body.read(start, PIECE):
+            file.write(piece)
+            start += len(piece)
         file.seek(0)
     except BaseException:
         file.close()

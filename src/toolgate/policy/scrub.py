@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, jsonrpc, names, redaction
+from toolgate.core import counting, jsonrpc, large, names, redaction
 from toolgate.core.concurrency import InThread
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
@@ -61,6 +61,12 @@ class Scrubber(msgspec.Struct, frozen=True):
         known = self.secrets.body(said)
         return redaction.shaped(known) if self.mode == "patterns" else known
 
+    def _may_be_in(self, said: Raw | bytes) -> bool:
+        """Whether a known secret is in what is large, of which there is no copy meanwhile."""
+        return self.mode == "known" and any(
+            map(self.secrets.may_be_in, large.pieces(said, redaction.LOOKED_AT, self.secrets.overlap))
+        )
+
     def raw(self, said: Raw) -> Raw:
         before = bytes(said)
         after = self.body(before)
@@ -70,6 +76,9 @@ class Scrubber(msgspec.Struct, frozen=True):
         if not isinstance(outcome, Done | Accepted):
             return outcome
         if isinstance(outcome, Done) and outcome.is_scrubbed:
+            return outcome
+        said: Any = outcome.body
+        if isinstance(said, memoryview) and self.mode != "patterns" and not self._may_be_in(outcome.body):
             return outcome
         before = bytes(outcome.body)
         after = self.body(before)
@@ -143,9 +152,9 @@ def unsigned(outcome: Done) -> Done:
 def _unsigned(body: Raw | bytes) -> bytes | None:
     """None where nothing is changed. A `_meta` that may stand there twice, one of them with what is ours, is written
     once: readers differ in which of both they take."""
-    said = bytes(body)
-    if not _may_say_ours(said) or counting.is_too_much(body):
+    if not _may_say_ours(body) or counting.is_too_much(body):
         return None
+    said = bytes(body)
     result, changes = jsonrpc.members(body), Members()
     if "_meta" in result:
         meta = _without_ours(result["_meta"])
@@ -157,10 +166,10 @@ def _unsigned(body: Raw | bytes) -> bytes | None:
     return jsonrpc.encode(result | changes) if changes else None
 
 
-def _may_say_ours(said: bytes) -> bool:
+def _may_say_ours(said: Raw | bytes) -> bool:
     """Not for sure where it is large: then whole megabytes would be looked at slowly, in one go."""
-    may = said.find(b"toolgate") >= 0 or said.find(b"\\u00") >= 0
-    return may and (len(said) >= LARGE or bool(_ours.search(said)))
+    may = large.holds_any(said, b"toolgate", b"\\u00")
+    return may and (memoryview(said).nbytes >= LARGE or bool(_ours.search(said)))
 
 
 def _without_ours(meta: Raw) -> Raw:

@@ -61,6 +61,8 @@ def back_up(file: Path, to: Path, force: bool = False) -> int:
         raise Refused(f"There is no store at {file}; the first gateway that runs with this configuration makes it")
     if to.exists() and not force:
         raise Refused(f"{to} exists: choose another name, or give --force")
+    if not to.parent.is_dir():
+        raise Refused(f"{file} cannot be copied to {to}: there is no folder {to.absolute().parent}")
     fresh = to.with_name(f".{to.name}.{secrets.token_hex(4)}")
     try:
         os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

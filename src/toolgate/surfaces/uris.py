@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Raw
 
-from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core import counting, jsonrpc, large, mcp
 from toolgate.core.jsonrpc import Members
 from toolgate.core.templates import EXPRESSION
 
@@ -39,13 +39,16 @@ def is_made_by(template: str, uri: str) -> bool:
 _EXPRESSIONS = re.compile(f"(?:{EXPRESSION.pattern})+")  # what follows another at once changes nothing
 
 
-def may_be_named(body: bytes) -> bool:
+def may_be_named(body: Raw | bytes) -> bool:
     """Whether anything in it may be what is renamed: `"resource"`, `"resource_link"`, `"resourceUri"`, what drafts of
     MCP Apps called that, or any of these with a letter escaped."""
+    if large.is_view(body) and not large.holds_any(body, b'"resource', b'"ui/resource', b"\\u00"):
+        return False
+    said = bytes(body)
     # Each call passes this: `in` takes ten times as long for bytes, since it tries them as a number first.
-    if body.find(b'"resource') >= 0 or body.find(b'"ui/resource') >= 0:
+    if said.find(b'"resource') >= 0 or said.find(b'"ui/resource') >= 0:
         return True
-    return body.find(b"\\u00") >= 0 and any(each in body for each in _ESCAPES)
+    return said.find(b"\\u00") >= 0 and any(each in said for each in _ESCAPES)
 
 
 _ESCAPES = tuple(b"\\u00%d" % row for row in range(2, 8))  # of ASCII
@@ -54,7 +57,7 @@ _ESCAPES = tuple(b"\\u00%d" % row for row in range(2, 8))  # of ASCII
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
     """The result with its resource URIs renamed. One that is out of shape, or has too many values, is left as it is."""
     found = _PARTS.get(method)
-    if found is None or (found[0] != "contents" and not may_be_named(bytes(body))):
+    if found is None or (found[0] != "contents" and not may_be_named(body)):
         return body
     if counting.is_too_much(body):
         return body
@@ -68,7 +71,7 @@ def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
 
 def rewrite_tool(raw: Raw, rename: Rename) -> Raw:
     """A tool as it is listed, with the page that its `_meta` names (MCP Apps) renamed. One without stays as it is."""
-    if not may_be_named(bytes(raw)):
+    if not may_be_named(raw):
         return raw
     try:
         tool = jsonrpc.members(raw)

@@ -1,14 +1,17 @@
 """How long a list of a server may be, and how what servers say of themselves is looked at.
 
 The rules this file keeps: what the configuration says at present holds for the connections that are there already; what
-is more than little is looked at in a thread, one at a time, in turns of servers: it may be anything.
+is more than little is looked at in a thread, one at a time, in turns of servers: it may be anything. A thread costs
+more than a usual list of some dozens of items, which is begun without one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import TypeAlias, TypeVar
+
+from msgspec import Raw
 
 from toolgate.config import CatalogLimits, Config
 from toolgate.core.concurrency import FairLimit, Unfinished
@@ -16,6 +19,8 @@ from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
 
 LITTLE = 4 * 1024  # bytes
+FEW = 32 * 1024  # bytes of many little things, which may take long together only
+MOMENT = 0.002  # seconds of them, before the rest is for a thread
 SLICE = 0.02  # seconds of one list, where lists of other servers wait
 
 Result = TypeVar("Result")
@@ -31,15 +36,18 @@ class Bounds:
     def prepared(self, config: Config) -> Swap:
         return sets(self, limits=config.catalog)
 
-    async def looked_at(self, server: str, size: int, look: Callable[[], Result]) -> Result:
-        """What `look` finds in so many bytes of a server. Raises what it raises."""
-        return look() if size <= LITTLE else await self._turns.in_thread(server, look)
+    async def looked_at(self, server: str, size: int, look: Callable[[], Result], little: int = LITTLE) -> Result:
+        """What `look` finds in so many bytes of a server. Raises what it raises. Up to `little` it takes no longer than
+        what is little."""
+        return look() if size <= little else await self._turns.in_thread(server, look)
 
-    async def looked_through(self, server: str, size: int, steps: InSteps[Result]) -> Result:
-        """The same of what may take long: one item is looked at in each step."""
+    async def looked_through(
+        self, server: str, size: int, steps: InSteps[Result], longest: int | None = None
+    ) -> Result:
+        """The same of what may take long: one item is looked at in each step. The `longest` has so many bytes."""
 
-        def go_on() -> Result | Unfinished:
-            until = time.perf_counter() + SLICE
+        def go_on(seconds: float = SLICE) -> Result | Unfinished:
+            until = time.perf_counter() + seconds
             try:
                 while True:
                     next(steps)
@@ -48,7 +56,16 @@ class Bounds:
             except StopIteration as end:
                 return end.value
 
-        return at_once(steps) if size <= LITTLE else await self._turns.in_thread(server, go_on)
+        if size <= LITTLE:
+            return at_once(steps)
+        is_begun_here = longest is not None and longest <= LITTLE and size <= FEW
+        if is_begun_here and not isinstance(found := go_on(MOMENT), Unfinished):
+            return found
+        return await self._turns.in_thread(server, go_on)
+
+
+def longest_of(items: Iterable[Raw]) -> int:
+    return max((len(memoryview(item)) for item in items), default=0)
 
 
 def at_once(steps: InSteps[Result]) -> Result:

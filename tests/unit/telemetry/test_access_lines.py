@@ -56,6 +56,14 @@ def test_a_line_of_json_has_what_each_line_has_and_says_what_became_of_the_call(
     assert "via" not in found
 
 
+def test_what_is_empty_is_in_no_line() -> None:
+    """A call of a tool that does not exist is for no server."""
+    line = access(server="", address="")
+    found = json.loads(JsonLines().format(record(line)))
+    assert not {"server", "address", "code", "via"} & found.keys()
+    assert "server" not in str(line) and "address" not in str(line)
+
+
 def test_nobody_waits_where_lines_cannot_be_written_and_the_lost_ones_are_told() -> None:
     may_write, written = threading.Event(), list[str]()
     begun = threading.Event()

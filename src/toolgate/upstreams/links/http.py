@@ -8,7 +8,6 @@ revision and routing headers are the era's, and come with each message. Once som
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +24,7 @@ from toolgate.core.bodies import FREE
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Reach
 from toolgate.core.inflow import IntakeQueue
+from toolgate.core.large import Gathering
 from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
@@ -426,7 +426,7 @@ class _Reply(WholeReader):
     wire: Wire | None = None  # that it comes over
     _status = 0
     _body = b""
-    _more: io.BytesIO | None = None  # once there are several chunks, in one piece: they may be of one byte
+    _more: Gathering | None = None  # once there are several chunks
     _size = 0
     _counted = 0  # bytes of it
     _location = b""
@@ -476,9 +476,8 @@ class _Reply(WholeReader):
             self._body = chunk
         else:
             if self._more is None:
-                self._more, self._body = io.BytesIO(self._body), b""
-                self._more.seek(0, io.SEEK_END)
-            self._more.write(chunk)
+                self._more, self._body = Gathering(self._body), b""
+            self._more.add(chunk)
         if self._size - self._counted > FREE:
             self._count(self._size)
 
@@ -510,7 +509,7 @@ class _Reply(WholeReader):
             if len(chunk) <= FREE and (data := sse.alone(chunk)):
                 self._received(data)
                 return
-            events = self._events = sse.Reader(self._longest)
+            events = self._events = sse.Reader(self._longest, in_file=self.origin is not None)
         try:
             for event in events.feed(chunk):
                 cursor.note(event)
@@ -530,8 +529,10 @@ class _Reply(WholeReader):
 
     def complete(self) -> None:
         self._link.done(self)
-        body = self._more.getvalue() if self._more else self._body  # which is no copy
+        body = self._more.taken() if self._more else self._body
         self._body, self._more = b"", None
+        if self._status >= 300 or self.origin is None:
+            body = bytes(body)
         if self._status >= 300:
             self._link.refused(self.origin, self._status, body, self._location.decode("latin-1"))
         elif self._cursor:

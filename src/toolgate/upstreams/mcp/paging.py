@@ -25,7 +25,7 @@ from toolgate.eras import calls, header_arguments, listed, naming
 from toolgate.eras.output_schemas import OutputSchemas
 from toolgate.eras.repair import Repair
 from toolgate.upstreams.base import Items
-from toolgate.upstreams.bounds import Bounds, InSteps, too_long
+from toolgate.upstreams.bounds import FEW, Bounds, InSteps, longest_of, too_long
 from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
         if size > limits.bytes:
             raise too_long(server, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
         look = partial(_page_of, server, raw, kind, limits.items, naming.reader(method, requests.dialect.revision))
-        page = await bounds.looked_at(server, len(memoryview(raw)), look)
+        page = await bounds.looked_at(server, len(memoryview(raw)), look, FEW)
         pages.append(page)
         count += len(page.items)
         if count > limits.items:
@@ -75,7 +75,8 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
     found = msgspec.structs.replace(_joined(pages), size=size)
     has_headers = method == "tools/list" and requests.server.type == "http" and requests.dialect.has_header_arguments
     in_ours = naming.reader(kind, requests.dialect.revision)
-    kept = await bounds.looked_through(server, size, _kept(found.raw, kind, has_headers, in_ours))
+    steps = _kept(found.raw, kind, has_headers, in_ours)
+    kept = await bounds.looked_through(server, size, steps, longest_of(found.raw))
     for why, less in kept.left_out.items():
         if less and requests.complaints.takes(server):
             log.warning("%s: ignored %d of its items: %s in one", requests.server.name, less, why)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import jsonrpc, mcp
+from toolgate.core import jsonrpc, large, mcp
 from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
@@ -453,9 +453,11 @@ class Requests:
         if not read and len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
             self._dropped(refused, len(data))
             return None
-        if not read and len(data) > LARGE and (answers := answered(data)) is not None:
-            reading = self.spawn(self._read(data, origin, answers))
-            return reading if origin is None else None
+        if not read and len(data) > LARGE:
+            if (answers := answered(data)) is not None:
+                reading = self.spawn(self._read(data, origin, answers))
+                return reading if origin is None else None
+            data = bytes(data)
         try:
             message, frame = read or (jsonrpc.decode(data), jsonrpc.NOTHING)
         except jsonrpc.Malformed as error:
@@ -482,7 +484,8 @@ class Requests:
 
     async def _until_read(self, data: bytes, origin: int | None, call: Call | None, whose: str) -> None:
         try:
-            read = await self.bounds.looked_through(whose, len(data), jsonrpc.decoding(data, mcp.OF_RESULTS))
+            reading = large.sparing(data, jsonrpc.decoding(data, mcp.OF_RESULTS))
+            read = await self.bounds.looked_through(whose, len(data), reading)
             if call and read[0].result and (in_ours := naming.reader(call.method, self.dialect.revision)):
                 result = await self.bounds.looked_at(whose, len(data), partial(in_ours, read[0].result))
                 read = msgspec.structs.replace(read[0], result=result), read[1]
