@@ -8,6 +8,7 @@ not mind case, as Go's `encoding/json` does: it would do other things than were 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -24,8 +25,11 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]  # of HTTP
 
 LONGEST_NAME = 16 * 1024  # characters
 MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed
+LONGEST_OF_OURS = 64  # characters of any name that means something here; to fold one makes it no shorter
 LONGEST_QUOTE = 100  # characters of one in an error
 
+# All signs beyond ASCII that are ASCII without case, as `ſ`, the Kelvin sign, `ß` and ligatures.
+_becomes_ascii = re.compile("[\x00-\x7f\u00df\u017f\u1e9e\u212a\ufb00-\ufb06]*").fullmatch
 _strict_text = msgspec.json.Decoder(str).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 
@@ -90,8 +94,12 @@ def without_lookalikes(found: Members, known: Mapping[str, str]) -> Members:
 
 
 def folded(name: str) -> str:
-    """Without case, and without the signs that some readers pass over; but `_meta` and `meta` are two."""
-    bare = name.replace("_", "").replace("-", "").casefold()
+    """Without case, and without the signs that some readers pass over; but `_meta` and `meta` are two. A name that can
+    mean none of ours stays as it is: to fold thousands of long ones takes others' time."""
+    bare = name.replace("_", "").replace("-", "")
+    if len(bare) > LONGEST_OF_OURS or not (bare.isascii() or _becomes_ascii(bare)):
+        return name
+    bare = bare.casefold()
     return name[:1] + "meta" if bare == "meta" and name[:1] in "_-" else bare
 
 

@@ -20,10 +20,10 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Ask, Asker, Client
 from toolgate.eras import legacy, questions, tasks
-from toolgate.eras.calls import by_folded, folded, without_lookalikes
+from toolgate.eras.calls import by_folded, without_lookalikes
 
 KEY = "toolgate/server"  # in the `_meta` of a question: the id of the server that asks
-_OURS = folded("toolgate/")  # how all begins that the gateway says there
+_OURS = "toolgate/"  # how all begins that the gateway says there
 _READ_BY_PERSONS = "elicitation/create"
 _BY_NOBODY = "roots/list"
 
@@ -54,7 +54,7 @@ def named(ask: Ask, server: str) -> Ask:
 
 def _meta(params: Members, server: str) -> Members:
     theirs = _object(params.get("_meta", jsonrpc.NOTHING))
-    left = {name: raw for name, raw in theirs.items() if not folded(name).startswith(_OURS)}
+    left = {name: raw for name, raw in theirs.items() if not name[: len(_OURS)].casefold().startswith(_OURS)}
     return {**left, KEY: Raw(jsonrpc.encode(server))}
 
 
