@@ -93,13 +93,25 @@ async def test_of_two_editors_the_later_one_is_told_and_overwrites_nothing(path:
         assert path.read_text() == WRITTEN.replace("ours", "theirs")
 
 
+async def test_what_somebody_says_to_paste_gets_no_secret_of_another_server(path: Path) -> None:
+    pasted = "".join(
+        f'[mcpServers.of-{at}]\nurl = "https://a.example/"\nheaders = {{ X = "***{at}***" }}\n' for at in (1, 2)
+    )
+    async with of_file(path, there()) as app:
+        await edited(await signed_in(app), "[[clients]]", f"{pasted}[[clients]]", 200)
+    assert (
+        TOKEN not in path.read_text().partition("of-1")[2].partition("[[clients]]")[0]
+        and 'X = "***1***"' in path.read_text()
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "status", "says"),
     [
         ("command =", "comand =", 400, "comand"),
         ("command =", "command", 400, "Nothing was written"),
-        ("***1***", "***9***", 409, "leave masks as they are"),
-        ('"***1***"', "'***1***'", 409, "leave masks as they are"),
+        ("-1***", "-9***", 409, "leave masks as they are"),
+        ('-1***"', "-1***'", 409, "leave masks as they are"),
         ("# ours", "", 200, "Saved"),
         ("nothing is other", "nothing is other", 409, "says so already"),
         ('id = "ann"', 'id = "ann"\nclaims = { sub = "x" }', 400, "no `auth.issuer` issues tokens"),

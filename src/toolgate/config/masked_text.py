@@ -1,13 +1,16 @@
 """The text of a configuration file with what is secret in it masked, and the same text again once it was edited.
 
 The rules this file keeps: what is masked stands in the masked text in no spelling; a mask that comes back as it was
-stands for the very characters that stood there; and a text of which that is not sure is not shown at all.
+stands for the very characters that stood there, and is known to nobody who has not been shown it, so that no text of
+others that is pasted holds one; and a text of which that is not sure is not shown at all.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import secrets
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, cast
@@ -16,9 +19,12 @@ import msgspec
 
 from toolgate.config import masking, spans
 from toolgate.config.formats import Format, Malformed
+from toolgate.core import surrogates
 
 MOST = 2000  # masks
 _MARK = "***"
+_TAG = "[0-9a-f]{8}"  # of all masks of a text, as this process shows it
+_KEY = secrets.token_bytes(32)
 
 _reference = re.compile(r"\$\{(?:secret:)?[^${}:]{1,250}\}")
 _scheme = re.compile(r"(?:Bearer|Basic|Token)? *", re.IGNORECASE)
@@ -27,9 +33,10 @@ _HARMLESS = frozenset({"auth"})  # by its name it could be a secret, and it says
 
 
 class Masked(msgspec.Struct, frozen=True):
-    """`pieces` are what stood in the place of each mask."""
+    """`pieces` are what stood in the place of each mask; `mark` is how each mask begins and ends."""
 
     text: str
+    mark: str
     pieces: Mapping[str, str]
 
 
@@ -46,38 +53,41 @@ def masked(text: str, format: Format, known: Collection[str] = ()) -> Masked:
     tree = spans.tree(text, format)
     secret = set(_secrets(tree, known))
     mark = _MARK
-    while re.search(re.escape(mark) + r"\d", text):
+    while re.search(rf"{re.escape(mark)}{_TAG}-\d", text):
         mark += "*"
+    tag = hashlib.blake2b(surrogates.utf8(text), digest_size=4, key=_KEY).hexdigest()
     pieces: dict[str, str] = {}
     shown: list[str] = []
     at = 0
     for start, end, quote in _places(text, format, secret, known):
         if len(pieces) >= MOST:
             raise Malformed("holds more secrets than can be masked: edit it by hand")
-        mask = f"{quote}{mark}{len(pieces) + 1}{mark}{quote}"
+        mask = f"{quote}{mark}{tag}-{len(pieces) + 1}{mark}{quote}"
         pieces[mask] = text[start:end]
         shown += (text[at:start], mask)
         at = end
-    found = Masked("".join((*shown, text[at:])), pieces)
+    found = Masked("".join((*shown, text[at:])), mark, pieces)
     if not _hides_all(found, text, format, tree, (*secret, *known)):
         raise Malformed("holds a secret in a way that cannot be masked: edit it by hand")
     return found
 
 
 def unmasked(text: str, before: Masked) -> str:
-    """What was edited, with what stood in the place of each mask. Raises `Malformed` for a mask that was changed."""
+    """What was edited, with what stood in the place of each mask. Raises `Malformed` for a mask that was changed, or is
+    another process's or another text's."""
     if not before.pieces:
         return text
-    mark = re.escape(re.sub(r"\d.*|\"", "", next(iter(before.pieces))))
+    mark = re.escape(before.mark)
 
     def piece(found: re.Match[str]) -> str:
         if found[0] not in before.pieces:
             raise Malformed(
-                f"has {found[0]} in it, which stands for nothing: leave masks as they are, with their quotes"
+                f"has {found[0]} in it, which stands for nothing: leave masks as they are, with their quotes;"
+                " where it is as it was shown, toolgate was started again: look at the file anew"
             )
         return before.pieces[found[0]]
 
-    return re.sub(rf'"{mark}\d+{mark}"|{mark}\d+{mark}', piece, text)
+    return re.sub(rf'"{mark}{_TAG}-\d+{mark}"|{mark}{_TAG}-\d+{mark}', piece, text)
 
 
 def _hides_all(found: Masked, text: str, format: Format, tree: Any, secret: Collection[str]) -> bool:

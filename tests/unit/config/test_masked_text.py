@@ -46,6 +46,11 @@ JSON = """{ // a key was THEIRS once
 }""".replace("THEIRS", SECRET)
 
 
+def mask(found: masked_text.Masked, number: int) -> str:
+    """As it stands in a text, where that has no quotes."""
+    return next(each.strip('"') for each in found.pieces if f"-{number}*" in each)
+
+
 @pytest.mark.parametrize(("text", "format"), [(TOML, "toml"), (YAML, "yaml"), (JSON, "json")])
 def test_no_secret_stands_in_what_is_shown_and_each_comes_back_as_it_was(text: str, format: Format) -> None:
     found = masked_text.masked(text, format)
@@ -53,7 +58,7 @@ def test_no_secret_stands_in_what_is_shown_and_each_comes_back_as_it_was(text: s
         assert secret not in found.text
     for secret in ("averyverysecret", "zzz", "s\\u0065cret", "it''s"):
         assert secret not in found.text
-    assert "a key was ***1*** once" in found.text
+    assert f"a key was {mask(found, 1)} once" in found.text
     assert masked_text.unmasked(found.text, found) == text
 
 
@@ -64,18 +69,42 @@ def test_what_only_refers_to_a_secret_is_shown() -> None:
 
 
 def test_a_mask_may_stand_in_the_file_already() -> None:
-    text = '{"mcpServers": {"a": {"command": "***1***", "env": {"A": "secret words"}}}}'
+    text = '{"mcpServers": {"a": {"command": "***0a1b2c3d-1***", "env": {"A": "secret words"}}}}'
     found = masked_text.masked(text, "json")
-    assert "****1****" in found.text and masked_text.unmasked(found.text, found) == text
+    assert found.mark == "****" and masked_text.unmasked(found.text, found) == text
+
+
+@pytest.mark.parametrize("pasted", ["***1***", "***2***", "***-1***", "***00000000***"])
+def test_what_looks_like_a_placeholder_is_no_mask(pasted: str) -> None:
+    found = masked_text.masked(TOML, "toml")
+    for written in (f'"{pasted}"', f"'{pasted}'", f"# {pasted}"):
+        assert masked_text.unmasked(f"{found.text}x = {written}\n", found) == f"{TOML}x = {written}\n"
+
+
+def test_the_masks_of_another_text_are_none_of_this_one() -> None:
+    found, other = masked_text.masked(TOML, "toml"), masked_text.masked(TOML + "# more\n", "toml")
+    assert found.text == masked_text.masked(TOML, "toml").text and not found.pieces.keys() & other.pieces.keys()
+    with pytest.raises(Malformed, match="look at the file anew"):
+        masked_text.unmasked(other.text, found)
+
+
+def test_the_masks_of_another_process_are_refused_and_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = masked_text.masked(TOML, "toml")
+    monkeypatch.setattr(masked_text, "_KEY", b"another")
+    with pytest.raises(Malformed, match="look at the file anew"):
+        masked_text.unmasked(before.text, masked_text.masked(TOML, "toml"))
 
 
 @pytest.mark.parametrize(
-    "change", [("***1***", "***7***"), ('"***2***"', "'***2***'"), ('"***2***"', "***2***"), ("***1***", "***0***")]
+    "change",
+    [("-1***", "-7***"), ('"{2}"', "'{2}'"), ('"{2}"', "{2}"), ("-1***", "-0***"), ("{1}", "***00000000-1***")],
 )
 def test_a_mask_that_was_changed_stands_for_nothing(change: tuple[str, str]) -> None:
     found = masked_text.masked(TOML, "toml")
+    old, new = (each.replace("{1}", mask(found, 1)).replace("{2}", mask(found, 2)) for each in change)
+    assert old in found.text
     with pytest.raises(Malformed, match="stands for nothing"):
-        masked_text.unmasked(found.text.replace(*change), found)
+        masked_text.unmasked(found.text.replace(old, new), found)
 
 
 def test_what_cannot_be_masked_is_not_shown() -> None:
@@ -85,7 +114,7 @@ def test_what_cannot_be_masked_is_not_shown() -> None:
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12) | st.sampled_from(
-    [SECRET, "***1***", '"', "'", "\\", "#", "${secret:x}", "a\nb", '"""', "x: y", "- z", "env"]
+    [SECRET, "***1***", "***00000000-1***", '"', "'", "\\", "#", "${secret:x}", "a\nb", '"""', "x: y", "- z", "env"]
 )
 TREES = st.fixed_dictionaries(
     {"mcpServers": st.dictionaries(WORDS.filter(bool), st.fixed_dictionaries(
