@@ -62,10 +62,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             done.set_exception(error)
         finally:
             VirtualTimeLoop.is_aside = False
-        try:
-            return done
-        finally:
-            del done  # or this frame and an error would hold each other
+        return done
 
     def jump(self, seconds: float) -> None:
         self._time += seconds

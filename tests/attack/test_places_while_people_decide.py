@@ -46,7 +46,7 @@ class Scene:
 
         async def before() -> Call | Outcome | Fault:
             try:
-                return await run.before(again)
+                return await run.before()
             except Fault as fault:
                 run.ended(fault)
                 return fault
@@ -65,10 +65,6 @@ class Scene:
                 await self.book.allow(request, how, TTL)  # type: ignore[arg-type]
         await self.clock.sleep(2 * LOOK)
         await settle()
-
-
-async def again(call: Call) -> Outcome:
-    raise AssertionError("nobody is asked by a form")
 
 
 def is_refused(outcome: Any) -> bool:

@@ -791,7 +791,7 @@ def test_however_many_heads_of_one_client_were_taken_apart_that_of_another_need_
         came("ann", of_length("ann", 7))
     assert looked.times == before
     assert heads._apart_size <= 20_000  # pyright: ignore[reportPrivateUsage]
-    assert heads._apart_size == sum(map(len, heads._apart))  # pyright: ignore[reportPrivateUsage]
+    assert heads._apart_size == sum(len(head) for _, head in heads._apart)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ from toolgate.core.model import Answer, Ask, Asker, Call, NeedInput, Outcome, Re
 
 log = logging.getLogger(__name__)
 
+# Most ask nothing, and have nothing of their own to keep.
+_NO_QUESTIONS: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
+_NO_LISTENERS: dict[str, Callable[[Raw], None]] = {}
+_NO_ASKS: list[Ask] = []
 TIMED_OUT = "timed out"  # to `on_cancel`, where nobody has given it up before its time
 
 
@@ -40,6 +44,7 @@ class Exchange:
     _started = 0.0
     _pauses = 0
     on_change: Callable[[], object] | None = None  # called where there is a question, or the end
+    _open, _on_report, _fresh = _NO_QUESTIONS, _NO_LISTENERS, _NO_ASKS
 
     def __init__(
         self,
@@ -53,9 +58,6 @@ class Exchange:
         self._clock = clock
         self._budget = timeout
         self._on_cancel = on_cancel
-        self._open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
-        self._on_report: dict[str, Callable[[Raw], None]] = {}
-        self._fresh: list[Ask] = []
         if timeout is not None:
             self._started = clock.now()
             if timed:
@@ -83,6 +85,8 @@ class Exchange:
         if self.ended:
             future.cancel()
             return future
+        if not self._asked:
+            self._open, self._on_report, self._fresh = {}, {}, []
         self._asked += 1
         ask = Ask(f"ask-{self._asked}", method, params)
         self._open[ask.key] = (ask, future)
@@ -131,8 +135,7 @@ class Exchange:
             self._timer = self._clock.call_later(self._budget, self._expire)
 
     def fail(self, fault: Fault) -> None:
-        """The same by a fault. Nothing is kept of where it comes from: that would hold what was refused, and this."""
-        fault.__traceback__ = fault.__context__ = None
+        """The same by a fault."""
         self.finish(None, fault)
 
     # The side that holds it.

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sized
 from functools import lru_cache
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import msgspec
 from msgspec import Raw
@@ -29,6 +29,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+UNREADABLE = (msgspec.DecodeError, RecursionError)  # what a decoder may raise for bytes from outside
 NOTHING = Raw()  # an absent member
 EMPTY_OBJECT = Raw(b"{}")
 
@@ -119,6 +120,29 @@ class RpcError(msgspec.Struct, frozen=True):
     data: Raw = NOTHING
 
 
+class PlainAnswer(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A result as most are: with an id as most are."""
+
+    jsonrpc: Literal["2.0"]
+    id: int
+    result: Raw
+
+
+_plain_answer = msgspec.json.Decoder(PlainAnswer).decode
+
+
+def read_plain_answer(data: bytes) -> PlainAnswer | None:
+    """None for what may be none: whoever gets that reads it as any other message."""
+    if data.count(b"[") + data.count(b"{") >= DEEPEST:
+        return None
+    try:
+        if not data.isascii():
+            data.decode()  # msgspec skips over raw members without looking at their encoding
+        return _plain_answer(data)
+    except (UnicodeDecodeError, *UNREADABLE):
+        return None
+
+
 _error: Decoder[RpcError] = Decoder(RpcError)
 _strict_message = msgspec.json.Decoder(Message).decode
 _strict_members = msgspec.json.Decoder(Members).decode
@@ -133,7 +157,6 @@ _places = [(f"at_{place}", Raw, NOTHING) for place in range(LONGEST_BATCH + 1)]
 _batch: Decoder[Any] = Decoder(msgspec.defstruct("_Batch", _places, array_like=True))
 _encode = msgspec.json.Encoder().encode
 _EMPTY = re.compile(rb"\s*}")
-UNREADABLE = (msgspec.DecodeError, RecursionError)  # what a decoder may raise for bytes from outside
 
 
 def encode(value: Any) -> bytes:

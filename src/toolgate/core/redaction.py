@@ -91,6 +91,13 @@ class Secrets:
         if not self._bodies or (len(shown) > LOOKED_AT and not self.may_be_in(shown)):
             return shown
         text = shown.decode("latin-1")  # in texts Python finds a short one three times as fast as in bytes
+        if len(text) < LARGE:  # for each call: a function would take twice as long
+            for secret in self._bodies:
+                if secret in text:
+                    break
+            else:
+                if self._escape not in text:
+                    return shown
         try:
             changed = _cut_out(text, self._places(text)) if self._is_held_by(text) else text
             if self._escape in changed:

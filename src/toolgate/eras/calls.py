@@ -8,9 +8,8 @@ not mind case, as Go's `encoding/json` does: it would do other things than were 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -25,11 +24,8 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]  # of HTTP
 
 LONGEST_NAME = 16 * 1024  # characters
 MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed
-LONGEST_OF_OURS = 64  # characters of any name that means something here; to fold one makes it no shorter
 LONGEST_QUOTE = 100  # characters of one in an error
 
-# All signs beyond ASCII that are ASCII without case, as `ſ`, the Kelvin sign, `ß` and ligatures.
-_becomes_ascii = re.compile("[\x00-\x7f\u00df\u017f\u1e9e\u212a\ufb00-\ufb06]*").fullmatch
 _strict_text = msgspec.json.Decoder(str).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 
@@ -81,26 +77,60 @@ def refuse_lookalikes(found: Iterable[str], decisive: Mapping[str, str], where: 
             raise Fault("INVALID_ARGS", message, reach="not_sent")
 
 
-def by_folded(names: Iterable[str]) -> Mapping[str, str]:
-    """These by what a lenient reader knows them by."""
-    return {folded(name): name for name in names}
-
-
-def without_lookalikes(found: Members, known: Mapping[str, str]) -> Members:
-    """These members without those that a lenient reader takes for one that is `known`, by `folded`; the same object
-    where there are none."""
-    left = {name: raw for name, raw in found.items() if known.get(folded(name), name) == name}
-    return found if len(left) == len(found) else left
-
-
 def folded(name: str) -> str:
-    """Without case, and without the signs that some readers pass over; but `_meta` and `meta` are two. A name that can
-    mean none of ours stays as it is: to fold thousands of long ones takes others' time."""
-    bare = name.replace("_", "").replace("-", "")
-    if len(bare) > LONGEST_OF_OURS or not (bare.isascii() or _becomes_ascii(bare)):
-        return name
-    bare = bare.casefold()
+    """Without case, and without the signs that some readers pass over; but `_meta` and `meta` are two."""
+    bare = name.replace("_", "").replace("-", "").casefold()
     return name[:1] + "meta" if bare == "meta" and name[:1] in "_-" else bare
+
+
+class PlainParams(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    name: Raw
+    arguments: Raw
+    meta: Raw = msgspec.field(default=jsonrpc.NOTHING, name="_meta")
+
+
+class PlainCall(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A request as most are: a call of a tool that says nothing of which no call like it could say as much."""
+
+    jsonrpc: Literal["2.0"]
+    id: Annotated[int, msgspec.Meta(ge=0, lt=10**15)]
+    method: Literal["tools/call"]
+    params: PlainParams
+
+    @property
+    def message(self) -> Message:
+        """As which it is answered: without its parameters, which were read."""
+        return Message(self.jsonrpc, Raw(b"%d" % self.id), self.method)
+
+
+_plain_call = msgspec.json.Decoder(PlainCall).decode
+
+
+def read_plain_call(data: bytes) -> PlainCall | None:
+    """None for what may be no such call: whoever gets that reads it as any other message."""
+    if data.count(b"[") + data.count(b"{") >= jsonrpc.DEEPEST:
+        return None
+    try:
+        if not data.isascii():
+            data.decode()  # msgspec skips over raw members without looking at their encoding
+        call = _plain_call(data)
+    except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
+        return None
+    return call if memoryview(call.params.arguments)[0] == 0x7B else None
+
+
+def read_plain(message: Message) -> tuple[bytes, bytes] | None:
+    """What a call says beside its arguments, where it is as `PlainCall` has it, and that is short: its name for the
+    tool and its `_meta`, as they are written."""
+    try:
+        params = _plain_params(message.params) if message.method == mcp.CALL else None
+    except jsonrpc.UNREADABLE:
+        return None
+    return (bytes(params.name), bytes(params.meta)) if params and len(params.name) + len(params.meta) < SHORT else None
+
+
+_plain_params = msgspec.json.Decoder(PlainParams).decode
+SHORT = 512  # bytes of what calls say beside their arguments
 
 
 class Meta(msgspec.Struct, frozen=True):

@@ -89,6 +89,8 @@ class Request(msgspec.Struct, eq=False):
     cors: HeaderList = ()  # what all answers have, where a web page asks
     asked: Any = None  # of the last one with this head: see `modern.Asked`
     is_modern: bool = False  # its head says so
+    usual: HeaderList = ()  # of the responses to those with this head, in its session
+    is_whole: bool = False  # its head says all that there is to know of it, at any time
 
     @property
     def own_path(self) -> str:
@@ -278,9 +280,9 @@ class Guards:
         if is_decided_here and came.body == body and is_plain(request.scope["http_version"], request.scope["headers"]):
             is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), jsonrpc.NOTHING)
             scope = {key: each for key, each in request.scope.items() if key != "state"}  # which has all of this one
-            known = msgspec.structs.replace(
-                request, scope=scope, receive=_nothing, active_request=None, came=None, is_modern=is_modern
-            )
+            is_whole = not (request.accepts_events_only or request.twice or request.principal.expires is not None)
+            own = {"active_request": None, "came": None, "is_modern": is_modern, "is_whole": is_whole}
+            known = msgspec.structs.replace(request, scope=scope, receive=_nothing, **own)
             self._known_heads.learn(came, known, request.principal.counted_as)
 
     def check(self, scope: Scope) -> tuple[Headers, str | None]:

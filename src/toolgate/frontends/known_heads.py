@@ -67,7 +67,7 @@ class KnownHeads(Generic[Meaning]):
         self._whose: dict[Head, str] = {}
         self._shares: Shares[Head] = Shares()
         self._size = 0  # bytes
-        self._apart: dict[bytes, tuple[bytes, bytes, int]] = {}  # known ones, with the lengths of their bodies
+        self._apart: dict[tuple[str, bytes], tuple[Head, int]] = {}  # known ones, with the lengths of their bodies
         self._apart_size = 0  # bytes
 
     def __len__(self) -> int:
@@ -83,12 +83,15 @@ class KnownHeads(Generic[Meaning]):
     def parted(self, address: str, data: bytes) -> Parted | None:
         """None where these bytes are not one whole request, or one that is not to be known again: an operator's, who
         has no address."""
+        end = data.find(END, 0, LONGEST) + 4  # as long as that is
+        head = data[:end]
+        if apart := self._apart.get((address, head)):
+            known, length = apart
+            if len(data) - end == length:
+                return Parted(known, data[end:], self._generation)
         if not address:
             return None
-        end = data.find(END, 0, LONGEST) + len(END)
-        head, varying = data[:end], ()
-        if (apart := self._apart.get(head)) and len(data) - end == apart[2]:
-            return Parted((address, apart[0], apart[1]), data[end:], self._generation)
+        varying = ()
         if head.find(b"raceparent") > 0 or head.find(b"equest-") > 0:
             head, varying = _without_what_varies(head)
         found = _length.search(head)
@@ -100,7 +103,7 @@ class KnownHeads(Generic[Meaning]):
             if self._apart_size + len(head) > MOST_BYTES:  # one client's many heads are not to keep those of others out
                 self._apart.clear()
                 self._apart_size = 0
-            self._apart[head] = parted.head[1], parted.head[2], len(data) - end
+            self._apart[address, head] = parted.head, len(data) - end
             self._apart_size += len(head)
         return parted
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import Any
 
 from toolgate.core import jsonrpc, mcp
@@ -17,13 +18,16 @@ from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
 from toolgate.core.model import Done
+from toolgate.core.notes import Note
+from toolgate.eras import calls, legacy, modern
 from toolgate.eras import headers as era_headers
-from toolgate.eras import legacy, modern
+from toolgate.eras.calls import PlainCall
 from toolgate.frontends import responses
 from toolgate.frontends.active_requests import Unanswered
 from toolgate.frontends.channels import Channel
 from toolgate.frontends.guards import Guards, Request
-from toolgate.frontends.modern import ModernResponses, ModernRound
+from toolgate.frontends.modern import Asked, ModernResponses, ModernRound, report
+from toolgate.frontends.modern import Request as ModernRequest
 from toolgate.frontends.session import InFlight, Session, SessionRound
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.slots import Slot
@@ -41,15 +45,18 @@ class LaneCall(InFlight):
     """One call."""
 
     size = 0  # as which it counts until it is answered
-    begun: Any = None
     _round: Round | None = None
     _task: asyncio.Task[None] | None = None
 
-    def __init__(self, lane: Lane, slot: Slot, request: Request, message: Message) -> None:
+    def __init__(self, lane: Lane, slot: Slot, request: Request, id: bytes) -> None:
         self.request = request
-        self.message = message
+        self.id = id
         self.slot = slot
         self._lane = lane
+
+    @cached_property
+    def message(self) -> Message:
+        return jsonrpc.decode(self.slot.came.body)
 
     @property
     def has_task(self) -> bool:
@@ -61,19 +68,28 @@ class LaneCall(InFlight):
         """None, and nothing is done, where it is not to be begun here. Raises `Fault`."""
         raise NotImplementedError
 
-    def finish(self, id: bytes, done: Done) -> tuple[bytes, HeaderList]:
-        """The response, and what headers it has beside the usual ones. Raises `Fault`."""
+    def begin_like(self, call: PlainCall) -> Round | None:
+        """The same by what was found of one like it, if anything was."""
         raise NotImplementedError
 
-    def failed(self, id: bytes, error: Exception) -> tuple[int, bytes, HeaderList]:
-        """Status, response and headers."""
+    def finish(self, round: Round, done: Done) -> bytes:
+        """The response. Raises `Fault`."""
+        raise NotImplementedError
+
+    def failed(self, error: Exception) -> tuple[int, bytes, HeaderList]:
+        """Status, response, and headers beside the usual ones."""
+        raise NotImplementedError
+
+    @property
+    def usual(self) -> HeaderList:
+        """The headers of its response."""
         raise NotImplementedError
 
     # What happens to it.
 
     def forget(self) -> None:
         """It is over: nothing that it holds is to hold it."""
-        self._round = self.begun = None
+        self._round = None
 
     def starts(self, round: Round) -> bool:
         """Whether it waits for its server, and for nothing else."""
@@ -105,41 +121,66 @@ class LaneCall(InFlight):
         await self._lane.rest(self, receive, send)
 
     def _changed(self) -> None:
-        assert self._round and self._round.begun
-        done = self._round.begun.exchange.outcome
-        if not isinstance(done, Done) or len(memoryview(done.body)) > LARGE or not self.slot.can_answer():
+        round, slot, lane = self._round, self.slot, self._lane
+        assert round and round.begun
+        done = round.begun.exchange.outcome
+        if not isinstance(done, Done) or len(memoryview(done.body)) > LARGE or not slot.can_answer():
             self.go_on()
             return
-        self.slot.on_left = None
-        self._lane.calls.discard(self)
-        id = bytes(self.message.id)
+        slot.on_left = None
+        lane.calls.discard(self)
         try:
-            body, headers = self.finish(id, done)
-            self._lane.answer(self, 200, body, headers)
+            body = self.finish(round, done)
+            lane.answer(self, 200, body)
         except Exception as error:  # noqa: BLE001  the rescue: see responses.rescued
-            self._lane.answer(self, *self.failed(id, error))
+            lane.answer(self, *self.failed(error))
 
 
 class ModernCall(LaneCall):
     """`hears` is told where notes go, once a task works for it."""
 
-    begun: ModernRound | None
+    _asked: Asked | None = None
     _note: Callable[[bytes], None] | None = None
     _early: tuple[bytes, ...] = ()
+
+    @property
+    def begun(self) -> ModernRound | None:
+        """As it goes on."""
+        if not self._round or not self._asked:
+            return None
+        known = self.request
+        return ModernRound(
+            ModernRequest(self.message, {}, self._asked, known.headers, known.route, self.say), self._round
+        )
 
     def begin(self) -> Round | None:
         known, answers = self.request, self._lane.responses
         asked = answers.read(self.message, known.headers, known.principal, known.route, self.say, known.asked)
-        known.asked = asked.asked if asked.asked.written else None
-        self.begun = answers.begin(asked)
-        return self.begun.round if self.begun else None
+        self.slot.known.asked = asked.asked if asked.asked.written else None  # whatever else is another each time
+        self._asked = asked.asked
+        begun = answers.begin(asked)
+        return begun.round if begun else None
 
-    def finish(self, id: bytes, done: Done) -> tuple[bytes, HeaderList]:
-        assert self.begun
-        return self._lane.responses.finish(self.begun, id, done), ()
+    def begin_like(self, call: PlainCall) -> Round | None:
+        known = self.request
+        self._asked = asked = known.asked
+        if not asked:
+            return None
+        return self._lane.responses.begin_like(asked, call, known.headers, known.route, self._hear)
 
-    def failed(self, id: bytes, error: Exception) -> tuple[int, bytes, HeaderList]:
-        return self._lane.failure(self.request, id, error)
+    def finish(self, round: Round, done: Done) -> bytes:
+        return self._lane.responses.finish(round, self.id, done)
+
+    def failed(self, error: Exception) -> tuple[int, bytes, HeaderList]:
+        return self._lane.failure(self.request, self.id, error)
+
+    @property
+    def usual(self) -> HeaderList:
+        return (*self.request.cors, *_JSON) if self.request.cors else _JSON
+
+    def _hear(self, note: Note) -> None:
+        if begun := self.begun:
+            report(begun.request, note)
 
     def say(self, message: bytes) -> None:
         if self._note:
@@ -155,37 +196,56 @@ class ModernCall(LaneCall):
 
 
 class LegacyCall(LaneCall):
-    begun: SessionRound | None
+    begun: SessionRound | None = None
     session: Session | None = None
     channel: Channel | None = None
 
     def begin(self) -> Round | None:
+        if not (session := self._in_session()):
+            return None
+        self.begun = session.begin(self.message, self._opened(session), self)
+        return self.begun.round if self.begun else None
+
+    def begin_like(self, call: PlainCall) -> Round | None:
+        session = self._in_session()
+        if not session or not (template := session.template(call, self.request.accepts_events)):
+            return None
+        self.begun = begun = session.begin_like(template, call, self._opened(session), self)
+        return begun.round if begun else None
+
+    def _in_session(self) -> Session | None:
         known, lane = self.request, self._lane
         id = known.headers.get(era_headers.SESSION)
         version = mcp.stated(known.headers.get(era_headers.VERSION))
         session = lane.sessions.get(id, known.principal) if id and version else None
-        if not session or session.path != known.route.path:
-            return None
+        return session if session and session.path == known.route.path else None
+
+    def _opened(self, session: Session) -> Channel:
+        known = self.request
         self.session = session
-        self.channel = Channel(known.accepts_events, known.accepts_events, known.headers, session.rights)
-        self.channel.on_message = self.go_on
-        self.begun = session.begin(self.message, self.channel, self)
-        return self.begun.round if self.begun else None
+        self.channel = channel = Channel(known.accepts_events, known.accepts_events, known.headers, session.rights)
+        channel.on_message = self.go_on
+        return channel
 
-    def finish(self, id: bytes, done: Done) -> tuple[bytes, HeaderList]:
+    def finish(self, round: Round, done: Done) -> bytes:
         assert self.session and self.begun
-        return self.session.finish(id, self.begun, done), self._named()
+        return self.session.finish(self.id, self.begun, done)
 
-    def failed(self, id: bytes, error: Exception) -> tuple[int, bytes, HeaderList]:
-        body = responses.write_failed(id, error, lambda fault: legacy.error_code(fault, self.message.method))
+    def failed(self, error: Exception) -> tuple[int, bytes, HeaderList]:
+        body = responses.write_failed(self.id, error, lambda fault: legacy.error_code(fault, self.message.method))
         status, headers = self._lane.refusal(self.request, error) or (200, ())
-        return status, body, (*headers, *self._named())
+        return status, body, headers
+
+    @property
+    def usual(self) -> HeaderList:
+        known = self.request
+        if not known.usual:  # which all with this head have: it names their session
+            named = ((b"mcp-session-id", self.session.id.encode()),) if self.session else ()
+            known.usual = (*known.cors, *_JSON, *named)
+        return known.usual
 
     def forget(self) -> None:
         self._round = self.begun = self.session = self.channel = None
-
-    def _named(self) -> HeaderList:
-        return ((b"mcp-session-id", self.session.id.encode()),) if self.session else ()
 
 
 class Lane:
@@ -217,50 +277,61 @@ class Lane:
 
     def begin(self, slot: Slot) -> bool:
         """Whether a request is a call that could be begun at once; else nothing is done."""
-        known, body = slot.known, slot.came.body
-        if known.principal.expires is not None or slot.came.varying:
-            known = self._guards.known(slot.came)
-        if not known or known.accepts_events_only or known.twice:
-            return False
+        known, came = slot.known, slot.came
+        if not known.is_whole or came.varying:
+            known = self._guards.known(came)
+            if not known or known.accepts_events_only or known.twice:
+                return False
+        body, message, is_modern = came.body, None, known.is_modern
+        plain = calls.read_plain_call(body)
+        if plain and (is_modern or not plain.params.meta):  # where only this says which era it is of
+            id = b"%d" % plain.id
+        else:
+            plain = None
+            try:
+                message = jsonrpc.decode(body)
+            except jsonrpc.Malformed:
+                return False
+            id = bytes(message.id)
+            if message.method not in mcp.PLANNED or not id:
+                return False
+            is_modern = is_modern or modern.speaks_modern(known.headers.get(era_headers.VERSION), message.params)
+        call = (ModernCall if is_modern else LegacyCall)(self, slot, known, id)
+        if message:
+            call.message = message
+        principal = known.principal
         try:
-            message = jsonrpc.decode(body)
-        except jsonrpc.Malformed:
-            return False
-        if message.method not in mcp.PLANNED or not message.id:
-            return False
-        is_modern = known.is_modern or modern.speaks_modern(known.headers.get(era_headers.VERSION), message.params)
-        call = (ModernCall if is_modern else LegacyCall)(self, slot, known, message)
-        whose = known.principal.counted_as
-        try:
-            call.size = self._unanswered.begun(whose, len(body))
+            call.size = self._unanswered.begun(principal.counted_as, len(body))
         except Fault:
             return False  # which is told where any other is
-        if slot.connection.principal is not known.principal:
-            self._guards.came_on(slot.connection, known.principal)
+        if slot.connection.principal is not principal:
+            self._guards.came_on(slot.connection, principal)
         try:
-            round = call.begin()
+            round = call.begin_like(plain) if plain else None
+            if not round and not call.has_task:
+                round = call.begin()
         except Fault:
             round = None
         except Exception as error:  # noqa: BLE001  the rescue: see responses.rescued
-            self.answer(call, *call.failed(bytes(message.id), error))
+            self.answer(call, *call.failed(error))
             return True
-        if not round and not call.has_task:
-            self._unanswered.answered(whose, call.size)
+        if round:
+            if call.starts(round):
+                self.calls.add(call)
+                if not self._timer:
+                    self._timer = self._clock.call_later(SWEEP, self._sweep)
+        elif not call.has_task:
+            self._unanswered.answered(principal.counted_as, call.size)
             call.forget()
             return False
-        if round and call.starts(round):
-            self.calls.add(call)
-            if not self._timer:
-                self._timer = self._clock.call_later(SWEEP, self._sweep)
         return True
 
-    def answer(self, call: LaneCall, status: int, body: bytes, headers: HeaderList) -> None:
+    def answer(self, call: LaneCall, status: int, body: bytes, more: HeaderList = ()) -> None:
+        slot, usual = call.slot, call.usual
         call.forget()
         self._unanswered.answered(call.request.principal.counted_as, call.size)
-        if call.request.cors:
-            headers = (*call.request.cors, *headers)
-        if not call.slot.disconnected:
-            call.slot.answer_whole(status, (*_JSON, *headers) if headers else _JSON, body)
+        if not slot.disconnected:
+            slot.answer_whole(status, (*usual, *more) if more else usual, body)
 
     def _sweep(self) -> None:
         """A client that waits for long is told so, and its stream begins: that is a task's work."""

@@ -44,23 +44,27 @@ from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route
+from toolgate.gateway.templates import Template
 from toolgate.state.parking import ParkedCall, Parking
 
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
 _NO_HEADERS: Mapping[str, str] = {}
+_PLAIN = {"name", "arguments", "_meta"}  # the parameters of most calls
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Asked(msgspec.Struct):
     """What a request says beside its arguments; most with the same headers say the same again. `written` are what it
-    names and its `_meta`, None where they are too long to be kept."""
+    names and its `_meta`, None where they are too long to be kept. `template` is what calls have in common that say no
+    more than that."""
 
     method: str
     written: tuple[bytes, bytes] | None
     envelope: modern.Envelope
     client: Client
     target: str | None  # what it names, where it must say so in a header
+    template: Template | None = None
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -87,6 +91,19 @@ class Reply(msgspec.Struct, frozen=True):
     body: bytes | jsonrpc.Joined
     parked_call: ParkedCall | None = None
     asks: bool = False
+
+
+def report(request: Request, note: Note) -> None:
+    """Tell the client of a call what was noted of it, where it wants to hear that."""
+    level, token = request.asked.envelope.log_level, b""
+    if note.kind == "progress":
+        is_wanted = token = bytes(request.asked.envelope.meta.progress_token)
+    elif note.kind == "other":
+        is_wanted = request.route.is_transparent
+    else:
+        is_wanted = level and responses.is_loud_enough(note, level)
+    if is_wanted:
+        request.send(responses.write_note(note, token))
 
 
 class ModernResponses:
@@ -160,25 +177,39 @@ class ModernResponses:
     def begin(self, request: Request) -> ModernRound | None:
         """The same of a call, as far as nothing has to be waited for: `rest` goes on, or `finish`. None, and nothing is
         done, where it is not clear at once what it is for. Raises `Fault`."""
-        params = request.params
+        params, asked = request.params, request.asked
         if "requestState" in params or "inputResponses" in params:
             return None
         round = self._gateway.begin(self.read_call(request), request.route)
-        return ModernRound(request, round) if round else None
+        if not round:
+            return None
+        asked.template = self._gateway.template(round) if asked.written and params.keys() == _PLAIN else None
+        return ModernRound(request, round)
+
+    def begin_like(
+        self, asked: Asked, call: calls.PlainCall, http: Mapping[str, str], route: Route, hear: Callable[[Note], None]
+    ) -> Round | None:
+        """The same of a call that came with the very same headers as one which has asked this. None, and nothing is
+        done, where it may be another matter."""
+        params, template = call.params, asked.template
+        if not template or asked.written != (bytes(params.name), bytes(params.meta)):
+            return None
+        return self._gateway.begin_like(template, params.arguments, http, Notes(hear), route)
 
     async def rest(self, begun: ModernRound) -> Reply:
         """The answer to a call that was begun. Raises `Fault`."""
         request, made, rest = begun.request, begun.round.made, self._gateway.rest(begun.round)
         return await self._reply(request, made, None, await self._with_pages(made, request.route, rest))
 
-    def finish(self, begun: ModernRound, id: bytes, done: Done) -> bytes:
+    def finish(self, round: Round, id: bytes, done: Done) -> bytes:
         """The response to a call of which its server has answered this. Raises `Fault`."""
-        outcome = self._gateway.finish(begun.round, done)
+        outcome, call = self._gateway.finish(round, done), round.origin.call
+        if isinstance(outcome, Done) and outcome.typed is outcome.body:
+            revision = call.client.revision
+            if revision and not revision.names:
+                return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, outcome.body)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        revision = begun.request.asked.client.revision
-        if isinstance(outcome, Done) and outcome.typed is outcome.body and revision and not revision.names:
-            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, outcome.body)
-        return jsonrpc.result(id, bytes(self._written(begun.request.route, begun.round.made, None, outcome).body))
+        return jsonrpc.result(id, bytes(self._written(round.origin.route, round.made, None, outcome).body))
 
     # Handlers: the rows of `_HANDLERS`.
 
@@ -240,7 +271,7 @@ class ModernResponses:
 
     def read_call(self, request: Request) -> Call:
         params, method, asked, http = request.params, request.message.method, request.asked, request.http
-        meta, level, notes = asked.envelope.meta, asked.envelope.log_level, Notes(partial(self._report, request))
+        meta, level, notes = asked.envelope.meta, asked.envelope.log_level, Notes(partial(report, request))
         passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else _NO_HEADERS
         if method in mcp.TARGETED:
             return calls.read_call(
@@ -268,7 +299,7 @@ class ModernResponses:
             return await self._parking.once(spent, lambda: self._afresh(request, again))
         parked_call = self._parking.find(state.parked_call, state.round)
         if parked_call.notes and not parked_call.running_round:
-            parked_call.notes.attach(partial(self._report, request))
+            parked_call.notes.attach(partial(report, request))
         return await self._parking.run_round(parked_call, lambda: self._round(request, parked_call, call, answers))
 
     _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[Reply]]]] = mcp.handlers(
@@ -290,18 +321,6 @@ class ModernResponses:
     def close(self) -> None:
         """End what clients listen to, gracefully."""
         self._closing.set()
-
-    def _report(self, request: Request, note: Note) -> None:
-        """Tell the client of a call what was noted of it, where it wants to hear that."""
-        level, token = request.asked.envelope.log_level, b""
-        if note.kind == "progress":
-            is_wanted = token = bytes(request.asked.envelope.meta.progress_token)
-        elif note.kind == "other":
-            is_wanted = request.route.is_transparent
-        else:
-            is_wanted = level and responses.is_loud_enough(note, level)
-        if is_wanted:
-            request.send(responses.write_note(note, token))
 
     async def _afresh(self, request: Request, call: Call) -> Reply:
         """A round behind which nothing waits yet."""

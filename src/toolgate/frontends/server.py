@@ -147,11 +147,25 @@ class _KnownCycle(_Cycle, Slot):
         self.connection = connection
         self._protocol = protocol
         self.known = known
-        self.transport = protocol.transport
-        self.flow = protocol.flow
         self.body = came.body  # type: ignore[assignment]
-        self.default_headers = protocol.server_state.default_headers
-        self.on_response = protocol.on_response_complete
+
+    # What others are given, and only some need.
+
+    @property
+    def transport(self) -> asyncio.Transport:  # type: ignore[override]
+        return self._protocol.transport
+
+    @property
+    def flow(self) -> FlowControl:  # type: ignore[override]
+        return self._protocol.flow
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:  # type: ignore[override]
+        return self._protocol.server_state.default_headers
+
+    @cached_property
+    def on_response(self) -> Callable[[], None]:  # type: ignore[override]
+        return self._protocol.on_response_complete
 
     @cached_property
     def scope(self) -> Any:  # type: ignore[override]
@@ -174,22 +188,25 @@ class _KnownCycle(_Cycle, Slot):
             self.message_event.set()
 
     def can_answer(self) -> bool:
-        return not self.flow.write_paused
+        return not self._protocol.flow.write_paused
 
     def answer_whole(self, status: int, headers: HeaderList, body: bytes) -> None:
         if not self.keep_alive:
             self.answer(status, (*headers, (b"content-length", b"%d" % len(body))), body)
             return
-        of = self._protocol.last_head
-        if of[2] is not self.default_headers or of[0] != status or of[1] != headers:
-            lines = [STATUS_LINE[status], *(_line(name, value) for name, value in (*self.default_headers, *headers))]
-            of = self._protocol.last_head = status, headers, self.default_headers, b"".join(lines)
+        protocol, usual = self._protocol, self._protocol.server_state.default_headers
+        last_status, last_headers, last_usual, head = protocol.last_head
+        if last_headers is not headers or last_status != status or last_usual is not usual:
+            lines = [STATUS_LINE[status], *(_line(name, value) for name, value in (*usual, *headers))]
+            head = b"".join(lines)
+            protocol.last_head = status, headers, usual, head
         self.response_started = self.response_complete = True
-        if not self.transport.is_closing():
-            self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (of[3], len(body), body))
+        transport = protocol.transport
+        if not transport.is_closing():
+            transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
         if "message_event" in self.__dict__:  # else nobody waits
             self.message_event.set()
-        self.on_response()
+        protocol.on_response_complete()
 
     def go_on(self, app: Any) -> asyncio.Task[None]:
         return self._protocol.start(self, app)
@@ -347,7 +364,7 @@ class HttpProtocol(HttpToolsProtocol):
             address = self._connection.address
             if self._head:
                 data, self._head = self._head + data, b""
-            elif address and data.endswith(END) and self._known_heads.is_alone(data):
+            elif data.endswith(END) and address and self._known_heads.is_alone(data):
                 self._head, self._patience = data, HEAD_PATIENCE
                 self._timer = self._timer or self.loop.call_later(HEAD_PATIENCE, self.transport.close)
                 return

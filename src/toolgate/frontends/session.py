@@ -34,8 +34,10 @@ from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route
+from toolgate.gateway.templates import Template
 from toolgate.upstreams.base import rechecked
 
+MOST_TEMPLATES = 8  # of calls, that a session keeps
 MOST_RELAYED = 64  # notifications of one session on their way to its server
 _OF_ALL_SCOPES = frozenset({*mcp.LIST_CHANGED, mcp.UPDATED, mcp.ELICITED})  # nothing in them is of what tools have said
 
@@ -96,11 +98,12 @@ class Asked(NamedTuple):
 
 
 class SessionRound(NamedTuple):
-    """A call that was begun; `key` is its id."""
+    """A call that was begun; `key` is its id. For `token` and `stream` see `Asked`."""
 
     key: str | int | float
-    asked: Asked
     round: Round
+    token: bytes
+    stream: Stream
 
 
 class Session:
@@ -133,6 +136,7 @@ class Session:
         self._has_logging = True  # as far as it was told
         self._has_tasks = False  # whether the client was told that tools run as tasks
         self._log_level: str | None = None  # until the client sets one
+        self._templates: dict[tuple[bytes, bytes, bool], Template] = {}  # by what calls say beside their arguments
         self._pages = pages
         wants = (*mcp.LIST_CHANGED, mcp.ELICITED, mcp.LOGGED)
         self._subscriber = Subscriber(gateway, path, self.client, self._say, wants)
@@ -380,7 +384,8 @@ class Session:
             if turn:
                 await turn()
             if begun:
-                return jsonrpc.result_of(id, await self._outcome_of(begun.asked, self._gateway.rest(begun.round)))
+                asked = Asked(begun.round.made, begun.token, begun.stream, principal)
+                return jsonrpc.result_of(id, await self._outcome_of(asked, self._gateway.rest(begun.round)))
             handle = self._HANDLERS.get(message.method, Session._undefined)
             return jsonrpc.result_of(id, await handle(self, message, stream, principal))
         except asyncio.CancelledError:
@@ -427,6 +432,7 @@ class Session:
             raise responses.method_not_found(message)
         level = calls.check_level(calls.read_text(calls.read_members(message.params, "params"), "level"))
         self._log_level = level
+        self._templates.clear()
         await self._gateway.set_level(level, self.route, self.client)
         return b"{}"
 
@@ -518,14 +524,39 @@ class Session:
         if not round:
             return None
         self._in_flight[key] = lane_call
-        return SessionRound(key, asked, round)
+        if (plain := calls.read_plain(message)) and (template := self._gateway.template(round)):
+            if len(self._templates) >= MOST_TEMPLATES:
+                self._templates.clear()
+            self._templates[(*plain, stream.can_ask)] = template
+        return SessionRound(key, round, asked.token, stream)
+
+    def template(self, call: calls.PlainCall, can_ask: bool) -> Template | None:
+        """What was found of a call like this one, if anything was."""
+        params = call.params
+        template = self._templates.get((bytes(params.name), bytes(params.meta), can_ask)) if self._templates else None
+        return template if template and template.entered.client is self.client else None
+
+    def begin_like(
+        self, template: Template, call: calls.PlainCall, stream: Stream, lane_call: InFlight
+    ) -> SessionRound | None:
+        """The same of a call that is like the one of this template. None, and nothing is done, where it may be another
+        matter."""
+        key = call.id
+        if self._in_flight and self._refused(call.message, key):
+            return None
+        notes = Notes(partial(self._report, stream.note, b"", ""))
+        round = self._gateway.begin_like(template, call.params.arguments, None, notes, self.route)
+        if not round:
+            return None
+        self._in_flight[key] = lane_call
+        return SessionRound(key, round, b"", stream)
 
     def finish(self, id: bytes, begun: SessionRound, done: Done) -> bytes:
         """The response to a call of which its server has answered this. Raises `Fault`."""
         self._ended(begun.key)
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        return bytes(jsonrpc.result_of(id, self._written(begun.asked.call, outcome)))
+        return bytes(jsonrpc.result_of(id, self._written(begun.round.origin.call, outcome)))
 
     _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[bytes | Raw | Joined]]]] = mcp.handlers(
         "legacy",

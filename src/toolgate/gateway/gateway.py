@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
 
 from toolgate.core import mcp, names
 from toolgate.core.concurrency import FairLimit
@@ -20,8 +21,10 @@ from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
 from toolgate.core.model import Ask, Asker, Call, Client, Done, Event, NeedInput, Outcome, Principal
+from toolgate.core.notes import Notes
 from toolgate.core.services import Swap
 from toolgate.eras import tasks
+from toolgate.gateway import templates
 from toolgate.gateway.audience import Audience
 from toolgate.gateway.closed import missed
 from toolgate.gateway.lists import Lists
@@ -29,11 +32,12 @@ from toolgate.gateway.own_work import OwnWork
 from toolgate.gateway.recheck import Rechecks
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.resolve import Resolver
-from toolgate.gateway.round import Round
+from toolgate.gateway.round import Origin, Round
 from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot, removed
 from toolgate.gateway.subscriptions import Subscriptions
+from toolgate.gateway.templates import Template
 from toolgate.policy import scrub
 from toolgate.policy.access import looked_through
 from toolgate.policy.base import Wait
@@ -80,7 +84,7 @@ class Gateway:
             access, clock, redactor, handles, self._views.activated, self._resolver.makers.as_known, self._current
         )
         self._audience = Audience(access, events)
-        self._rechecks = Rechecks(self._resolver.enter, self._current)
+        self.rechecks = Rechecks(self._resolver.enter, self._current)
         self.subscriptions = Subscriptions(self._resolver.enter, self._resolver.placed, clock, redactor, self._current)
         self.in_turns = FairLimit(1)  # what is done in a thread: large lists and results, completions
 
@@ -105,14 +109,31 @@ class Gateway:
     def begin(self, call: Call, route: Route) -> Round | None:
         """The same as far as nothing has to be waited for: `rest` goes on, or `finish`. None, and nothing is done,
         where its plan does not tell what it is for."""
-        if self.phase != "serving":
-            return None
         try:
-            plan = route.plans.find(call, self.access.rules(call.client.principal), self.snapshot.catalog.version)
-            hooks = plan.hooks if plan and not call.resumption else route.hooks
-            return self._begun(call, plan.enter(call), hooks, route) if plan else None
+            rules, version = self.access.rules(call.client.principal), self.snapshot.catalog.version
+            plan = route.plans.find(call, rules, version) if self.phase == "serving" else None
+            if not plan:
+                return None
+            hooks = route.hooks if call.resumption else plan.hooks
+            round = self._begun(call, plan.enter(call), hooks, route)
         except Fault:
             return None
+        round.plan = plan
+        return round
+
+    def begin_like(
+        self, template: Template, arguments: Raw, headers: Mapping[str, str] | None, notes: Notes, route: Route
+    ) -> Round | None:
+        """The same of a call that is like another but for these, where what was found for that one holds still."""
+        rules = self.access.rules(template.entered.client.principal)
+        if self.phase != "serving" or not template.holds(route, self.snapshot.catalog.version, rules):
+            return None
+        return self._begun(template, template.call(arguments, headers, notes), template.plan.hooks, route)
+
+    def template(self, round: Round) -> Template | None:
+        """What other calls may have in common with one that was begun."""
+        rules = self.access.rules(round.origin.call.client.principal)
+        return templates.template(round, self.snapshot.catalog.version, rules)
 
     async def rest(self, round: Round) -> Outcome:
         """What comes of a round that was begun. Raises `Fault`."""
@@ -120,8 +141,9 @@ class Gateway:
             outcome = await self._through(round)
         except Fault as fault:
             return self._failed(round, fault)
-        left, refused = partial(self._left, round.call, round.route), partial(self._refused, round.call, round.route)
-        return then(outcome, left, refused, shown=partial(self.shown, round.route))
+        call, route = round.origin.call, round.origin.route
+        left, refused = partial(self._left, call, route), partial(self._refused, call, route)
+        return then(outcome, left, refused, shown=partial(self.shown, route))
 
     def finish(self, round: Round, done: Done) -> Outcome:
         """The same at once, of what its server has answered. Raises `Fault`."""
@@ -132,23 +154,27 @@ class Gateway:
         except Fault as fault:
             round.run.ended(fault)
             return self._failed(round, fault)
+        origin = round.origin
         try:
-            return self._left(round.call, round.route, outcome)
+            return self._left(origin.call, origin.route, outcome)
         except Fault as fault:
-            return self._refused(round.call, round.route, fault)
+            return self._refused(origin.call, origin.route, fault)
 
     def _failed(self, round: Round, fault: Fault) -> Outcome:
-        return self._refused(round.call, round.route, self._resolver.placed(fault, round.call, round.made.target))
+        call, target = round.origin.call, round.made.target
+        return self._refused(call, round.origin.route, self._resolver.placed(fault, call, target))
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
         """The last outcome of a call that was entered, in its client's names. A result of a tool has none that could be
         others where it has no `resource`, and no letter escaped in which one might be written."""
-        if isinstance(last, Done) and last.is_cut:
-            return last
-        if isinstance(last, Done) and call.method == mcp.CALL and not (call.asked or last.is_foreign):
+        if isinstance(last, Done):
             body: Any = last.body  # a view where it is large: that is looked at piece by piece
-            if not isinstance(body, memoryview) and max((raw := bytes(body)).find(b"resource"), raw.find(b"\\u00")) < 0:
+            if last.is_cut:
                 return last
+            if call.method == mcp.CALL and not (call.asked or last.is_foreign or isinstance(body, memoryview)):
+                said = bytes(body)
+                if said.find(b"resource") < 0 and said.find(b"\\u00") < 0:
+                    return last
         return self._handles.leave(call, last, route.path, route.surface)
 
     def _refused(self, call: Call, route: Route, fault: Fault) -> Outcome:
@@ -161,13 +187,19 @@ class Gateway:
         known = self._resolver.known(route, call.client, self.access.rules(call.client.principal))
         return route.surface.refuse(call, shown, known)
 
-    def _begun(self, made: Call, entered: Call, hooks: Sequence[Hooks], route: Route) -> Round:
-        """A round through the policies to its server, of a call as its client has made it, and as it was entered."""
-        anew = partial(self._rechecks.anew, made, entered, route, self.snapshot, self.snapshot.catalog.version)
-        round = Round(made, entered, route, PolicyRun(entered, hooks, self._clock, anew))
+    def _begun(self, by: Call | Template, entered: Call, hooks: Sequence[Hooks], route: Route) -> Round:
+        """A round through the policies to its server, of a call as its client has made it, or by a template, and as it
+        was entered."""
+        snapshot = self.snapshot
+        origin = _Origin(entered, route, snapshot, snapshot.catalog.version, self, by)
+        round = Round(origin, PolicyRun(entered, hooks, self._clock, origin))
         try:
-            call = round.decision = round.run.begin(partial(self._again, made, route))
-            if isinstance(call, Call) and not call.resumption and (upstream := route.upstreams.get(call.server)):
+            call = round.decision = round.run.begin()
+            if not isinstance(call, Call):
+                return round
+            if isinstance(by, Template) and templates.is_same(call, entered):
+                round.begun = by.line.begin(call)
+            elif not call.resumption and (upstream := route.upstreams.get(call.server)):
                 round.begun = upstream.begin(call)
         except Fault as fault:
             round.fault = fault.with_traceback(None)
@@ -183,8 +215,12 @@ class Gateway:
             if not decision:
                 raise round.failed()
             if isinstance(decision, Wait):
-                decision = await run.before(partial(self._again, round.made, round.route), decision)
-            outcome = await self._invoke(decision, round) if isinstance(decision, Call) else decision
+                decision = await run.before(decision)
+            if isinstance(decision, Call):
+                run.may_wait()
+                outcome = await self._invoke(decision, round)
+            else:
+                outcome = decision
         except BaseException as error:
             run.ended(error)
             raise
@@ -194,9 +230,9 @@ class Gateway:
                 return outcome  # its next round goes through all of this itself
         return then(outcome, run.after, run.failed, run.ended)
 
-    async def _again(self, made: Call, route: Route, next: Call) -> Outcome:
+    async def again(self, made: Call, path: str) -> Outcome:
         """The next round of a call whose client was asked something by a policy: of what its name means by then."""
-        made, route = msgspec.structs.replace(made, resumption=next.resumption), self.route(route.path)
+        route = self.route(path)
         try:
             entered, hooks = await self._resolver.enter(made, route)
         except Fault as fault:
@@ -204,7 +240,7 @@ class Gateway:
         return await self._through(self._begun(made, entered, hooks, route))
 
     async def _invoke(self, call: Call, round: Round) -> Outcome:
-        resumption, route = call.resumption, round.route
+        resumption, route = call.resumption, round.origin.route
         if resumption and resumption.asker.kind == "upstream" and resumption.asker.name != call.server:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
@@ -311,6 +347,25 @@ class Gateway:
     async def close(self) -> None:
         await self._views.close()
         await self.subscriptions.close()
+
+
+class _Origin(Origin):
+    """`by` is the call as its client has made it, or the template that it is like."""
+
+    gateway: Gateway
+    by: Call | Template
+
+    @property
+    def made(self) -> Call:
+        if isinstance(self.by, Template):
+            self.by = self.by.made(self.call)
+        return self.by
+
+    async def anew(self) -> tuple[Call, Sequence[Hooks]] | None:
+        return await self.gateway.rechecks.anew(self.made, self.call, self.route, self.snapshot, self.version)
+
+    async def again(self, call: Call, /) -> Outcome:
+        return await self.gateway.again(replace(self.made, resumption=call.resumption), self.route.path)
 
 
 def shutting_down(reach: Reach) -> Fault:

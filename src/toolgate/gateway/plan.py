@@ -69,8 +69,9 @@ class Plans:
     offer something else to each: its plans are theirs alone. `upstreams` are those of the route."""
 
     def __init__(self, upstreams: Mapping[str, Upstream] = {}) -> None:
-        self._upstreams, self._version = upstreams, 0
+        self._upstreams = upstreams
         self._plans: dict[Key, Plan] = {}
+        self.forget()
 
     def find(self, call: Call, rules: Rules | None, version: int) -> Plan | None:
         """The plan for a call's name, where it holds: its server is up, and the list is its word of now."""
@@ -83,6 +84,7 @@ class Plans:
         """What a name means, or policies have to do with its calls, may be something else now."""
         self._plans.clear()
         self._version = version
+        self.epoch = object()  # of what is known from now on
 
     def keep(self, plan: Plan, rules: Rules | None, call: Call, version: int) -> None:
         """The plan for a call's name, as its client wrote it."""

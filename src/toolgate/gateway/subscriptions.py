@@ -15,7 +15,7 @@ from toolgate.core import names
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Done, Outcome
+from toolgate.core.model import Call, Client, Done
 from toolgate.core.redaction import Redactor
 from toolgate.gateway.closed import missed
 from toolgate.gateway.recheck import Enter
@@ -74,7 +74,7 @@ class Subscriptions:
     async def _let_watch(self, call: Call, route: Route) -> Call:
         policy_run = PolicyRun(call, route.hooks, self._clock)
         try:
-            decision = await policy_run.before(_never)
+            decision = await policy_run.before()
             if not isinstance(decision, Call):
                 raise Fault("ACCESS_DENIED", "A subscription cannot ask the user, so it was refused")
             if decision.server == names.OWN:
@@ -147,10 +147,6 @@ class Subscriptions:
 
     async def close(self) -> None:
         await self._renewing.close()
-
-
-async def _never(_call: Call) -> Outcome:
-    raise AssertionError("a subscription asks nothing")
 
 
 def _bytes(uri: str) -> int:

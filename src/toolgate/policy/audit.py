@@ -66,10 +66,11 @@ def _shortened(target: str) -> str:
     return f"{shown}… ({len(target):,} characters, SHA-256 {digest})"
 
 
-class _Begun(Reached, kw_only=True):
-    """A round: since when, and with which arguments it came. `has_ended`: it is told once more, of what came of the
-    questions of its server."""
+class _Begun(msgspec.Struct):
+    """A round: how far it has got, since when, and with which arguments it came. `has_ended`: it is told once more, of
+    what came of the questions of its server."""
 
+    reached: Reached
     when: float
     arguments: Raw
     has_ended: bool = False
@@ -95,14 +96,15 @@ class Audit(Policy):
                 reach="not_sent",
                 hint="see toolgate's log for the reason; `audit.on_failure` sets whether calls are refused",
             )
-        answers = call.resumption is not None and call.resumption.live is not None
-        rests = call.reached.rests if call.reached else ()
-        begun = _Begun(when=self._clock.now(), arguments=call.arguments, is_sent=answers, rests=rests)
-        return Passed(msgspec.structs.replace(call, reached=begun), begun)
+        if not (reached := call.reached) or call.resumption:
+            answers = call.resumption is not None and call.resumption.live is not None
+            reached = Reached(is_sent=answers, rests=reached.rests if reached else ())
+            call = msgspec.structs.replace(call, reached=reached)
+        return Passed(call, _Begun(reached, self._clock.now(), call.arguments))
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
         is_rest, ticket.has_ended = ticket.has_ended, True
-        decision, outcome, code, reason, sent = told(ending, ticket)
+        decision, outcome, code, reason, sent = told(ending, ticket.reached)
         server = call.server
         if not server and outcome == "error":
             decision = "deny"  # there is no such target

@@ -43,6 +43,11 @@ class Policy:
         listed now, by clients of the same rules. Asked once for all of them; nothing else of the call may matter."""
         return True
 
+    def made_for(self, call: Call) -> Callable[..., Decision]:
+        """Its `before` for first rounds of calls like this one, as `applies` has them: where that can be quicker, since
+        what is the same in all of them was looked up."""
+        return self.before
+
     def refuses(self, call: Call) -> bool:
         """Whether a call of a tool would be refused for what the tool says of itself. Asked where its server may have
         changed since it was listed: then it is listed anew before the call is judged."""

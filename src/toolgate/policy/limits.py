@@ -8,9 +8,10 @@ outlive configurations, and are bounded.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 from toolgate.auth.access import as_a_lenient_reader
 from toolgate.config import Config
@@ -72,7 +73,7 @@ class Meters:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.together: AbstractContextManager[None] = nullcontext()
+        self.together: AbstractContextManager[Any] = threading.RLock()  # costs less than what does nothing
         self._kinds: dict[str, Meter] = {}
         self.asking = FairLimit(1)  # calls that are written out for an operator
         self.large_arguments = FairLimit(1, most=MOST_WAITING, what="calls with large arguments")
@@ -116,6 +117,13 @@ class _Limit:
         self._share = rate.seconds / rate.count if rate else 0.0
         self._slack = rate.seconds - self._share + _EXACT if rate else 0.0
 
+    def has_room(self, key: object, now: float) -> bool:
+        """Whether one more call is in order."""
+        most, rate = self.most, self.rate
+        if most is not None and self._running.get(key, 0) >= most:
+            return False
+        return rate is None or self._filled.get(key, 0.0) <= now + self._slack
+
     def is_full(self, key: object) -> bool:
         """Whether as much runs as may."""
         return self.most is not None and self._running.get(key, 0) >= self.most
@@ -131,8 +139,7 @@ class _Limit:
         return filled - now - self._slack
 
     def charge(self, key: object, now: float) -> None:
-        if self.rate:
-            self.meter.put_off(key, now, self._share, now)
+        self.meter.put_off(key, now, self._share, now)
 
     def take(self, key: object) -> None:
         self._running[key] = self._running.get(key, 0) + 1
@@ -145,10 +152,14 @@ class _Limit:
             del self._running[key]
 
 
+Metered: TypeAlias = tuple[_Limit, object]
+"""A limit, and the key of the meter that it is held to."""
+
+
 class Places:
     """What a call takes of what may run at once: taken and given back by whoever says so first, until it is over."""
 
-    def __init__(self, limits: Sequence[tuple[_Limit, object]], together: AbstractContextManager[None]) -> None:
+    def __init__(self, limits: Sequence[Metered], together: AbstractContextManager[Any]) -> None:
         self._limits = limits
         self._together = together
         self._are_taken = self._is_over = False
@@ -223,6 +234,18 @@ class Limits(Policy):
     def are_some(self) -> bool:
         return self.has_meters or self._largest is not None or self._counts
 
+    def made_for(self, call: Call) -> Callable[[Call, bool, Any], Call | Passed]:
+        if call.method != mcp.CALL or not self.has_meters or self._largest is not None or self._counts:
+            return self.before
+        others = self._of_target(call)
+
+        def before(call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
+            who = call.client.principal
+            own = self._clients.get(who.client, self._principal)
+            return self._entered(call, [(own, who.counted_as), *others] if own.is_some else others, was_passed)
+
+        return before
+
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
         """A round that goes on with what was let through once is not refused; while it runs, it counts."""
         is_of_tool = call.method == mcp.CALL
@@ -232,7 +255,9 @@ class Limits(Policy):
             self._refuse_too_many(call)
         if not self.has_meters or (not is_of_tool and call.kind == "tasks"):  # who asks how work goes on does none
             return call
-        limits = self._of(call)
+        return self._entered(call, self._of(call), was_passed)
+
+    def _entered(self, call: Call, limits: list[Metered], was_passed: bool) -> Call | Passed:
         if not was_passed:
             self._charge(limits, call.client.principal)
         taken = [each for each in limits if each[0].most is not None]
@@ -240,9 +265,9 @@ class Limits(Policy):
             return call
         places = Places(taken, self._meters.together)
         places.take()
-        if call.reached:
-            call.reached.rests += (places.rests,)
-            call.reached.over += (places.over,)
+        if reached := call.reached:
+            reached.rests += (places.rests,)
+            reached.over += (places.over,)
         return Passed(call, places)
 
     def check(self, call: Call) -> None:
@@ -276,18 +301,20 @@ class Limits(Policy):
                 extra={"limit": most},
             )
 
-    def _charge(self, limits: list[tuple[_Limit, object]], who: Principal) -> None:
+    def _charge(self, limits: list[Metered], who: Principal) -> None:
         now = self._clock.now()
         for limit, key in limits:
+            if limit.has_room(key, now):
+                continue
             if limit.is_full(key):
                 self._meters.refused(who, BREATH)
                 raise _too_many_at_once(limit)
-            if limit.is_used_up(key, now):
-                fault = _too_often([each for each in limits if each[0].is_used_up(each[1], now)], now)
-                self._meters.refused(who, fault.extra["retryAfter"])
-                raise fault
+            fault = _too_often([each for each in limits if each[0].is_used_up(each[1], now)], now)
+            self._meters.refused(who, fault.extra["retryAfter"])
+            raise fault
         for limit, key in limits:
-            limit.charge(key, now)
+            if limit.rate:
+                limit.charge(key, now)
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: Places | None) -> None:
         if not ticket:
@@ -297,12 +324,14 @@ class Limits(Policy):
         else:
             ticket.give_back()
 
-    def _of(self, call: Call) -> list[tuple[_Limit, object]]:
+    def _of(self, call: Call) -> list[Metered]:
         """What concerns this call. Control tools cost their callers, and no server."""
         who = call.client.principal
-        found: list[tuple[_Limit, object]] = []
-        if (limit := self._clients.get(who.client, self._principal)).is_some:
-            found.append((limit, who.counted_as))
+        own = self._clients.get(who.client, self._principal)
+        return [*([(own, who.counted_as)] if own.is_some else ()), *self._of_target(call)]
+
+    def _of_target(self, call: Call) -> list[Metered]:
+        found: list[Metered] = []
         if call.server and call.server != names.OWN:  # it is empty where the target is not found
             if (limit := self._servers.get(call.server, self._server)).is_some:
                 found.append((limit, call.server))
@@ -311,7 +340,7 @@ class Limits(Policy):
         return found
 
 
-def _too_often(limits: list[tuple[_Limit, object]], now: float) -> Fault:
+def _too_often(limits: list[Metered], now: float) -> Fault:
     """It has to wait for the slowest of them."""
     wait, slowest = max(((limit.wait(key, now), limit) for limit, key in limits), key=lambda each: each[0])
     assert slowest.rate

@@ -7,8 +7,8 @@ is told how it ended, whatever became of it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -30,7 +30,9 @@ class Hooks(NamedTuple):
     after: Callable[[Call, Outcome, Any], Outcome] | None
     ended: Callable[[Call, Outcome | BaseException, Any], None] | None
     applies: Callable[[Call], bool] | None
+    made_for: Callable[[Call], Callable[..., Decision]] | None
     sees_misses: bool
+    hears_back: bool  # it has `after` or `ended`
 
 
 def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
@@ -44,86 +46,120 @@ def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
             None if type(each).after is Policy.after else each.after,
             None if type(each).ended is Policy.ended else each.ended,
             None if type(each).applies is Policy.applies else each.applies,
+            None if type(each).made_for is Policy.made_for else each.made_for,
             each.sees_misses,
+            type(each).after is not Policy.after or type(each).ended is not Policy.ended,
         )
         for each in policies
     )
 
 
 def applying(hooks: Iterable[Hooks], call: Call) -> tuple[Hooks, ...]:
-    """Those of the policies that have anything to do with calls of this target."""
-    return tuple(each for each in hooks if not each.applies or each.applies(call))
+    """Those of the policies that have anything to do with calls of this target, made for these."""
+    found = (each for each in hooks if not each.applies or each.applies(call))
+    return tuple(each._replace(before=each.made_for(call)) if each.made_for else each for each in found)
 
 
-Anew: TypeAlias = "Callable[[], Awaitable[tuple[Call, Sequence[Hooks]] | None]]"
-"""What a call is now, with the policies that judge it; None: what it was. Raises `Fault`."""
+class Origin(Protocol):
+    """What a round is of."""
+
+    async def anew(self) -> tuple[Call, Sequence[Hooks]] | None:
+        """What the call is now, with the policies that judge it; None: what it was. Raises `Fault`."""
+        ...
+
+    async def again(self, call: Call, /) -> Outcome:
+        """The next round, where a policy asks something."""
+        ...
 
 
-Again: TypeAlias = Callable[[Call], Awaitable[Outcome]]
+class Alone:
+    """The origin of a round that asks nothing, and is not looked at again."""
+
+    async def anew(self) -> None:
+        """It is what it was."""
+
+    async def again(self, call: Call, /) -> Outcome:
+        raise AssertionError(f"nobody may ask anything for {call.shown}")
 
 
-async def _as_it_was() -> None:
-    """Nothing changes."""
+_ALONE = Alone()
 
 
 class PolicyRun:
     """One round. `call` is as far as it has got: as it came, until all policies have let it go on."""
 
-    def __init__(self, call: Call, policies: Sequence[Hooks], clock: Clock, anew: Anew = _as_it_was) -> None:
-        self.call = self._came = self._next = call
-        self._at, self._has_waited = 0, False  # the policy that `_next` is judged by next
-        self._anew, self._policies = anew, policies
-        self._clock = clock
+    _at = 0  # the policy that `_next` is judged by next
+    _next: Call | None = None  # None: as it came
+    _has_waited = False
+    _may_wait = False
+
+    def __init__(self, call: Call, policies: Sequence[Hooks], clock: Clock, origin: Origin = _ALONE) -> None:
+        self.call = self._came = call
+        self._origin, self._policies, self._clock = origin, policies, clock
         self._passed: list[tuple[Hooks, Any]] = []  # those with something to do when the call comes back; its ticket
 
-    async def before(self, again: Again, decision: Call | Outcome | Wait | None = None) -> Call | Outcome:
-        """The call as its policies let it go on, or what one of them says instead. `again` is its next round, where one
-        asks something; `decision` what `begin` has returned, if that was called."""
-        decision = decision or self.begin(again)
+    async def before(self, decision: Call | Outcome | Wait | None = None) -> Call | Outcome:
+        """The call as its policies let it go on, or what one of them says instead. `decision` is what `begin` has
+        returned, if that was called."""
+        decision = decision or self.begin()
         while isinstance(decision, Wait):
-            decision = self.begin(again, await decision.until())
+            decision = self.begin(await decision.until())
         if self._has_waited and isinstance(decision, Call):
             return self._let(await self.recheck(decision))
         return decision
 
-    def begin(self, again: Again, waited: Any = None) -> Call | Outcome | Wait:
+    def begin(self, waited: Any = None) -> Call | Outcome | Wait:
         """The same as far as nothing has to be waited for. The policy that it had to be waited for gets what it has
         `waited` for."""
-        call = self._next
-        depth = _depth(call.resumption, self._policies) if call.resumption else 0
-        for at in range(self._at, len(self._policies)):
-            policy, ticket = self._policies[at], None
-            decision = policy.before(call, at < depth, waited)
+        call, policies, at = self._next or self._came, self._policies, self._at
+        depth = _depth(call.resumption, policies) if call.resumption else 0
+        was_passed, ticket = False, None
+        for policy in policies[at:] if at else policies:
+            if depth:
+                was_passed = policies.index(policy) < depth
+            decision = policy.before(call, was_passed, waited)
             waited = None
             if isinstance(decision, Passed):
                 ticket, decision = decision.ticket, decision.call
-            if not isinstance(decision, Call):
-                if isinstance(decision, Wait):
-                    self._at, self._next, self._has_waited = at, call, True
-                    if call.reached:
-                        call.reached.waits_for = policy.name
-                elif isinstance(decision, Required):
-                    _refuse_if_unanswerable(call, decision)
-                    return NeedInput(decision.asks, Retry(policy.asker, call, decision, again, self._clock))
-                return decision
-            call = decision
-            if policy.after or policy.ended:
+            if decision is not call:  # else it goes on as it is
+                if not isinstance(decision, Call):
+                    if isinstance(decision, Wait):
+                        self._at, self._next, self._has_waited = policies.index(policy), call, True
+                        if call.reached:
+                            call.reached.waits_for = policy.name
+                    elif isinstance(decision, Required):
+                        _refuse_if_unanswerable(call, decision)
+                        return NeedInput(
+                            decision.asks, Retry(policy.asker, call, decision, self._origin.again, self._clock)
+                        )
+                    return decision
+                call = decision
+            if policy.hears_back:
                 self._passed.append((policy, ticket))
+            ticket = None
         return call if self._has_waited else self._let(call)
 
     def _let(self, call: Call) -> Call:
         """All policies have let it go on."""
-        for reached in (call.reached, self._came.reached):  # a policy may have put its own there
-            if reached:
-                reached.is_let, reached.recheck = True, self.recheck
         self.call = call
+        if call.reached:
+            call.reached.is_let = True
+        if self._came is not call and self._came.reached:  # a policy may have put its own there
+            self._came.reached.is_let = True
         return call
+
+    def may_wait(self) -> None:
+        """It may wait before it is sent: whoever has it wait looks at it once more."""
+        self._may_wait = True
+        for reached in (self.call.reached, self._came.reached):
+            if reached:
+                reached.recheck = self.recheck
 
     async def recheck(self, call: Call) -> Call:
         """The call as it may be sent now, that was let go on and has waited. As its client made it, it stands for what
         was let go on. Raises `Fault`, not sent."""
         try:
-            found = await self._anew()
+            found = await self._origin.anew()
         except Fault as fault:
             fault.reach = "not_sent"
             raise
@@ -162,9 +198,10 @@ class PolicyRun:
         for policy, ticket in reversed(self._passed):
             if policy.ended:
                 policy.ended(self.call, ending, ticket)
-        for reached in () if isinstance(ending, NeedInput) else (self.call.reached, self._came.reached):
-            if reached:
-                reached.recheck = None  # else it and this would hold each other, and the request with them
+        if self._may_wait and not isinstance(ending, NeedInput):
+            for reached in (self.call.reached, self._came.reached):
+                if reached:
+                    reached.recheck = None  # else it and this would hold each other, and the request with them
 
 
 def _what(call: Call) -> tuple[str, str, bytes]:

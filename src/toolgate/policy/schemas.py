@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
 LARGEST = 256 * 1024  # bytes of a schema
+QUICK = 8 * 1024  # bytes of arguments, at most, that are soon judged
 LARGEST_SHOWN = 16 * 1024  # bytes of one in an error
 MOST_VALUES = 20_000  # in one
 MOST_KEPT = 128 * 1024 * 1024  # bytes that all compiled schemas together may take, about
@@ -76,6 +77,20 @@ class Schema(msgspec.Struct):
     size: int = 0
     problem: str = ""
     was_told: bool = False
+    quick: int = 0  # bytes of arguments that are soon judged, whatever they are
+
+    def __post_init__(self) -> None:
+        if not self.problem:
+            self.quick = min(QUICK, _MOST_VISITS // (self.visits or 1), _MOST_MATCHED // (self.matched or 1)) - 1
+
+    def surely_takes(self, arguments: bytes) -> bool:
+        """Whether they are right, and that is soon told. If not, `judge` tells."""
+        if len(arguments) > self.quick:
+            return False
+        try:
+            return arguments.find(b"\\u") < 0 and self.validator.is_valid(decode(arguments))
+        except (UnicodeDecodeError, ValueError, *jsonrpc.UNREADABLE):
+            return False
 
     def judge(self, arguments: bytes, undecided: ArgumentsVerdict = FINE) -> ArgumentsVerdict:
         """What cannot be read here, or would take too long, is `undecided`: left to the server to judge."""
@@ -148,6 +163,7 @@ class Kept:
 
 
 _kept = Kept()
+KEPT: Mapping[tuple[str, bytes], Schema] = _kept.found  # those that are compiled, by their servers and texts
 
 
 def is_quick(server: str, text: bytes) -> bool:

@@ -122,15 +122,18 @@ class Scrub(Policy):
         return call
 
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
-        scrubber = self._scrubbers.get(call.server) or self._of(call.server)
-        if call.server == names.OWN and isinstance(outcome, Done) and not outcome.is_scrubbed:
-            outcome = Done(self._redactor.body(bytes(outcome.body)))
-        elif self._unsigns and isinstance(outcome, Done) and not outcome.is_scrubbed:
-            said = bytes(outcome.body)  # looked at here: a call passes this
-            if said.find(b"toolgate") >= 0 or said.find(b"\\u00") >= 0:
+        server = call.server
+        scrubber = self._scrubbers.get(server) or self._of(server)
+        if isinstance(outcome, Done) and not outcome.is_scrubbed and server != names.OWN:  # a call passes this
+            said = bytes(outcome.body)
+            if not self._unsigns or (said.find(b"toolgate") < 0 and said.find(b"\\u00") < 0):
+                secrets = scrubber.secrets
+                if self._mode == "known" and (not secrets.knows_any or secrets.body(said) is said):
+                    return outcome
+            else:
                 outcome = unsigned(outcome)
-        if self._mode == "known" and not scrubber.secrets.knows_any:  # not by `has_work`: a call passes this
-            return outcome
+        elif server == names.OWN and isinstance(outcome, Done) and not outcome.is_scrubbed:
+            outcome = Done(self._redactor.body(bytes(outcome.body)))
         return scrubber.outcome(outcome)
 
     def _of(self, server: str) -> Scrubber:

@@ -19,7 +19,7 @@ from toolgate.config import Config
 from toolgate.core.clock import Clock
 from toolgate.core.model import Call
 from toolgate.policy.base import Passed
-from toolgate.policy.limits import Limits, Meter, Meters
+from toolgate.policy.limits import Limits, Meter, Metered, Meters
 
 BUCKETS, WAYS = 4096, 16  # a meter has one bucket; there are so many places in it
 PLACES = BUCKETS * WAYS
@@ -203,6 +203,6 @@ class _SharedLimits(Limits):
         super().__init__(config, meters)
         self._together = meters.table
 
-    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
+    def _entered(self, call: Call, limits: list[Metered], was_passed: bool) -> Call | Passed:
         with self._together:
-            return super().before(call, was_passed, waited)
+            return super()._entered(call, limits, was_passed)

@@ -8,6 +8,7 @@ once.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -38,6 +39,19 @@ class Validate(Policy):
 
     def applies(self, call: Call) -> bool:
         return bool(call.tool_info) and call.tool_info.schema not in _TRIVIAL and call.server not in self._trusted
+
+    def made_for(self, call: Call) -> Callable[[Call, bool, ArgumentsVerdict | None], Call | Wait]:
+        text = call.tool_info.schema if call.tool_info else b""
+        compiled, key = schemas.KEPT, (call.server, text)
+
+        def before(call: Call, was_passed: bool, waited: ArgumentsVerdict | None = None) -> Call | Wait:
+            """Arguments that are right need nothing else."""
+            schema = compiled.get(key)
+            if schema and not waited and schema.surely_takes(bytes(call.arguments or b"{}")):
+                return call
+            return self.before(call, was_passed, waited)
+
+        return before if call.method == mcp.CALL and text else self.before
 
     def before(self, call: Call, was_passed: bool, waited: ArgumentsVerdict | None = None) -> Call | Wait:
         """What was passed once comes back with the same arguments: the state that a client hands back is bound to them,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -72,14 +72,34 @@ async def rechecked(call: Call) -> Call:
     return await call.reached.recheck(call) if call.reached and call.reached.recheck else call
 
 
+class Line:
+    """The way to a server of calls that differ in nothing but their arguments, for as long as it `is_up`."""
+
+    @property
+    def is_up(self) -> bool:
+        raise NotImplementedError
+
+    def begin(self, call: Call) -> Begun | None:
+        """See `Upstream.begin`."""
+        raise NotImplementedError
+
+
 class Begun(msgspec.Struct, eq=False):
     """A round of a call that has been begun: `exchange` is what it waits for, once it `is_sent`. Either `outcome` is
     awaited, which raises `Fault` and sends what is not sent; or `over` is told when the exchange has ended well."""
 
     exchange: Exchange
     is_sent: bool
-    outcome: Callable[[], Awaitable[Outcome]]
-    over: Callable[[BaseException | None], None]
+
+    async def outcome(self) -> Outcome:
+        raise NotImplementedError
+
+    def over(self, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+    def line(self) -> Line | None:
+        """That of other calls like this one, where there is one."""
+        return None
 
 
 class Upstream(Protocol):

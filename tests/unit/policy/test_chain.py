@@ -84,7 +84,7 @@ class Judges:
         """Raises `Fault`, as the policies do; the round is over then."""
         run = PolicyRun(call(arguments, **more), self.hooks, self.clock)
         try:
-            return await run.before(_never)
+            return await run.before()
         except Fault as fault:
             run.ended(fault)
             raise
@@ -96,14 +96,10 @@ class Judges:
 
     async def through(self, body: bytes) -> bytes:
         run = PolicyRun(call(RIGHT), self.hooks, self.clock)
-        assert isinstance(await run.before(_never), Call)
+        assert isinstance(await run.before(), Call)
         outcome = run.after(Done(body))
         assert isinstance(outcome, Done)
         return bytes(outcome.body)
-
-
-async def _never(_call: Call) -> Outcome:
-    raise AssertionError("nothing asked")
 
 
 def call(arguments: bytes, held: str = "", **more: Any) -> Call:
@@ -215,7 +211,7 @@ async def test_a_policy_that_fails_behind_its_server_is_told_to_all_that_let_the
             raise ZeroDivisionError
 
     run = PolicyRun(call(RIGHT), compiled((Told(), Fails())), FakeClock())
-    await run.before(_never)
+    await run.before()
     with pytest.raises(ZeroDivisionError):
         run.after(Done(b"{}"))
     assert told == ["ZeroDivisionError"]

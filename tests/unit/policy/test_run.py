@@ -26,7 +26,7 @@ from toolgate.core.model import (
 )
 from toolgate.policy.base import Decision, Passed, Policy, Wait
 from toolgate.policy.faults import missed
-from toolgate.policy.run import PolicyRun, applying, compiled
+from toolgate.policy.run import Alone, PolicyRun, applying, compiled
 
 FORMS = Client(capabilities={"elicitation": {"form": {}}})
 QUESTION = Ask("sure", "elicitation/create", msgspec.Raw(b'{"message":"Sure?","requestedSchema":{"type":"object"}}'))
@@ -72,6 +72,14 @@ def begun(made: Call, *policies: Policy) -> PolicyRun:
     return PolicyRun(made, compiled(policies), FakeClock())
 
 
+class Of(Alone):
+    """The origin of a round whose next one is this, and that is this by then."""
+
+    def __init__(self, again: Any = None, anew: Any = None) -> None:
+        self.again = again
+        self.anew = anew
+
+
 async def _never(_call: Call) -> Outcome:
     raise AssertionError("nothing asked")
 
@@ -83,7 +91,7 @@ async def test_each_policy_gets_the_call_as_the_one_before_it_has_left_it() -> N
     told: list[Any] = []
     run = begun(call("a"), Says("first", told, call("b")), Says("second", told), Says("third", told, call("c")))
     assert run.call == call("a")
-    assert await run.before(_never) == call("c") == run.call
+    assert await run.before() == call("c") == run.call
     assert told == [("first", "a", False, None), ("second", "b", False, None), ("third", "b", False, None)]
 
 
@@ -91,7 +99,7 @@ async def test_what_comes_back_goes_through_them_in_reverse_and_then_each_is_tol
     told: list[Any] = []
     first, second = Follows("first", told, Passed(call("b"), "ticket")), Follows("second", told)
     run = begun(call("a"), first, second)
-    await run.before(_never)
+    await run.before()
     told.clear()
     assert run.after(DONE) is DONE
     assert told == [
@@ -117,7 +125,7 @@ async def test_each_policy_changes_the_outcome_that_those_behind_it_have_left() 
             return Passed(call, b"2")
 
     run = begun(call(), First(), Second())
-    await run.before(_never)
+    await run.before()
     assert run.after(Done(b"0")) == Done(b"021")
 
 
@@ -139,7 +147,7 @@ async def test_a_hook_that_a_policy_does_not_have_costs_nothing_and_is_not_misse
     assert [bool(each.ended) for each in hooks] == [False, True, False]
     assert [bool(each.applies) for each in hooks] == [False, False, False]
     run = begun(call(), *policies)
-    await run.before(_never)
+    await run.before()
     run.after(DONE)
     assert told == ["after", "ended"]
 
@@ -161,7 +169,7 @@ def test_policies_that_have_nothing_to_do_with_a_call_are_left_out() -> None:
 async def test_what_a_policy_answers_goes_to_no_policy_behind_it() -> None:
     told: list[Any] = []
     run = begun(call("a"), Follows("first", told), Says("second", told, DONE), Follows("third", told))
-    assert await run.before(_never) is DONE
+    assert await run.before() is DONE
     told.clear()
     assert run.after(DONE) is DONE
     assert [each[:2] for each in told] == [("first", "after"), ("first", "ended")]
@@ -172,7 +180,7 @@ async def test_a_refusal_is_told_to_those_alone_that_had_let_the_call_go_on() ->
     refusal = Fault("ACCESS_DENIED", "no", reach="not_sent")
     run = begun(call("a"), Follows("first", told, Passed(call("b"), 7)), Follows("second", told, refusal))
     with pytest.raises(Fault) as raised:
-        await run.before(_never)
+        await run.before()
     told.clear()
     with pytest.raises(Fault) as again:
         run.failed(raised.value)
@@ -190,7 +198,7 @@ async def test_a_fault_of_a_policy_in_after_is_not_told_before_it_is_known_what_
             raise Fault("UPSTREAM_ERROR", "no", reach="executed")
 
     run = begun(call(), Follows("first", told), Refuses())
-    await run.before(_never)
+    await run.before()
     told.clear()
     with pytest.raises(Fault):
         run.after(DONE)
@@ -207,7 +215,7 @@ async def test_an_error_of_a_policy_in_after_is_told_to_all_at_once() -> None:
             raise ZeroDivisionError
 
     run = begun(call(), Follows("first", told), Breaks())
-    await run.before(_never)
+    await run.before()
     told.clear()
     with pytest.raises(ZeroDivisionError) as raised:
         run.after(DONE)
@@ -227,7 +235,7 @@ async def test_who_cannot_tell_yet_is_asked_again_with_what_it_waited_for() -> N
 
     made = call("a", reached=Reached())
     last = Says("last", told, Wait(until), Wait(until), Passed(call("b", reached=made.reached), 1))
-    assert await begun(made, last).before(_never) == call("b", reached=made.reached)
+    assert await begun(made, last).before() == call("b", reached=made.reached)
     assert made.reached and made.reached.is_let
     assert told == [
         ("last", "a", False, None),
@@ -243,7 +251,7 @@ async def test_it_waits_for_a_call_of_which_nobody_writes_down_how_far_it_got() 
         return 5
 
     told: list[Any] = []
-    assert await begun(call("a"), Says("waits", told, Wait(until))).before(_never) == call("a")
+    assert await begun(call("a"), Says("waits", told, Wait(until))).before() == call("a")
     assert told == [("waits", "a", False, None), ("waits", "a", False, 5)]
 
 
@@ -255,10 +263,10 @@ async def test_the_next_round_after_a_question_tells_those_in_front_that_they_we
 
     async def again(made: Call) -> Outcome:
         rounds.append(made)
-        assert isinstance(await PolicyRun(made, policies, FakeClock()).before(again), Call)
+        assert isinstance(await PolicyRun(made, policies, FakeClock()).before(), Call)
         return DONE
 
-    asked = await PolicyRun(call("a"), policies, FakeClock()).before(again)
+    asked = await PolicyRun(call("a"), policies, FakeClock(), Of(again)).before()
     assert isinstance(asked, NeedInput) and isinstance(asked.resume, Retry)
     assert asked.asks == (QUESTION,)
     assert told == [("front", "a", False, None), ("asks", "a", False, None)]
@@ -278,7 +286,8 @@ async def test_what_is_answered_to_a_question_that_came_after_a_wait_is_the_next
         return Done(made.target.encode())
 
     asks = Says("asks", [], Required((QUESTION,), "state"))
-    asked = await begun(call("a"), Says("waits", [], Wait(until)), asks).before(again)
+    policies = compiled((Says("waits", [], Wait(until)), asks))
+    asked = await PolicyRun(call("a"), policies, FakeClock(), Of(again)).before()
     assert isinstance(asked, NeedInput) and isinstance(asked.resume, Retry)
     asked.resume.answer("sure", Answer(msgspec.Raw(b"{}")))
     assert await asked.resume.next() == Done(b"a")
@@ -292,9 +301,9 @@ async def test_a_call_that_has_waited_and_is_refused_then_was_never_let_go_on() 
         raise Fault("ACCESS_DENIED", "it is off now")
 
     made = call("a", reached=Reached())
-    run = PolicyRun(made, compiled((Says("waits", [], Wait(until)),)), FakeClock(), anew)
+    run = PolicyRun(made, compiled((Says("waits", [], Wait(until)),)), FakeClock(), Of(anew=anew))
     with pytest.raises(Fault, match="it is off now"):
-        await run.before(_never)
+        await run.before()
     assert made.reached and not made.reached.is_let
 
 
@@ -304,14 +313,14 @@ async def test_while_a_policy_waits_in_a_later_round_it_is_still_told_that_it_wa
 
     told: list[Any] = []
     made = call("a", resumption=Resumption(Asker("policy", "asks"), {}))
-    await begun(made, Says("front", told, Wait(until)), Says("asks", told)).before(_never)
+    await begun(made, Says("front", told, Wait(until)), Says("asks", told)).before()
     assert told == [("front", "a", True, None), ("front", "a", True, 5), ("asks", "a", False, None)]
 
 
 async def test_after_a_question_of_a_server_all_policies_were_passed() -> None:
     told: list[Any] = []
     made = call("a", resumption=Resumption(Asker("upstream", "asks"), {}))
-    await begun(made, Says("first", told), Says("asks", told)).before(_never)
+    await begun(made, Says("first", told), Says("asks", told)).before()
     assert told == [("first", "a", True, None), ("asks", "a", True, None)]
 
 
@@ -321,7 +330,8 @@ async def test_a_retry_waits_by_the_clock_of_the_gateway() -> None:
     async def again(_call: Call) -> Outcome:
         return DONE
 
-    asked = await PolicyRun(call(), compiled((Says("asks", [], Required((), "state")),)), clock).before(again)
+    policies = compiled((Says("asks", [], Required((), "state")),))
+    asked = await PolicyRun(call(), policies, clock, Of(again)).before()
     assert isinstance(asked, NeedInput)
     before = clock.now()
     assert await asked.resume.next() is DONE
@@ -330,7 +340,7 @@ async def test_a_retry_waits_by_the_clock_of_the_gateway() -> None:
 
 async def test_a_client_that_cannot_be_asked_is_told_which_capability_it_takes() -> None:
     with pytest.raises(Fault) as raised:
-        await begun(call(client=Client()), Says("asks", [], Required((QUESTION,)))).before(_never)
+        await begun(call(client=Client()), Says("asks", [], Required((QUESTION,)))).before()
     fault = raised.value
     assert fault.code == "MISSING_CAPABILITY" and fault.reach == "not_sent"
     assert fault.message == "The call requires the client capability elicitation, which was not declared"
@@ -388,7 +398,7 @@ def rechecked(made: Call, now: Call | None, *policies: Policy) -> PolicyRun:
     async def anew() -> Any:
         return None if now is None else (now, compiled(policies))
 
-    return PolicyRun(made, compiled(policies), FakeClock(), anew)
+    return PolicyRun(made, compiled(policies), FakeClock(), Of(anew=anew))
 
 
 async def test_a_call_that_has_waited_is_judged_once_more_with_the_tickets_of_who_let_it_go_on() -> None:
@@ -398,7 +408,7 @@ async def test_a_call_that_has_waited_is_judged_once_more_with_the_tickets_of_wh
         return "decided"
 
     first, last = Rechecks("first", told, Passed(call("a"), 7)), Rechecks("last", told, Wait(until))
-    assert await rechecked(call("a"), call("a"), first, last).before(_never) == call("a")
+    assert await rechecked(call("a"), call("a"), first, last).before() == call("a")
     assert told[-2:] == [("first", "recheck", "a", 7), ("last", "recheck", "a", None)]
 
 
@@ -408,8 +418,8 @@ async def test_nothing_is_judged_once_more_where_nothing_has_waited_or_changed()
     async def until() -> str:
         return "decided"
 
-    await rechecked(call("a"), call("a"), Rechecks("plain", told)).before(_never)
-    await rechecked(call("a"), None, Rechecks("same", told, Wait(until))).before(_never)
+    await rechecked(call("a"), call("a"), Rechecks("plain", told)).before()
+    await rechecked(call("a"), None, Rechecks("same", told, Wait(until))).before()
     assert not [each for each in told if each[1] == "recheck"]
 
 
@@ -427,7 +437,7 @@ async def test_a_call_as_its_client_made_it_stands_for_what_was_let_go_on_and_it
     let, listed = call("own"), ToolInfo(listed=b'{"name":"own"}')
     told: list[Any] = []
     run = rechecked(call("a"), call("a", tool_info=listed), Says("renames", told, let), Rechecks("last", told))
-    await run.before(_never)
+    await run.before()
     as_made = msgspec.structs.replace(call("a"), server="")
     assert await run.recheck(as_made) == msgspec.structs.replace(let, tool_info=listed)
     edited = call("own", arguments=msgspec.Raw(b'{"x":1}'))
@@ -438,7 +448,7 @@ async def test_a_call_that_cannot_be_found_any_more_once_it_has_waited_was_not_s
     async def anew() -> Any:
         raise Fault("TOOL_NOT_FOUND", "gone", reach="sent_unknown")
 
-    run = PolicyRun(call("a"), (), FakeClock(), anew)
+    run = PolicyRun(call("a"), (), FakeClock(), Of(anew=anew))
     with pytest.raises(Fault, match="gone") as raised:
         await run.recheck(call("a"))
     assert raised.value.reach == "not_sent"
@@ -453,7 +463,8 @@ def test_a_hook_that_a_policy_does_not_have_costs_nothing() -> None:
 async def test_who_sends_a_call_asks_still_where_its_round_ends_with_a_question() -> None:
     made = call("a", reached=Reached())
     run = rechecked(made, None, Says("plain", []))
-    await run.before(_never)
+    await run.before()
+    run.may_wait()
     run.ended(NeedInput((QUESTION,), Retry(Asker("upstream", "x"), made, Required((QUESTION,)), _never, FakeClock())))
     assert made.reached and made.reached.recheck == run.recheck
 
@@ -461,7 +472,8 @@ async def test_who_sends_a_call_asks_still_where_its_round_ends_with_a_question(
 async def test_whoever_sends_a_call_asks_until_its_round_is_over() -> None:
     made = call("a", reached=Reached())
     run = rechecked(made, None, Says("plain", []))
-    await run.before(_never)
+    await run.before()
+    run.may_wait()
     assert made.reached and made.reached.is_let and made.reached.recheck == run.recheck
     run.after(DONE)
     assert made.reached.recheck is None

@@ -28,7 +28,7 @@ from toolgate.core.large import Gathering
 from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
-from toolgate.upstreams.links.http1 import CONNECT_TIMEOUT, ConnectionPool, Target, WholeReader, Wire
+from toolgate.upstreams.links.http1 import CONNECT_TIMEOUT, JSON, ConnectionPool, KnownHead, Target, WholeReader, Wire
 from toolgate.upstreams.links.http1 import ResponseReader as Reader
 from toolgate.upstreams.links.places import Places, of_server
 from toolgate.upstreams.links.receipts import Receipts
@@ -51,7 +51,6 @@ FALL_BACK_PATIENCE = 10.0  # seconds in which an older server says where message
 LONGEST_BODY = LONGEST_MESSAGE
 LONGEST_UNAWAITED = 1024 * 1024  # bytes of an event or a body that no answer is waited for in: a note has no more
 _LINE = b"\r\n"
-_JSON = b"application/json"
 _NO_SUCH_ENDPOINT = frozenset({400, 404, 405})  # what servers of the transport of 2024-11-05 say to a POST
 MOST_TRIES = 2  # times that a message is sent again with other credentials: for a token, and for one that allows more
 
@@ -125,7 +124,12 @@ class HttpLink:
         if not wire:
             return False
         self._streams[origin] = wire
-        self._write(wire, data, headers, _Reply(self, origin))
+        told, session, head = self._last_head
+        if not head or told is not headers or session is not self._session:
+            head = self._post_head(headers)
+        reply = _Reply(self, origin)
+        reply.wire = wire
+        wire.send(b"%bContent-Length: %d\r\n\r\n" % (head, len(data)), data, reply)
         return True
 
     async def _try(self, attempt: Attempt, origin: int | None) -> None:
@@ -144,12 +148,16 @@ class HttpLink:
         self._write(wire, data, headers, reply)
 
     def _write(self, wire: Wire, data: bytes, headers: Headers, reply: _Reply) -> None:
+        reply.wire = wire
+        wire.send(b"%bContent-Length: %d\r\n\r\n" % (self._post_head(headers), len(data)), data, reply)
+
+    def _post_head(self, headers: Headers) -> bytes:
+        """That of a POST, without its length. Many in a row have the same."""
         told, session, head = self._last_head
         if not head or told is not headers or session is not self._session:
             head = self._head(b"POST" + self._prefix, headers)[: -len(_LINE)]
             self._last_head = headers, self._session, head
-        reply.wire = wire
-        wire.send(b"%bContent-Length: %d\r\n\r\n" % (head, len(data)), data, reply)
+        return head
 
     async def _taken_for_message(self, reply: _Reply) -> Wire:
         await self._receipts.expect(reply)
@@ -447,11 +455,11 @@ class _Reply(WholeReader):
         is_awaited = self.origin is not None and self._link.awaits(self.origin)
         return LONGEST_BODY if is_awaited else LONGEST_UNAWAITED
 
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        if self.origin is not None and headers.get(b"content-type") == _JSON:
-            self._link.answered(self.origin, headers.get(b"mcp-session-id"), body)
+    def whole(self, head: KnownHead, body: bytes) -> None:
+        if self.origin is not None and head.is_json:
+            self._link.answered(self.origin, head.session, body)
         else:
-            self.head(200, headers)
+            self.head(200, head.headers)
             self.body(body)
             self.complete()
 
@@ -461,7 +469,7 @@ class _Reply(WholeReader):
             self._location = headers.get(b"location", b"")
         elif self.origin is not None:
             self._link.answered_in(headers.get(b"mcp-session-id"))
-        if headers.get(b"content-type") != _JSON and is_stream(status, headers):
+        if headers.get(b"content-type") != JSON and is_stream(status, headers):
             self._cursor = Cursor()
 
     def body(self, chunk: bytes) -> None:

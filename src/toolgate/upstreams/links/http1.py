@@ -38,6 +38,7 @@ MOST_HEADS, LONGEST_HEAD = 16, 512  # that are known again, of one server, and b
 IN_CHUNKS = -1
 _END = b"\r\n\r\n"
 _OK = b"HTTP/1.1 200 "
+JSON = b"application/json"
 _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 # A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
@@ -63,7 +64,7 @@ class ResponseReader(Protocol):
 class WholeReader:
     """One that takes a response in one go where it is of 200, and its body has at most `FREE` bytes."""
 
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+    def whole(self, head: KnownHead, body: bytes) -> None:
         raise NotImplementedError
 
 
@@ -102,6 +103,8 @@ class KnownHead(msgspec.Struct, frozen=True):
     headers: dict[bytes, bytes]
     keep: float
     length: int  # bytes of the body, or `IN_CHUNKS`
+    is_json: bool
+    session: bytes | None  # that it names
 
 
 class Wire(asyncio.Protocol, Tenant):
@@ -189,22 +192,23 @@ class Wire(asyncio.Protocol, Tenant):
     # What the event loop and the parser call.
 
     def _take(self, data: bytes) -> None:
-        if not self._reply:
+        reply = self._reply
+        if not reply:
             self.close()  # nobody asked: whatever it says, the next request must not take it for its answer
             return
         if self._is_at_head:
             self._is_at_head = False
-            end = data.find(_END, 0, LONGEST_HEAD) + len(_END)
+            end = data.find(_END, 0, LONGEST_HEAD) + 4
             head = data[:end]
             known = self._pool.known_heads.get(head)
             if known and known.length == len(data) - end:
-                self._headers, self.keep, self._beside = known.headers, known.keep, 0
-                if isinstance(self._reply, WholeReader) and known.length <= FREE and not self._held_for:
-                    reply, self._reply = self._reply, None
+                self.keep = known.keep
+                if known.length <= FREE and not self._held_for and isinstance(reply, WholeReader):
+                    self._reply = None
                     self._pool.give_back(self)
-                    reply.whole(known.headers, data[end:])
+                    reply.whole(known, data[end:])
                 else:
-                    self._take_whole(self._reply, known, data[end:])
+                    self._take_whole(reply, known, data[end:])
                 return
             if known and known.length == IN_CHUNKS:
                 self._known, data = known, _CHUNKED + data[end:]
@@ -214,6 +218,7 @@ class Wire(asyncio.Protocol, Tenant):
 
     def _take_whole(self, reply: ResponseReader, head: KnownHead, body: bytes) -> None:
         """A whole answer, of which the parser is told nothing."""
+        self._headers, self._beside = head.headers, 0
         try:
             reply.head(200, head.headers)
             reply.body(body)
@@ -229,7 +234,9 @@ class Wire(asyncio.Protocol, Tenant):
         said, coding = self._headers.get(b"content-length", b""), self._headers.get(b"transfer-encoding")
         length = int(said) if said.isdigit() and not coding else IN_CHUNKS if coding == b"chunked" and not said else 0
         if length:
-            self._pool.remember(head, KnownHead(self._headers, self.keep, length))
+            found = self._headers
+            is_json, session = found.get(b"content-type") == JSON, found.get(b"mcp-session-id")
+            self._pool.remember(head, KnownHead(found, self.keep, length, is_json, session))
 
     def _feed(self, data: bytes) -> None:
         self._beside += len(data)

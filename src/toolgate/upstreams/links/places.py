@@ -88,10 +88,11 @@ class Places:
 
     def take_now(self, whose: str, wire: Tenant | None = None) -> bool:
         """The same where nothing has to be waited for, for a wire if it is there already; whether it is taken."""
-        taken = self._taken.get(whose, 0)  # here and below without the methods of `Counter`: each call passes this
-        if taken >= most_connections() - self._count or (self._queue.size and self._queue.count(whose)):
+        # Here and below without the methods of `Counter`: each call passes this.
+        taken, count = self._taken.get(whose, 0), self._count
+        if taken >= most_connections() - count or (self._queue.size and self._queue.count(whose)):
             return False
-        self._count += 1
+        self._count = count + 1
         self._taken[whose] = taken + 1
         if wire:
             self._idle.pop(wire, None)
@@ -123,8 +124,13 @@ class Places:
     def rests(self, wire: Tenant) -> None:
         self._idle[wire] = None
         whose = self._used.pop(wire, None)
-        if whose is not None:
+        if whose is None:
+            return
+        if self._queue.size or self._taken[whose] < 2:
             self.give_back(whose)
+        else:
+            self._count -= 1
+            self._taken[whose] -= 1
 
     def gone(self, wire: Tenant) -> None:
         """Its file is closed."""

@@ -35,6 +35,7 @@ class OpenRequest(msgspec.Struct):
     seen: int | None = None  # the server's signs of life before it
     is_sent: bool = False
     unsent: Unsent | None = None  # what is to be sent when its carrier takes it
+    is_held: bool = False  # whoever has begun it keeps the connection up until it is over
 
     def forgotten(self) -> OpenRequest:
         """The same, with no more of its call than whose it is: it is over, and may have been large."""

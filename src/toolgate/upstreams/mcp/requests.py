@@ -18,13 +18,13 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import jsonrpc, large, mcp
+from toolgate.core import asks, jsonrpc, large, mcp
 from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.exchange import Exchange, Part, Retry
 from toolgate.core.fault import Fault, Reach, Reached
-from toolgate.core.jsonrpc import Members, Message, Params, RpcError
+from toolgate.core.jsonrpc import Members, Message, Params, PlainAnswer, RpcError
 from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy, naming
@@ -59,6 +59,9 @@ LONGEST_FRAME = 1024  # bytes of what is known of how calls of a tool are writte
 MOST_FRAMES = 256
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
+
+Written: TypeAlias = tuple[bytes, bytes, Headers]
+"""The parameters of a call before and behind its arguments, and the headers of its message."""
 
 Handler: TypeAlias = Callable[[Message, int | None], asyncio.Future[None] | None]
 """Takes a message of the server; the number is the id of the request on whose own stream it came. May raise `Fault`."""
@@ -122,7 +125,7 @@ class Requests:
         self._on_closed = on_closed
         self._ids = itertools.count(1)
         limit = server.concurrency
-        self._frames: dict[tuple[str, bytes, bool], tuple[bytes, bytes, Headers]] = {}
+        self._frames: dict[tuple[str, bytes, bool], Written] = {}
         self._concurrency = ConcurrencyLimit(server.name, limit, clock) if limit is not None else None
         self._turns: Rotation | None = None  # where it was not clear whose a question is
         self._work: set[asyncio.Task[None]] = set()
@@ -219,7 +222,7 @@ class Requests:
         reached = call.reached
         was_sent = reached.is_sent if reached else False
         try:
-            data, headers = self._written(id, call)
+            data, headers = self._message(id, call)
             if reached:
                 reached.is_sent = True
             if self.fault or not link:
@@ -235,28 +238,59 @@ class Requests:
             told()
         return request
 
-    def _written(self, id: int, call: Call) -> tuple[bytes, Headers]:
-        """The message of a call, and its headers. Calls of one tool differ in their arguments, and most in nothing
-        else: the rest of those is written once. Raises `Fault`."""
+    def begin_written(self, call: Call, written: Written) -> OpenRequest | None:
+        """The same of a call like one that was `written`, but for its arguments. Whoever begins it holds the connection
+        until it is over: `on_rest` does not hear of it. None where its turn has to be waited for, or there is no
+        connection. Raises `Fault`."""
+        link, reached = self.link, call.reached
+        if not link or self.fault or not reached or self._turns or self._concurrency:
+            return None
+        before, after, headers = written
+        id = next(self._ids)
+        exchange = Exchange(self.asker, self.clock, self.server.timeout, partial(self._cancel, id), False)
+        request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life, is_held=True)
+        was_sent, reached.is_sent = reached.is_sent, True
+        data = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b%b%b}' % (id, before, call.arguments, after)
+        try:
+            request.is_sent = link.send_now(data, headers, id, call.client.principal.counted_as)
+        except BaseException as error:
+            self._not_sent(id, request, was_sent, error)
+            raise
+        if request.is_sent:
+            for told in self.on_sent:
+                told()
+        else:
+            request.unsent = Unsent(id, data, headers, was_sent)
+        return request
+
+    def _message(self, id: int, call: Call) -> tuple[bytes, Headers]:
+        """The message of a call, and its headers. Raises `Fault`."""
+        if not (written := self.written(call)):
+            params, headers = self.dialect.call(call, id)
+            headers = (*headers, *passed_on(self.server, call)) if call.passed_on else headers
+            return jsonrpc.request(id, call.method, jsonrpc.encode(params)), headers
+        before, after, headers = written
+        start = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b' % (id, before)
+        return b"%b%b%b}" % (start, call.arguments, after), headers
+
+    def written(self, call: Call) -> Written | None:
+        """What calls of one tool have in common: they differ in their arguments, and most in nothing else. None for one
+        that may say more."""
         told, info = bytes(call.client.told), call.tool_info
         says_more = call.extra or call.meta or call.task or call.resumption or call.volunteered or call.passed_on
         is_plain = call.method == mcp.CALL and call.arguments and not ((info and info.header_arguments) or says_more)
         is_plain = is_plain and not (call.wants_progress or call.log_level)
         is_plain = is_plain and bool(told or not call.client.capabilities)
         if not is_plain or len(call.target) + len(told) > LONGEST_FRAME:
-            params, headers = self.dialect.call(call, id)
-            headers = (*headers, *passed_on(self.server, call)) if call.passed_on else headers
-            return jsonrpc.request(id, call.method, jsonrpc.encode(params)), headers
+            return None
         frame = self._frames.get((call.target, told, call.wants_logs))
         if not frame:
-            params, headers = self.dialect.call(msgspec.structs.replace(call, arguments=Raw(_GAP)), id)
+            params, headers = self.dialect.call(msgspec.structs.replace(call, arguments=Raw(_GAP)), 0)
             before, _, after = jsonrpc.encode(params).partition(_GAP)
             if len(self._frames) >= MOST_FRAMES:
                 self._frames.clear()
             frame = self._frames[call.target, told, call.wants_logs] = before, after, headers
-        before, after, headers = frame
-        start = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b' % (id, before)
-        return b"%b%b%b}" % (start, call.arguments, after), headers
+        return frame
 
     def _not_sent(self, id: int, request: OpenRequest, was_sent: bool, error: BaseException) -> None:
         if request.call and request.call.reached and isinstance(error, Fault) and error.reach == "not_sent":
@@ -450,14 +484,16 @@ class Requests:
         self, data: bytes, origin: int | None, read: tuple[Message, Raw] | None = None
     ) -> asyncio.Future[None] | None:
         """See `Receiver`. `read` is what came of it where it is a large answer, which is read elsewhere."""
-        if not read and len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
-            self._dropped(refused, len(data))
-            return None
-        if not read and len(data) > LARGE:
+        if len(data) > LARGE and not read:
+            if len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
+                self._dropped(refused, len(data))
+                return None
             if (answers := answered(data)) is not None:
                 reading = self.spawn(self._read(data, origin, answers))
                 return reading if origin is None else None
             data = bytes(data)
+        elif not read and (answer := jsonrpc.read_plain_answer(data)) and self._takes(answer, origin):
+            return None
         try:
             message, frame = read or (jsonrpc.decode(data), jsonrpc.NOTHING)
         except jsonrpc.Malformed as error:
@@ -584,6 +620,28 @@ class Requests:
 
     # Answers.
 
+    def _takes(self, answer: PlainAnswer, origin: int | None) -> bool:
+        """Whether this is the result of a call, and all that there is to it; else nothing is done."""
+        id, body = answer.id, answer.result
+        request = self.pending.get(id)
+        if not request or not (call := request.call) or (origin is not None and origin != id):
+            return False
+        said = memoryview(body)
+        if said[0] != 0x7B or len(said) > FREE or self.on_over or self._turns or self._kept or call.method in mcp.TASKS:
+            return False
+        try:
+            outcome = self.dialect.read(call, body)
+        except (Fault, *jsonrpc.UNREADABLE):
+            return False  # which is told where any other is
+        if not isinstance(outcome, Done):
+            return False
+        if request.is_held and not self._concurrency:
+            del self.pending[id]
+        else:
+            self._forget(id)
+        request.exchange.finish(outcome)
+        return True
+
     def _answered(self, message: Message, origin: int | None, frame: Raw = jsonrpc.NOTHING) -> None:
         is_own = origin is not None and bytes(message.id) == b"%d" % origin
         id = origin if is_own else _own_id(message, origin)
@@ -653,11 +711,19 @@ class Requests:
         for told in self.on_answer:
             told(id, request, error)
         if error.code == mcp.URL_ELICITATION_REQUIRED:
-            error = legacy.with_web_pages(error)
+            error = _checked(error)
         method = request.call.method if request.call else ""
         is_missing = method == "resources/read" and error.code == self.dialect.resource_missing
         code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
         return Fault(code, error.message, server=self.server.id, reach="executed", upstream=error)
+
+
+def _checked(error: RpcError) -> RpcError:
+    """With no pages in it but those that its user may be sent to. Raises `Fault`."""
+    pages = legacy.pages(error)
+    for page in pages:
+        asks.check_page(page)
+    return error if pages or not legacy.may_name_pages(error) else RpcError(error.code, error.message)
 
 
 _GAP = b"\0"  # which stands in no JSON

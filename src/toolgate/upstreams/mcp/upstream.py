@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Raw
@@ -22,12 +23,13 @@ from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Made, Outcome
-from toolgate.upstreams.base import About, Begun, Items, State, Status, rechecked
+from toolgate.upstreams.base import About, Begun, Items, Line, State, Status, rechecked
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.era_choice import EraChoice
 from toolgate.upstreams.mcp.paging import read_list
+from toolgate.upstreams.mcp.requests import Written
 from toolgate.upstreams.mcp.upstream_session import Connection, UpstreamDeps, UpstreamSession
 from toolgate.upstreams.stopping import stopped
 
@@ -65,6 +67,7 @@ class McpUpstream:
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
         self._unused = Status()  # where there is no session
         self._rest: asyncio.Event | None = None  # while it drains: set each time that a session comes to rest
+        self.ways: WeakKeyDictionary[Connection, _Way] = WeakKeyDictionary()
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -146,13 +149,12 @@ class McpUpstream:
         try:
             request = connection.requests.begin_call(call)
         except BaseException as error:
-            self._over(session, connection, call, error)
+            self.over(session, connection, call, error)
             raise
         if not request:
             session.leases -= 1
             return None
-        over = partial(self._over, session, connection, call)
-        return Begun(request.exchange, request.is_sent, partial(_outcome, connection, request, over), over)
+        return _McpBegun(request.exchange, request.is_sent, request, call, self, session, connection)
 
     async def _invoke_again(self, call: Call) -> Outcome:
         """With what its client has answered, which may have taken long."""
@@ -320,7 +322,7 @@ class McpUpstream:
         for place in giving_way(away, MOST_AWAY, lambda place: self._sessions[place].whose):
             self._forget(place)
 
-    def _over(self, session: UpstreamSession, connection: Connection, call: Call, error: BaseException | None) -> None:
+    def over(self, session: UpstreamSession, connection: Connection, call: Call, error: BaseException | None) -> None:
         """A round that was begun is over."""
         if isinstance(error, Fault):
             session.judge(connection, error, True, call.client.blamed_as)
@@ -379,18 +381,80 @@ def _place_of(session: UpstreamSession) -> Place:
     return session.scope, session.beside
 
 
-async def _outcome(
-    connection: Connection, request: OpenRequest, over: Callable[[BaseException | None], None]
-) -> Outcome:
-    try:
-        if request.unsent:
-            await connection.requests.send(request)
-        outcome = await request.exchange.next()
-    except BaseException as error:
-        over(error)
-        raise
-    over(None)
-    return outcome
+class _McpBegun(Begun):
+    request: OpenRequest
+    call: Call
+    upstream: McpUpstream
+    session: UpstreamSession
+    connection: Connection
+
+    async def outcome(self) -> Outcome:
+        try:
+            if self.request.unsent:
+                await self.connection.requests.send(self.request)
+            outcome = await self.exchange.next()
+        except BaseException as error:
+            self.over(error)
+            raise
+        self.over(None)
+        return outcome
+
+    def over(self, error: BaseException | None) -> None:
+        session = self.session
+        if error or session.breaker.failures or session.leases == 1:
+            self.upstream.over(session, self.connection, self.call, error)
+        else:
+            session.leases -= 1
+
+    def line(self) -> Line | None:
+        upstream, session, connection = self.upstream, self.session, self.connection
+        if not (written := connection.requests.written(self.call)):
+            return None
+        way = upstream.ways.get(connection)
+        if not way:
+            way = upstream.ways[connection] = _Way(upstream, session, connection)
+        return _McpLine(way, written)
+
+
+class _Way:
+    """To a server over a connection, until that has ended: who keeps it then keeps nothing else."""
+
+    def __init__(self, upstream: McpUpstream, session: UpstreamSession, connection: Connection) -> None:
+        self.by: tuple[McpUpstream, UpstreamSession, Connection] | None = upstream, session, connection
+        connection.requests.on_end.append(self._end)
+
+    def _end(self) -> None:
+        self.by = None
+
+
+class _McpLine(Line):
+    """Over a connection that was there. Where it is there still, it is still the one that is for this client."""
+
+    def __init__(self, way: _Way, written: Written) -> None:
+        self._way = way
+        self._written = written
+
+    @property
+    def is_up(self) -> bool:
+        if not (by := self._way.by):
+            return False
+        _, session, connection = by
+        return session.live is connection and not session.breaker.failures
+
+    def begin(self, call: Call) -> Begun | None:
+        if not (by := self._way.by):
+            return None
+        upstream, session, connection = by
+        session.leases += 1
+        try:
+            request = connection.requests.begin_written(call, self._written)
+        except BaseException as error:
+            upstream.over(session, connection, call, error)
+            raise
+        if not request:
+            session.leases -= 1
+            return None
+        return _McpBegun(request.exchange, request.is_sent, request, call, upstream, session, connection)
 
 
 def _round(call: Call, connection: Connection) -> Awaitable[Outcome]:
