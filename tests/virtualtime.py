@@ -62,7 +62,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             done.set_exception(error)
         finally:
             VirtualTimeLoop.is_aside = False
-        return done
+        try:
+            return done
+        finally:
+            del done  # or this frame and an error would hold each other
 
     def jump(self, seconds: float) -> None:
         self._time += seconds

@@ -138,3 +138,31 @@ def test_a_retry_repeats_all_that_goes_to_the_server() -> None:
 def test_signs_are_passed_over_wherever_they_stand_but_meta_is_not_meta_of_the_protocol(name: str, meant: str) -> None:
     assert calls.folded(name) == calls.folded(meant)
     assert calls.folded("meta") != calls.folded("_meta")
+
+
+@pytest.mark.parametrize("name", ["\u0130" * 300, "x" * 65, "\u0130", "\u00e9" * 64, "Name" + "\u0130"])
+def test_a_name_that_can_mean_nothing_is_not_folded_which_takes_long(name: str) -> None:
+    assert calls.folded(name) is name
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("argument\N{LATIN SMALL LETTER LONG S}", "arguments"),
+        ("tas\N{KELVIN SIGN}", "task"),
+        ("me\N{LATIN SMALL LETTER SHARP S}age", "message"),
+        ("\N{LATIN SMALL LIGATURE FI}eld", "field"),
+        ("_" * 1000 + "NAME" + "-" * 1000, "name"),
+    ],
+)
+def test_whatever_is_ascii_without_case_is(name: str, meant: str) -> None:
+    assert calls.folded(name) == meant
+
+
+def test_nothing_beyond_ascii_means_one_of_ours_but_what_is_looked_at() -> None:
+    found = {chr(code) for code in range(0x80, 0x110000) if chr(code).casefold().isascii()}
+    assert all(calls.folded(each) == each.casefold() for each in found)
+
+
+def test_no_name_of_ours_is_as_long_as_what_is_not_looked_at() -> None:
+    assert max(map(len, mcp.HOP_KEYS)) < calls.LONGEST_OF_OURS

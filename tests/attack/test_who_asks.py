@@ -267,15 +267,18 @@ async def test_a_task_that_asks_says_so_too() -> None:
 )
 def test_a_question_that_is_out_of_shape_stops_nothing(params: str) -> None:
     found = who_asks.named(Ask("", "elicitation/create", Raw(params.encode())), "evil")
-    if params.startswith('{"message":"a"'):
+    if params.startswith("{"):
         assert json.loads(bytes(found.params))["_meta"] == {KEY: "evil"}
+        assert json.loads(bytes(found.params))["message"].startswith("The server evil asks:")
     else:
         assert bytes(found.params).decode() == params
 
 
-@pytest.mark.parametrize("body", ['{"inputRequests":5}', '{"inputRequests":{"a":5}}', "[]", '{"a":"\\u0069"}'])
-def test_nor_does_what_is_told_of_a_task(body: str) -> None:
-    assert bytes(who_asks.named_in_task(Raw(body.encode()), "evil")).decode() == body
+@pytest.mark.parametrize("asked", ["5", '{"a":5}', '{"a":{}}', '{"a":{"method":"elicitation/create","params":5}}'])
+def test_nor_does_what_is_told_of_a_task(asked: str) -> None:
+    body = f'{{"a":"\\u0069","inputRequests":{asked}}}'
+    told = who_asks.told_of_task(Raw(body.encode()), Client(), "evil", False)
+    assert told.decode() == '{"a":"\\u0069","inputRequests":{}}'
 
 
 def signed(scene: Scene, filler: str = "") -> Json:

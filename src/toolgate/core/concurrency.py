@@ -101,7 +101,10 @@ class FairLimit:
         await self.turn(whose)
         done = asyncio.ensure_future(work())
         done.add_done_callback(partial(self._over, whose))
-        return await asyncio.shield(done)
+        try:
+            return await asyncio.shield(done)
+        finally:
+            del done  # or its error and this frame would hold each other, and all that was worked on
 
     async def _worked(self, whose: str, work: Callable[[], Result], threads: Executor | None) -> Result:
         try:
@@ -110,7 +113,10 @@ class FairLimit:
             self.give_back(whose)
             raise
         done.add_done_callback(partial(self._over, whose))
-        return await asyncio.shield(done)  # who goes away does not end the thread
+        try:
+            return await asyncio.shield(done)  # who goes away does not end the thread
+        finally:
+            del done  # as above
 
     def give_back(self, whose: str = "") -> None:
         self._running -= 1

@@ -135,7 +135,8 @@ class Exchange:
             self._timer = self._clock.call_later(self._budget, self._expire)
 
     def fail(self, fault: Fault) -> None:
-        """The same by a fault."""
+        """The same by a fault. Nothing is kept of where it comes from: that would hold what was refused, and this."""
+        fault.__traceback__ = fault.__context__ = None
         self.finish(None, fault)
 
     # The side that holds it.

@@ -8,6 +8,7 @@ not mind case, as Go's `encoding/json` does: it would do other things than were 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -24,8 +25,11 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]  # of HTTP
 
 LONGEST_NAME = 16 * 1024  # characters
 MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed
+LONGEST_OF_OURS = 64  # characters of any name that means something here; to fold one makes it no shorter
 LONGEST_QUOTE = 100  # characters of one in an error
 
+# All signs beyond ASCII that are ASCII without case, as `ſ`, the Kelvin sign, `ß` and ligatures.
+_becomes_ascii = re.compile("[\x00-\x7f\u00df\u017f\u1e9e\u212a\ufb00-\ufb06]*").fullmatch
 _strict_text = msgspec.json.Decoder(str).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 
@@ -77,9 +81,25 @@ def refuse_lookalikes(found: Iterable[str], decisive: Mapping[str, str], where: 
             raise Fault("INVALID_ARGS", message, reach="not_sent")
 
 
+def by_folded(names: Iterable[str]) -> Mapping[str, str]:
+    """These by what a lenient reader knows them by."""
+    return {folded(name): name for name in names}
+
+
+def without_lookalikes(found: Members, known: Mapping[str, str]) -> Members:
+    """These members without those that a lenient reader takes for one that is `known`, by `folded`; the same object
+    where there are none."""
+    left = {name: raw for name, raw in found.items() if known.get(folded(name), name) == name}
+    return found if len(left) == len(found) else left
+
+
 def folded(name: str) -> str:
-    """Without case, and without the signs that some readers pass over; but `_meta` and `meta` are two."""
-    bare = name.replace("_", "").replace("-", "").casefold()
+    """Without case, and without the signs that some readers pass over; but `_meta` and `meta` are two. A name that can
+    mean none of ours stays as it is: to fold thousands of long ones takes others' time."""
+    bare = name.replace("_", "").replace("-", "")
+    if len(bare) > LONGEST_OF_OURS or not (bare.isascii() or _becomes_ascii(bare)):
+        return name
+    bare = bare.casefold()
     return name[:1] + "meta" if bare == "meta" and name[:1] in "_-" else bare
 
 

@@ -224,11 +224,26 @@ def pages(error: jsonrpc.RpcError) -> list[Raw]:
     return found if len(found) <= asks.MOST_OPEN else []
 
 
+def with_web_pages(error: jsonrpc.RpcError) -> jsonrpc.RpcError:
+    """Such an error with no pages in it but those that its user may be sent to. Raises `Fault`."""
+    found = pages(error)
+    for page in found:
+        asks.check_page(page)
+    if not found:
+        return jsonrpc.RpcError(error.code, error.message) if may_name_pages(error) else error
+    said = jsonrpc.members(error.data)
+    left = calls.without_lookalikes(said, _OF_PAGES)
+    return error if left is said else jsonrpc.RpcError(error.code, error.message, Raw(jsonrpc.encode(left)))
+
+
+_OF_PAGES = calls.by_folded(("elicitations",))
+
+
 def may_name_pages(error: jsonrpc.RpcError) -> bool:
     """Whether any reader may find pages in such an error, where we find none: one that does not mind case, or takes
     more than we do."""
     try:
-        return _is_too_much(error) or any(name.lower() == "elicitations" for name in jsonrpc.members(error.data))
+        return _is_too_much(error) or any(calls.folded(name) in _OF_PAGES for name in jsonrpc.members(error.data))
     except jsonrpc.UNREADABLE:
         return True
 

@@ -378,7 +378,7 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     if peek.resultType == "complete" and not peek.inputRequests:  # most say no more
         return Done(body, typed=None if call.method in mcp.CACHED else body)
     is_of_task = peek.inputRequests and call.kind == "tasks"  # which goes to the client as it is
-    questions = _read_questions(peek) if is_of_task or peek.resultType == "input_required" else ()
+    questions = _read_questions(peek, call.client) if is_of_task or peek.resultType == "input_required" else ()
     if peek.resultType in ("complete", UNSET):
         return Done(body, typed=None if peek.resultType is UNSET or call.method in mcp.CACHED else body)
     if peek.resultType == "task":
@@ -386,19 +386,12 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     if peek.resultType != "input_required":
         return Done(body, is_foreign=True)
     assert isinstance(peek, _ResultPeek)  # or it had too much in it
-    for ask in questions:
-        if not asks.is_answerable(ask, call.client.capabilities):
-            raise Fault(
-                "UPSTREAM_ERROR",
-                f"The server asked for {ask.method}, which its client did not declare",
-                reach="executed",
-            )
     if not questions and peek.requestState is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which one", reach="executed")
     return Required(questions, peek.requestState)
 
 
-def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
+def _read_questions(peek: _TypePeek | _ResultPeek, client: Client) -> tuple[Ask, ...]:
     """Raises `Fault`."""
     if not isinstance(peek, _ResultPeek) or peek.inputRequests is None or len(peek.inputRequests) > asks.MOST_OPEN:
         raise _asked_too_much()
@@ -407,6 +400,9 @@ def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
         raise _asked_too_much()
     for ask in questions:
         asks.check_url(ask)
+        if not asks.is_answerable(ask, client.capabilities):
+            message = f"The server asked for {ask.method}, which its client did not declare"
+            raise Fault("UPSTREAM_ERROR", message, reach="executed")
     return questions
 
 

@@ -1,6 +1,7 @@
 """What the revisions know of questions: what a client can be asked, in which words, and how its answer is read.
 
-The rule this file keeps: a question that a client's revision has other words for is asked in those.
+The rules this file keeps: a question that a client's revision has other words for is asked in those; and nothing in it
+is taken for another question by a reader that does not mind case.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from toolgate.core.jsonrpc import Members
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Answer, Ask
 from toolgate.eras import naming, tasks
-from toolgate.eras.calls import folded
+from toolgate.eras.calls import by_folded, folded, without_lookalikes
 from toolgate.eras.repair import (
     FLAG,
     NUMBER,
@@ -51,15 +52,38 @@ def known_capabilities(declared: Mapping[str, Any], revision: Revision) -> dict[
     return found
 
 
-_URL = Raw(b'"url"')
 _CONTEXT = folded("includeContext")
+_OF_ELICITATIONS = ("message", "requestedSchema", "mode", "title", "url", "elicitationId", "_meta", "task")
+_OF_MODELS = (
+    *("messages", "modelPreferences", "systemPrompt", "temperature", "maxTokens", "stopSequences", "metadata"),
+    *("tools", "toolChoice", "_meta", "task"),
+)
+_MEMBERS = {
+    "elicitation/create": by_folded(_OF_ELICITATIONS),
+    "sampling/createMessage": by_folded(_OF_MODELS),
+    "roots/list": by_folded(("_meta", "task")),
+}
+_PAGE = folded("url")
+
+
+def _is_page(params: Members) -> bool:
+    return jsonrpc.value(params.get("mode", b'"form"')) == "url"
+
+
+def plain(method: str, params: Members) -> Members:
+    """The parameters of a question, without what some readers take for another one: members in another case, and the
+    URL of a page where it is a form that is asked for. Raises `jsonrpc.UNREADABLE`."""
+    # `includeContext`, in any spelling, is dropped: what a client has of "this server" is of all servers behind us.
+    found = {name: raw for name, raw in params.items() if folded(name) != _CONTEXT}
+    if method == "elicitation/create" and not _is_page(found):
+        found = {name: raw for name, raw in found.items() if folded(name) != _PAGE}
+    return without_lookalikes(found, _MEMBERS.get(method, {}))
 
 
 def write_question(ask: Ask, revision: Revision) -> Members:
     """The parameters of a question for a client of this revision."""
-    # `includeContext`, in any spelling, is dropped: what a client has of "this server" is of all servers behind us.
-    found = {name: raw for name, raw in jsonrpc.members(ask.params).items() if folded(name) != _CONTEXT}
-    if found.get("mode") == _URL and "mode" not in revision.question_members:
+    found = plain(ask.method, jsonrpc.members(ask.params))
+    if _is_page(found) and "mode" not in revision.question_members:
         revision = _WITH_PAGES  # only who names it is asked so
     unknown = mcp.QUESTION_MEMBERS - revision.question_members
     known = {name: raw for name, raw in found.items() if name not in unknown}

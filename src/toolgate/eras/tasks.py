@@ -210,20 +210,20 @@ def _misshapen(error: Exception | str) -> Fault:
 
 def with_id(body: Raw | bytes, id: str, leave: Callable[[Raw], Raw | bytes]) -> Raw | bytes:
     """What tells of one task, under another id; `leave` has the last word on the result of a task that is over."""
-    found = _members(body)
+    found = members(body)
     if "taskId" in found:
         found["taskId"] = Raw(jsonrpc.encode(id))
         if "result" in found:
             found["result"] = Raw(leave(found["result"]))
     elif "task" in found:
-        found["task"] = Raw(jsonrpc.encode(_members(found["task"]) | {"taskId": id}))
+        found["task"] = Raw(jsonrpc.encode(members(found["task"]) | {"taskId": id}))
     else:
         return body
     return jsonrpc.encode(found)
 
 
-def _members(body: Raw | bytes) -> Members:
-    """Where there are very many values, the members that we know."""
+def members(body: Raw | bytes) -> Members:
+    """Of what is told of a task; where there are very many values, those that we know. Raises `Fault`."""
     if counting.is_too_much(body):
         told = _told(body)
         names = zip(told.__struct_fields__, told.__struct_encode_fields__, strict=True)

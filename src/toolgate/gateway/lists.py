@@ -21,11 +21,12 @@ from toolgate.core import names, surrogates
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.listing import Listing
-from toolgate.core.model import Call, Client, Event, Made
+from toolgate.core.model import Call, Client, Done, Event, Made
 from toolgate.core.redaction import Redactor
 from toolgate.eras import tasks
 from toolgate.gateway.known_listings import Key, KnownListing, KnownListings, key_of
 from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.policy import scrub
 from toolgate.policy.scopes import Scopes
 from toolgate.surfaces.aggregate import exposed
 from toolgate.surfaces.handles import Handles, about_made
@@ -190,6 +191,8 @@ class Lists:
         made the task."""
         if not self._may_know(event.server, made, route, client):
             return b""
+        if not route.is_transparent:
+            event = msgspec.structs.replace(event, params=Raw(scrub.unsigned(Done(event.params)).body))
         return self._handles.shown(event, made, route.path, client, route.surface)
 
     def _may_know(self, server: str, made: Made, route: Route, client: Client) -> bool:

@@ -59,20 +59,20 @@ class Handles:
         """What a client is told of a task, in its own names. `call` is as the server knows it."""
         if isinstance(outcome, Accepted):
             id = self.write(call.server, tasks.read_id(outcome.body), call.made, path, call.client)
-            return Accepted(_asked(surface, call.server, tasks.with_id(outcome.body, id, lambda raw: raw)))
+            return Accepted(_asked(surface, call.client, call.server, tasks.with_id(outcome.body, id, lambda raw: raw)))
         if not call.about or call.method not in mcp.TASKS or not isinstance(outcome, Done):
             return surface.leave(call, outcome)
         id = self.write(call.server, call.target, call.about.made, path, call.client)
         if call.method == mcp.TASK_RESULT:
             return Done(tasks.with_related(_as_of_tool(surface, call.server, outcome.body), id))
         told = tasks.with_id(outcome.body, id, lambda raw: _as_of_tool(surface, call.server, raw))
-        return Done(_asked(surface, call.server, told))
+        return Done(_asked(surface, call.client, call.server, told))
 
     def shown(self, event: Event, made: Made, path: str, client: Client, surface: Surface) -> bytes:
         """The parameters of a notification on a task, for a client whose it is."""
         id = self.write(event.server, event.uri, made, path, client)
         told = tasks.with_id(event.params, id, lambda raw: _as_of_tool(surface, event.server, raw))
-        return bytes(_asked(surface, event.server, told))
+        return _asked(surface, client, event.server, told)
 
 
 def _as_of_tool(surface: Surface, server: str, body: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
@@ -82,9 +82,9 @@ def _as_of_tool(surface: Surface, server: str, body: msgspec.Raw | bytes) -> msg
     return left.body
 
 
-def _asked(surface: Surface, server: str, told: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
+def _asked(surface: Surface, client: Client, server: str, told: msgspec.Raw | bytes) -> bytes:
     """What is told of a task, with who asks in its questions."""
-    return told if isinstance(surface, Single) else who_asks.named_in_task(told, server)
+    return who_asks.told_of_task(told, client, server, isinstance(surface, Single))
 
 
 def about_made(server: str, made: Made, client: Client) -> Call:

@@ -3,8 +3,9 @@ another server behind it, and give an answer that was not meant for this one.
 
 The rules this file keeps: what a person reads begins with who asks, on a line that no server writes, and so does the
 title of each field of a form, since clients show these one by one; what says so to a program is set by us, whatever the
-server had said there; nothing else of a question is changed, but for what would move a cursor. Texts that are for a
-model (sampling) say it to programs only. At the path of one server, and where there is only one, nothing is said: there
+server had said there; nothing else of a question is changed, but for what would move a cursor, and what some readers
+take for another of its texts, since they do not mind case. Texts that are for a model (sampling) say it to programs
+only. At the path of one server, and where there is only one, nothing is said: there
 its client knows whom it has asked.
 """
 
@@ -14,40 +15,52 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.auth import safe_text
-from toolgate.core import counting, jsonrpc, names
+from toolgate.core import asks, jsonrpc, mcp, names
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
-from toolgate.core.model import Ask, Asker
+from toolgate.core.model import Ask, Asker, Client
+from toolgate.eras import legacy, questions, tasks
+from toolgate.eras.calls import by_folded, without_lookalikes
 
 KEY = "toolgate/server"  # in the `_meta` of a question: the id of the server that asks
+_OURS = "toolgate/"  # how all begins that the gateway says there
 _READ_BY_PERSONS = "elicitation/create"
 _BY_NOBODY = "roots/list"
 
 
-def shown(asker: Asker, asks: tuple[Ask, ...], is_alone: bool) -> tuple[Ask, ...]:
+def shown(asker: Asker, asked: tuple[Ask, ...], is_alone: bool) -> tuple[Ask, ...]:
     """The questions of a server, or of ourselves, at a path of many servers or of one that `is_alone`."""
     is_known = is_alone or asker.kind != "upstream" or asker.name == names.OWN
-    return asks if is_known else tuple(named(ask, asker.name) for ask in asks)
+    return asked if is_known else tuple(named(ask, asker.name) for ask in asked)
 
 
 def named(ask: Ask, server: str) -> Ask:
-    """One that is out of shape stays as it is: its client cannot show it either."""
+    """What is out of shape is left out, since some clients would not mind; one that is no object stays as it is: no
+    client can show it."""
     if ask.method == _BY_NOBODY:
         return ask
     try:
-        params = jsonrpc.members(ask.params)
-        meta = Raw(jsonrpc.with_members(_object(params.get("_meta")), {KEY: jsonrpc.encode(server)}))
-        if ask.method == _READ_BY_PERSONS:
-            params["message"] = Raw(jsonrpc.encode(_said(jsonrpc.read(params["message"], type=str), server)))
-            params |= _titled(params, server)
-            if "requestedSchema" in params:
-                params["requestedSchema"] = _form(params["requestedSchema"], server)
-    except (KeyError, *jsonrpc.UNREADABLE):
+        params = questions.plain(ask.method, jsonrpc.members(ask.params))
+    except jsonrpc.UNREADABLE:
         return ask
-    return msgspec.structs.replace(ask, params=Raw(jsonrpc.encode({**params, "_meta": meta})))
+    if ask.method == _READ_BY_PERSONS:
+        title = _read(params.pop("title", None))
+        params |= {} if title is None else {"title": _named(title, server)}
+        params["message"] = Raw(jsonrpc.encode(_said(_read(params.get("message")) or "", server)))
+        if "requestedSchema" in params:
+            params["requestedSchema"] = _form(params["requestedSchema"], server)
+    return msgspec.structs.replace(ask, params=Raw(jsonrpc.encode({**params, "_meta": _meta(params, server)})))
 
 
-def _object(raw: Raw | None) -> Raw:
-    return raw if raw is not None and bytes(raw).startswith(b"{") else jsonrpc.EMPTY_OBJECT
+def _meta(params: Members, server: str) -> Members:
+    theirs = _object(params.get("_meta", jsonrpc.NOTHING))
+    left = {name: raw for name, raw in theirs.items() if not name[: len(_OURS)].casefold().startswith(_OURS)}
+    return {**left, KEY: Raw(jsonrpc.encode(server))}
+
+
+def _object(raw: Raw) -> Members:
+    """The members of an object; none of what is none."""
+    return jsonrpc.members(raw) if bytes(raw).startswith(b"{") else {}
 
 
 def _said(message: str, server: str) -> str:
@@ -56,6 +69,9 @@ def _said(message: str, server: str) -> str:
 
 _NO_FIELDS = Raw(b'{"type":"object","properties":{}}')
 _TEXTS = ("title", "description")
+_OF_SCHEMAS = by_folded(
+    (*_TEXTS, "type", "properties", "required", "enum", "enumNames", "oneOf", "anyOf", "items", "const", "default")
+)
 
 
 def _form(raw: Raw, server: str) -> Raw:
@@ -77,13 +93,16 @@ def _field(name: str, raw: Raw, server: str) -> Members:
 def _titled(members: Members, server: str) -> Members:
     if "title" not in members:
         return {}
-    title = safe_text.in_one_line(jsonrpc.read(members["title"], type=str))
-    return {"title": Raw(jsonrpc.encode(f"{server}: {title}"))}
+    return {"title": _named(jsonrpc.read(members["title"], type=str), server)}
+
+
+def _named(title: str, server: str) -> Raw:
+    return Raw(jsonrpc.encode(f"{server}: {safe_text.in_one_line(title)}"))
 
 
 def _shown(raw: Raw) -> Members:
     """A schema whose texts have a line each; what should be one and is no text is left out."""
-    found = jsonrpc.members(raw)
+    found = without_lookalikes(jsonrpc.members(raw), _OF_SCHEMAS)
     for name in found.keys() & _TEXTS:
         text = _line(found.pop(name))
         if text is not None:
@@ -99,9 +118,13 @@ def _shown(raw: Raw) -> Members:
 
 
 def _line(raw: Raw) -> Raw | None:
-    if not bytes(raw).startswith(b'"'):
-        return None
-    return Raw(jsonrpc.encode(safe_text.in_one_line(jsonrpc.read(raw, type=str))))
+    text = _read(raw)
+    return None if text is None else Raw(jsonrpc.encode(safe_text.in_one_line(text)))
+
+
+def _read(raw: Raw | None) -> str | None:
+    """A text; None for what is none."""
+    return jsonrpc.read(raw, type=str) if raw and bytes(raw).startswith(b'"') else None
 
 
 class _Question(msgspec.Struct):
@@ -109,27 +132,48 @@ class _Question(msgspec.Struct):
     params: Raw = jsonrpc.EMPTY_OBJECT
 
 
-class _OfTask(msgspec.Struct):
-    inputRequests: dict[str, Raw]
+_OF_TASKS = by_folded(("inputRequests", "taskId", "status", "statusMessage", "resultType", "result", "error", "_meta"))
 
 
-def named_in_task(body: Raw | bytes, server: str) -> Raw | bytes:
-    """The same of what a task of the extension asks, which stands in what is told of the task."""
-    if counting.is_too_much(body) or not _may_ask(bytes(body)):
-        return body
+def told_of_task(body: Raw | bytes, client: Client, server: str, is_alone: bool) -> bytes:
+    """The same of what a task of the extension asks, which stands in what is told of the task. Nothing is left of more
+    questions than may be asked at once, of one that is refused, that this client cannot answer or that is out of shape,
+    nor of pages in an error that are refused. Raises `Fault`."""
+    told = without_lookalikes(tasks.members(body), _OF_TASKS)
+    if "inputRequests" in told:
+        asked = _object(told["inputRequests"])
+        few = asked if _are_few(asked) else {}
+        written = {key: _of_task(raw, client, server, is_alone) for key, raw in few.items()}
+        told["inputRequests"] = Raw(jsonrpc.encode({key: question for key, question in written.items() if question}))
+    if "error" in told:
+        told["error"] = _error(told["error"])
+    return jsonrpc.encode(told)
+
+
+def _error(raw: Raw) -> Raw:
+    error = jsonrpc.read_error(raw)
     try:
-        asked = jsonrpc.read(body, type=_OfTask).inputRequests
-        written = {key: _with_name(raw, server) for key, raw in asked.items()}
-        return jsonrpc.with_members(body, {"inputRequests": jsonrpc.encode(written)})
-    except jsonrpc.UNREADABLE:
-        return body
+        error = legacy.with_web_pages(error) if error.code == mcp.URL_ELICITATION_REQUIRED else error
+    except Fault:
+        error = jsonrpc.RpcError(error.code, error.message)
+    data = {"data": error.data} if error.data else {}
+    return Raw(jsonrpc.encode({"code": error.code, "message": error.message, **data}))
 
 
-def _may_ask(body: bytes) -> bool:
-    return b"inputRequests" in body or b"\\u00" in body  # or with a letter escaped
+def _are_few(asked: Members) -> bool:
+    return len(asked) <= asks.MOST_OPEN and all(len(key) <= jsonrpc.LONGEST_ID for key in asked)
 
 
-def _with_name(raw: Raw, server: str) -> Raw:
-    question = jsonrpc.read(raw, type=_Question)
-    ask = named(Ask("", question.method, question.params), server)
-    return Raw(jsonrpc.with_members(raw, {"params": ask.params}))
+def _of_task(raw: Raw, client: Client, server: str, is_alone: bool) -> Raw:
+    """Nothing for what is no question."""
+    try:
+        question = jsonrpc.read(raw, type=_Question)
+        ask = Ask("", question.method, question.params)
+        asks.check_url(ask)
+        if asks.is_too_large(ask) or not asks.is_answerable(ask, client.capabilities):
+            return jsonrpc.NOTHING
+        shown = ask if is_alone else named(ask, server)
+        params = questions.plain(ask.method, jsonrpc.members(shown.params))
+    except (Fault, *jsonrpc.UNREADABLE):
+        return jsonrpc.NOTHING
+    return Raw(jsonrpc.encode({"method": ask.method, "params": params}))

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import asks, jsonrpc, large, mcp
+from toolgate.core import jsonrpc, large, mcp
 from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
@@ -711,19 +711,11 @@ class Requests:
         for told in self.on_answer:
             told(id, request, error)
         if error.code == mcp.URL_ELICITATION_REQUIRED:
-            error = _checked(error)
+            error = legacy.with_web_pages(error)
         method = request.call.method if request.call else ""
         is_missing = method == "resources/read" and error.code == self.dialect.resource_missing
         code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
         return Fault(code, error.message, server=self.server.id, reach="executed", upstream=error)
-
-
-def _checked(error: RpcError) -> RpcError:
-    """With no pages in it but those that its user may be sent to. Raises `Fault`."""
-    pages = legacy.pages(error)
-    for page in pages:
-        asks.check_page(page)
-    return error if pages or not legacy.may_name_pages(error) else RpcError(error.code, error.message)
 
 
 _GAP = b"\0"  # which stands in no JSON
