@@ -83,7 +83,7 @@ def unmasked(text: str, before: Masked) -> str:
         if found[0] not in before.pieces:
             raise Malformed(
                 f"has {found[0]} in it, which stands for nothing: leave masks as they are, with their quotes;"
-                " where it is as it was shown, toolgate was started again: look at the file anew"
+                " if you did, toolgate has restarted: open the file again"
             )
         return before.pieces[found[0]]
 

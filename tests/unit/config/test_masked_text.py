@@ -84,14 +84,14 @@ def test_what_looks_like_a_placeholder_is_no_mask(pasted: str) -> None:
 def test_the_masks_of_another_text_are_none_of_this_one() -> None:
     found, other = masked_text.masked(TOML, "toml"), masked_text.masked(TOML + "# more\n", "toml")
     assert found.text == masked_text.masked(TOML, "toml").text and not found.pieces.keys() & other.pieces.keys()
-    with pytest.raises(Malformed, match="look at the file anew"):
+    with pytest.raises(Malformed, match="open the file again"):
         masked_text.unmasked(other.text, found)
 
 
 def test_the_masks_of_another_process_are_refused_and_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     before = masked_text.masked(TOML, "toml")
     monkeypatch.setattr(masked_text, "_KEY", b"another")
-    with pytest.raises(Malformed, match="look at the file anew"):
+    with pytest.raises(Malformed, match="open the file again"):
         masked_text.unmasked(before.text, masked_text.masked(TOML, "toml"))
 
 
