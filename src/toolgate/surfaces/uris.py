@@ -1,7 +1,8 @@
 """Giving resource URIs inside results the names that the client knows them by.
 
-The rule this file keeps: only the members that the protocol defines as resource URIs are touched; text, HTML and
-`structuredContent` are never searched (behaviour.md section 1).
+The rule this file keeps: only the members that the protocol defines as resource URIs are touched, and where there are
+any, what readers that do not mind case take for one is left out; text, HTML and `structuredContent` are never searched
+(behaviour.md section 1).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from msgspec import Raw
 from toolgate.core import counting, jsonrpc, large, mcp
 from toolgate.core.jsonrpc import Members
 from toolgate.core.templates import EXPRESSION
+from toolgate.eras.calls import by_folded, without_lookalikes
 
 Rename: TypeAlias = Callable[[str], str]
 Change: TypeAlias = "Callable[[Raw, Rename], Members | Raw]"
@@ -62,11 +64,11 @@ def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
     if counting.is_too_much(body):
         return body
     try:
-        result = jsonrpc.members(body)
+        whole = jsonrpc.members(body)
     except jsonrpc.UNREADABLE:
         return body
-    renamed = _with_parts(_with_page(result, rename), *found, rename)
-    return body if renamed is result else jsonrpc.encode(renamed)
+    renamed = _with_parts(_with_page(without_lookalikes(whole, _OF_RESULTS), rename), *found, rename)
+    return body if renamed is whole else jsonrpc.encode(renamed)
 
 
 def rewrite_tool(raw: Raw, rename: Rename) -> Raw:
@@ -104,27 +106,35 @@ def _with_parts(result: Members, member: str, change: Change, rename: Rename) ->
 
 
 def _contents(raw: Raw, rename: Rename) -> Members:
-    return _renamed(jsonrpc.members(raw), rename)
+    return _renamed(_plain(raw), rename)
 
 
 def _message(raw: Raw, rename: Rename) -> Members:
-    message = jsonrpc.members(raw)
+    message = _plain(raw)
     message["content"] = Raw(jsonrpc.encode(_block(message["content"], rename)))
     return message
 
 
 def _block(raw: Raw, rename: Rename) -> Members | Raw:
     """A content block: links and embedded resources carry a URI, all else passes."""
-    block = jsonrpc.members(raw)
+    whole = jsonrpc.members(raw)
+    block = without_lookalikes(whole, _OF_PARTS)
     kind = jsonrpc.value(block["type"])
     if kind == "resource_link":
         return _renamed(block, rename)
     if kind == "resource":
-        block["resource"] = Raw(jsonrpc.encode(_renamed(jsonrpc.members(block["resource"]), rename)))
+        block["resource"] = Raw(jsonrpc.encode(_renamed(_plain(block["resource"]), rename)))
         return block
-    return raw
+    return raw if block is whole else block
 
 
+def _plain(raw: Raw) -> Members:
+    """The members of a part, none of which some readers take for one that is renamed."""
+    return without_lookalikes(jsonrpc.members(raw), _OF_PARTS)
+
+
+_OF_RESULTS = by_folded(("_meta", "content", "contents", "messages"))
+_OF_PARTS = by_folded(("type", "uri", "resource", "content"))
 _CHANGES: Mapping[str, Change] = {"content": _block, "messages": _message, "contents": _contents}
 _PARTS = {name: (method.holds, _CHANGES[method.holds]) for name, method in mcp.METHODS.items() if method.holds}
 

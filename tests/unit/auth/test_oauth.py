@@ -14,7 +14,7 @@ from joserfc.jwk import ECKey
 from virtualtime import FakeClock
 
 from toolgate.auth.oauth.base import NOWHERE, Begun, Refusal
-from toolgate.auth.oauth.challenge import read
+from toolgate.auth.oauth.challenge import read, scopes
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.config import Config, Server, ServerAuth
 from toolgate.core.fault import Fault
@@ -613,3 +613,13 @@ async def test_what_is_offered_names_the_host_that_a_browser_is_led_to() -> None
     url = str(await rig.fault()).partition("open ")[2]
     offered = rig.oauth.find(url.rpartition("/")[2])
     assert offered and (offered.leads_to, offered.authority) == ("elsewhere.example", rig.authority.issuer)
+
+
+def test_of_a_list_of_scopes_without_end_the_first_are_read_and_none_is_cut() -> None:
+    class Never(str):
+        def split(self, *_: Any) -> Any:
+            raise AssertionError("all of it was taken apart")
+
+    assert scopes("a b c") == ("a", "b", "c")
+    assert scopes(Never("a b " + "c" * 1_000_000)) == ("a", "b")
+    assert scopes(Never(" " * 1_000_000)) == scopes(Never("x" * 1_000_000)) == ()

@@ -163,3 +163,28 @@ def test_however_its_name_is_escaped(written: bytes) -> None:
 def test_however_the_kind_of_a_block_is_escaped(kind: bytes) -> None:
     body = b'{"content":[{"type":"%b","uri":"a:1"}]}' % kind
     assert json.loads(bytes(uris.rewrite("tools/call", body, str.upper)))["content"][0]["uri"] == "A:1"
+
+
+LINK = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [{**LINK, "Uri": "bank+file:///b"}]},
+        {"content": [{**LINK, "URI": "bank+file:///b"}, LINK]},
+        {"content": [{**LINK, "_type": "bank+file:///b"}]},
+        {"content": [LINK], "Content": [{**LINK, "uri": "bank+file:///b"}]},
+        {"content": [{"type": "resource", "resource": {"uri": "a:1"}, "Resource": {"uri": "bank+file:///b"}}]},
+        {"content": [{"type": "resource", "resource": {"uri": "a:1", "Uri": "bank+file:///b"}}]},
+        {"content": [{"type": "text", "text": "", "Type": "resource_link", "Uri": "bank+file:///b"}]},
+    ],
+)
+def test_no_second_uri_is_read_by_who_does_not_mind_case(result: Any) -> None:
+    assert "bank" not in str(rewritten("tools/call", result))
+
+
+def test_nor_in_what_was_read() -> None:
+    contents = [{"uri": "a:1", "URI": "bank+file:///b", "text": ""}]
+    found = rewritten("resources/read", {"contents": contents, "Contents": contents})
+    assert found == {"contents": [{"uri": "docs+a:1", "text": ""}]}

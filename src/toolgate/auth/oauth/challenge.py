@@ -41,8 +41,9 @@ def read(header: str) -> Challenge:
 
 
 def scopes(written: str) -> tuple[str, ...]:
-    """The scopes of a list of them, without what cannot be one."""
-    found = dict.fromkeys(each for each in written.split(" ") if _scope.fullmatch(each))
+    """The scopes of a list of them, without what cannot be one. Of a longer list than anybody reads, the first."""
+    read = written if len(written) <= LONGEST else written[:LONGEST].rpartition(" ")[0]  # none that is cut
+    found = dict.fromkeys(each for each in read.split(" ") if _scope.fullmatch(each))
     return tuple(found)[:MOST_SCOPES]
 
 
