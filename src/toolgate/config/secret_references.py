@@ -19,6 +19,8 @@ Table: TypeAlias = dict[str, Any]
 
 HIDDEN = {key for key, row in fields.keys(ServerAuth).items() if row.secret}
 
+MOST_COMPARED = 100  # secrets of one server's arguments with which the ends of all others are compared
+
 _variable = re.compile(rf"\$\{{{ENVIRONMENT_PREFIX}([A-Z0-9_]{{1,150}})(?::-)?\}}")
 _scheme = re.compile(r"(?:Bearer|Basic|Token) +", re.IGNORECASE)
 _query = re.compile(r"(?<=[?&])([^=&#]{1,200})=([^&#]+)")
@@ -33,6 +35,8 @@ class Extraction:
     def __init__(self, known: Mapping[str, str], is_taken: Callable[[str], bool] = lambda name: False) -> None:
         self._known, self._is_taken = known, is_taken
         self.found: dict[str, str] = {}
+        self._tried: dict[str, int] = {}  # numbers of a name that are taken, and by which values
+        self._called: dict[tuple[str, str], str] = {}
 
     def of(self, name: str, server: Mapping[str, Any]) -> Table:
         """The same server with references."""
@@ -66,16 +70,22 @@ class Extraction:
         return before + self._kept(server, "token" if scheme else name, value.removeprefix(before))
 
     def _arguments(self, server: str, args: list[str]) -> Iterator[str]:
-        secrets = list(masking.secrets_of(args)) if not has_pattern(args) else []
+        secrets = list(dict.fromkeys(masking.secrets_of(args))) if not has_pattern(args) else []
+        whole, few = frozenset(secrets), secrets[:MOST_COMPARED]
         before = ""
         for argument in args:
-            secret = next((each for each in secrets if argument.endswith(each)), "")
+            secret = argument if argument in whole else self._end(argument, few)
             if secret and (secret == argument or masking.arguments([argument]) != [argument]):
                 option = argument.removesuffix(secret) or (before if before.startswith("-") else "")
                 yield argument.removesuffix(secret) + self._kept(server, slug(option) or "argument", secret)
             else:
                 yield self._url(server, argument) if "://" in argument else argument
             before = argument
+
+    def _end(self, argument: str, secrets: list[str]) -> str:
+        """The secret at its end: one of these, or what looks like one itself."""
+        found = next((each for each in secrets if argument.endswith(each)), "")
+        return found or next(masking.secrets_of([argument]), "")
 
     def _url(self, server: str, url: str) -> str:
         if has_pattern(url):
@@ -94,18 +104,22 @@ class Extraction:
             return value
         own, whose = slug(name) or "secret", slug(server) or "server"
         base = own if own.startswith(f"{whose}-") else f"{whose}-{own}"
-        for number in range(1, 1000):
-            called = base[:150] if number == 1 else f"{base[:150]}-{number}"
-            if self._is_free(called, value):
-                self.found[called] = value
-                return f"${{secret:{called}}}"
-        return value
+        called = self._called.get((base[:150], value)) or self._free(base[:150], value)
+        return f"${{secret:{called}}}" if called else value
 
-    def _is_free(self, called: str, value: str) -> bool:
-        """Or it is this value already."""
-        if called in self.found or called in self._known:
-            return self.found.get(called, self._known.get(called)) == value
-        return not self._is_taken(called)
+    def _free(self, base: str, value: str) -> str:
+        """A name that is free, or has this value already; none where there are a thousand. Each is tried once."""
+        for number in range(self._tried.get(base, 0) + 1, 1000):
+            called = base if number == 1 else f"{base}-{number}"
+            there = self.found.get(called, self._known.get(called))
+            if there is None and not self._is_taken(called):
+                there = self.found[called] = value
+            self._tried[base] = number
+            if there is not None:
+                self._called.setdefault((base, there), called)
+            if there == value:
+                return called
+        return ""
 
 
 _plain = re.compile(r"(?:true|false|yes|no|on|off|none|null|\d{1,6})?", re.IGNORECASE)

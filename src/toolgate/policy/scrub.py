@@ -21,6 +21,7 @@ from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Accepted, Ask, Call, Done, Event, NeedInput, Outcome
 from toolgate.core.notes import Note
 from toolgate.core.redaction import Redactor, Secrets
+from toolgate.eras.calls import by_folded, without_lookalikes
 from toolgate.policy.base import Policy
 from toolgate.upstreams.base import Status
 
@@ -126,7 +127,8 @@ class Scrub(Policy):
         scrubber = self._scrubbers.get(server) or self._of(server)
         if isinstance(outcome, Done) and not outcome.is_scrubbed and server != names.OWN:  # a call passes this
             said = bytes(outcome.body)
-            if not self._unsigns or (said.find(b"toolgate") < 0 and said.find(b"\\u00") < 0):
+            is_theirs = said.find(b"toolgate") < 0 and said.find(b"input_required") < 0 and said.find(b"\\u00") < 0
+            if not self._unsigns or is_theirs:
                 secrets = scrubber.secrets
                 if self._mode == "known" and (not secrets.knows_any or secrets.body(said) is said):
                     return outcome
@@ -142,8 +144,9 @@ class Scrub(Policy):
 
 
 def unsigned(outcome: Done) -> Done:
-    """A server's result without what is the gateway's to say: members of `_meta` that begin with `toolgate/`. One that
-    is out of shape, or has too many values, is left as it is."""
+    """A server's result without what is the gateway's to say: members of `_meta` that begin with `toolgate/`; nor what
+    some readers take for a question, in which nothing says who asks. One that is out of shape, or has too many values,
+    is left as it is."""
     try:
         if body := _unsigned(outcome.body):
             return msgspec.structs.replace(outcome, body=body)
@@ -154,11 +157,15 @@ def unsigned(outcome: Done) -> Done:
 
 def _unsigned(body: Raw | bytes) -> bytes | None:
     """None where nothing is changed. A `_meta` that may stand there twice, one of them with what is ours, is written
-    once: readers differ in which of both they take."""
-    if not _may_say_ours(body) or counting.is_too_much(body):
+    once, and so is a type: readers differ in which of both they take, and some do not mind case."""
+    if not (_may_say_ours(body) or _may_ask(body)) or counting.is_too_much(body):
         return None
     said = bytes(body)
-    result, changes = jsonrpc.members(body), Members()
+    whole, changes = jsonrpc.members(body), Members()
+    result = without_lookalikes(whole, _DECISIVE)
+    if "taskId" not in result:
+        result = {name: raw for name, raw in result.items() if name != "inputRequests"}
+    is_less = len(result) < len(whole) or said.count(b'resultType"') > 1
     if "_meta" in result:
         meta = _without_ours(result["_meta"])
         if meta is not result["_meta"] or said.count(b'_meta"') > 1 or b"\\u00" in said:
@@ -166,7 +173,18 @@ def _unsigned(body: Raw | bytes) -> bytes | None:
     is_task = "taskId" in result and bytes(result.get("result", b"")).startswith(b"{")
     if is_task and (inner := _unsigned(result["result"])):
         changes["result"] = Raw(inner)
-    return jsonrpc.encode(result | changes) if changes else None
+    return jsonrpc.encode(result | changes) if changes or is_less else None
+
+
+_DECISIVE = by_folded(("_meta", "resultType", "inputRequests"))
+_ESCAPES = tuple(b"\\u00%d" % row for row in range(2, 8))  # of ASCII
+
+
+def _may_ask(said: Raw | bytes) -> bool:
+    """Whether any reader may find the type of a question in a result: its name in another case, or a second one."""
+    if large.holds_any(said, b"input_required"):
+        return True
+    return large.holds_any(said, b"\\u00") and large.holds_any(said, *_ESCAPES)
 
 
 def _may_say_ours(said: Raw | bytes) -> bool:
@@ -179,7 +197,7 @@ def _without_ours(meta: Raw) -> Raw:
     if not bytes(meta).startswith(b"{"):
         return meta
     said = jsonrpc.members(meta)
-    left = {name: each for name, each in said.items() if not name.startswith(OURS)}
+    left = {name: each for name, each in said.items() if not name[: len(OURS)].casefold().startswith(OURS)}
     return meta if len(left) == len(said) else Raw(jsonrpc.encode(left))
 
 

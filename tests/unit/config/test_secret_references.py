@@ -64,3 +64,23 @@ def test_a_name_stands_for_one_value() -> None:
 def test_a_variable_that_stands_for_a_secret_is_that_secret_again() -> None:
     server = {"env": {"A": "${TOOLGATE_SECRET_MY_KEY}"}, "args": ["x=${TOOLGATE_SECRET_A:-}"]}
     assert extracted(server) == ({"env": {"A": "${secret:my-key}"}, "args": ["x=${secret:a}"]}, {})
+
+
+def test_very_many_secrets_are_each_looked_at_once() -> None:
+    tried: list[str] = []
+
+    def is_taken(name: str) -> bool:
+        tried.append(name)
+        return False
+
+    args = [f"sk-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU{number:05}" for number in range(3000)]
+    extraction = Extraction({}, is_taken)
+    table = extraction.of("a", {"args": [*args, *args]})
+    assert len(tried) == len(set(tried)) == len(extraction.found) == 999
+    assert table["args"][:2] == ["${secret:a-argument}", "${secret:a-argument-2}"] == table["args"][3000:3002]
+
+
+def test_among_very_many_each_is_still_a_secret() -> None:
+    args = [f"--token-{number}=word{number}" for number in range(300)]
+    table, found = extracted({"args": args})
+    assert len(found) == 300 and not [each for each in table["args"] if "word" in each]
