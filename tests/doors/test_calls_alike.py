@@ -32,9 +32,9 @@ def alike(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     begun: list[str] = []
     begin = Gateway.begin_like
 
-    def seen(self: Gateway, template: Any, *given: Any) -> Any:
-        round = begin(self, template, *given)
-        begun.extend([template.name] if round else [])
+    def seen(self: Gateway, memo: Any, *given: Any) -> Any:
+        round = begin(self, memo, *given)
+        begun.extend([memo.name] if round else [])
         return round
 
     monkeypatch.setattr(Gateway, "begin_like", seen)

@@ -208,9 +208,9 @@ class LegacyCall(LaneCall):
 
     def begin_like(self, call: PlainCall) -> Round | None:
         session = self._in_session()
-        if not session or not (template := session.template(call, self.request.accepts_events)):
+        if not session or not (memo := session.memo(call, self.request.accepts_events)):
             return None
-        self.begun = begun = session.begin_like(template, call, self._opened(session), self)
+        self.begun = begun = session.begin_like(memo, call, self._opened(session), self)
         return begun.round if begun else None
 
     def _in_session(self) -> Session | None:

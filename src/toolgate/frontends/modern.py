@@ -42,9 +42,9 @@ from toolgate.frontends.request_states import RequestStates
 from toolgate.frontends.responses import SendMessage
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.memos import CallMemo
 from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route
-from toolgate.gateway.templates import Template
 from toolgate.state.parking import ParkedCall, Parking
 
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
@@ -56,7 +56,7 @@ WINDOW = 0.05  # seconds in which questions of one call are gathered into one `i
 
 class Asked(msgspec.Struct):
     """What a request says beside its arguments; most with the same headers say the same again. `written` are what it
-    names and its `_meta`, None where they are too long to be kept. `template` is what calls have in common that say no
+    names and its `_meta`, None where they are too long to be kept. `memo` is what calls have in common that say no
     more than that."""
 
     method: str
@@ -64,7 +64,7 @@ class Asked(msgspec.Struct):
     envelope: modern.Envelope
     client: Client
     target: str | None  # what it names, where it must say so in a header
-    template: Template | None = None
+    memo: CallMemo | None = None
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -183,7 +183,7 @@ class ModernResponses:
         round = self._gateway.begin(self.read_call(request), request.route)
         if not round:
             return None
-        asked.template = self._gateway.template(round) if asked.written and params.keys() == _PLAIN else None
+        asked.memo = self._gateway.memo(round) if asked.written and params.keys() == _PLAIN else None
         return ModernRound(request, round)
 
     def begin_like(
@@ -191,10 +191,10 @@ class ModernResponses:
     ) -> Round | None:
         """The same of a call that came with the very same headers as one which has asked this. None, and nothing is
         done, where it may be another matter."""
-        params, template = call.params, asked.template
-        if not template or asked.written != (bytes(params.name), bytes(params.meta)):
+        params, memo = call.params, asked.memo
+        if not memo or asked.written != (bytes(params.name), bytes(params.meta)):
             return None
-        return self._gateway.begin_like(template, params.arguments, http, Notes(hear), route)
+        return self._gateway.begin_like(memo, params.arguments, http, Notes(hear), route)
 
     async def rest(self, begun: ModernRound) -> Reply:
         """The answer to a call that was begun. Raises `Fault`."""

@@ -32,12 +32,12 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.memos import CallMemo
 from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route
-from toolgate.gateway.templates import Template
 from toolgate.upstreams.base import rechecked
 
-MOST_TEMPLATES = 8  # of calls, that a session keeps
+MOST_MEMOS = 8  # of calls, that a session keeps
 MOST_RELAYED = 64  # notifications of one session on their way to its server
 _OF_ALL_SCOPES = frozenset({*mcp.LIST_CHANGED, mcp.UPDATED, mcp.ELICITED})  # nothing in them is of what tools have said
 
@@ -136,7 +136,7 @@ class Session:
         self._has_logging = True  # as far as it was told
         self._has_tasks = False  # whether the client was told that tools run as tasks
         self._log_level: str | None = None  # until the client sets one
-        self._templates: dict[tuple[bytes, bytes, bool], Template] = {}  # by what calls say beside their arguments
+        self._memos: dict[tuple[bytes, bytes, bool], CallMemo] = {}  # by what calls say beside their arguments
         self._pages = pages
         wants = (*mcp.LIST_CHANGED, mcp.ELICITED, mcp.LOGGED)
         self._subscriber = Subscriber(gateway, path, self.client, self._say, wants)
@@ -432,7 +432,7 @@ class Session:
             raise responses.method_not_found(message)
         level = calls.check_level(calls.read_text(calls.read_members(message.params, "params"), "level"))
         self._log_level = level
-        self._templates.clear()
+        self._memos.clear()
         await self._gateway.set_level(level, self.route, self.client)
         return b"{}"
 
@@ -524,28 +524,28 @@ class Session:
         if not round:
             return None
         self._in_flight[key] = lane_call
-        if (plain := calls.read_plain(message)) and (template := self._gateway.template(round)):
-            if len(self._templates) >= MOST_TEMPLATES:
-                self._templates.clear()
-            self._templates[(*plain, stream.can_ask)] = template
+        if (plain := calls.read_plain(message)) and (memo := self._gateway.memo(round)):
+            if len(self._memos) >= MOST_MEMOS:
+                self._memos.clear()
+            self._memos[(*plain, stream.can_ask)] = memo
         return SessionRound(key, round, asked.token, stream)
 
-    def template(self, call: calls.PlainCall, can_ask: bool) -> Template | None:
+    def memo(self, call: calls.PlainCall, can_ask: bool) -> CallMemo | None:
         """What was found of a call like this one, if anything was."""
         params = call.params
-        template = self._templates.get((bytes(params.name), bytes(params.meta), can_ask)) if self._templates else None
-        return template if template and template.entered.client is self.client else None
+        memo = self._memos.get((bytes(params.name), bytes(params.meta), can_ask)) if self._memos else None
+        return memo if memo and memo.entered.client is self.client else None
 
     def begin_like(
-        self, template: Template, call: calls.PlainCall, stream: Stream, lane_call: InFlight
+        self, memo: CallMemo, call: calls.PlainCall, stream: Stream, lane_call: InFlight
     ) -> SessionRound | None:
-        """The same of a call that is like the one of this template. None, and nothing is done, where it may be another
+        """The same of a call that is like the one of this memo. None, and nothing is done, where it may be another
         matter."""
         key = call.id
         if self._in_flight and self._refused(call.message, key):
             return None
         notes = Notes(partial(self._report, stream.note, b"", ""))
-        round = self._gateway.begin_like(template, call.params.arguments, None, notes, self.route)
+        round = self._gateway.begin_like(memo, call.params.arguments, None, notes, self.route)
         if not round:
             return None
         self._in_flight[key] = lane_call

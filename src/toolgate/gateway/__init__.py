@@ -9,7 +9,7 @@ May import `policy`, `surfaces` and the rooms below them.
     doubts         when a list is looked at anew before a call goes by it
     makers         a call for a task or a kept result, and for what made that
     plan           what was resolved once, kept for the next call of that name
-    templates      what was found for one call, kept for others that differ in nothing but their arguments
+    memos          what was found for one call, kept for others that differ in nothing but their arguments
     recheck        what a call is by now that has waited
     embedding      what tools mean, as vectors of a model that is configured for it
     token_meter    how many tokens clients have loaded of tools, against all tools at once

@@ -24,10 +24,11 @@ from toolgate.core.model import Ask, Asker, Call, Client, Done, Event, NeedInput
 from toolgate.core.notes import Notes
 from toolgate.core.services import Swap
 from toolgate.eras import tasks
-from toolgate.gateway import templates
+from toolgate.gateway import memos
 from toolgate.gateway.audience import Audience
 from toolgate.gateway.closed import missed
 from toolgate.gateway.lists import Lists
+from toolgate.gateway.memos import CallMemo
 from toolgate.gateway.own_work import OwnWork
 from toolgate.gateway.recheck import Rechecks
 from toolgate.gateway.reload import Reloading
@@ -37,7 +38,6 @@ from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot, removed
 from toolgate.gateway.subscriptions import Subscriptions
-from toolgate.gateway.templates import Template
 from toolgate.policy import scrub
 from toolgate.policy.access import looked_through
 from toolgate.policy.base import Wait
@@ -122,18 +122,18 @@ class Gateway:
         return round
 
     def begin_like(
-        self, template: Template, arguments: Raw, headers: Mapping[str, str] | None, notes: Notes, route: Route
+        self, memo: CallMemo, arguments: Raw, headers: Mapping[str, str] | None, notes: Notes, route: Route
     ) -> Round | None:
         """The same of a call that is like another but for these, where what was found for that one holds still."""
-        rules = self.access.rules(template.entered.client.principal)
-        if self.phase != "serving" or not template.holds(route, self.snapshot.catalog.version, rules):
+        rules = self.access.rules(memo.entered.client.principal)
+        if self.phase != "serving" or not memo.holds(route, self.snapshot.catalog.version, rules):
             return None
-        return self._begun(template, template.call(arguments, headers, notes), template.plan.hooks, route)
+        return self._begun(memo, memo.call(arguments, headers, notes), memo.plan.hooks, route)
 
-    def template(self, round: Round) -> Template | None:
+    def memo(self, round: Round) -> CallMemo | None:
         """What other calls may have in common with one that was begun."""
         rules = self.access.rules(round.origin.call.client.principal)
-        return templates.template(round, self.snapshot.catalog.version, rules)
+        return memos.memo(round, self.snapshot.catalog.version, rules)
 
     async def rest(self, round: Round) -> Outcome:
         """What comes of a round that was begun. Raises `Fault`."""
@@ -187,8 +187,8 @@ class Gateway:
         known = self._resolver.known(route, call.client, self.access.rules(call.client.principal))
         return route.surface.refuse(call, shown, known)
 
-    def _begun(self, by: Call | Template, entered: Call, hooks: Sequence[Hooks], route: Route) -> Round:
-        """A round through the policies to its server, of a call as its client has made it, or by a template, and as it
+    def _begun(self, by: Call | CallMemo, entered: Call, hooks: Sequence[Hooks], route: Route) -> Round:
+        """A round through the policies to its server, of a call as its client has made it, or by a memo, and as it
         was entered."""
         snapshot = self.snapshot
         origin = _Origin(entered, route, snapshot, snapshot.catalog.version, self, by)
@@ -197,7 +197,7 @@ class Gateway:
             call = round.decision = round.run.begin()
             if not isinstance(call, Call):
                 return round
-            if isinstance(by, Template) and templates.is_same(call, entered):
+            if isinstance(by, CallMemo) and memos.is_same(call, entered):
                 round.begun = by.line.begin(call)
             elif not call.resumption and (upstream := route.upstreams.get(call.server)):
                 round.begun = upstream.begin(call)
@@ -350,14 +350,14 @@ class Gateway:
 
 
 class _Origin(Origin):
-    """`by` is the call as its client has made it, or the template that it is like."""
+    """`by` is the call as its client has made it, or the memo that it is like."""
 
     gateway: Gateway
-    by: Call | Template
+    by: Call | CallMemo
 
     @property
     def made(self) -> Call:
-        if isinstance(self.by, Template):
+        if isinstance(self.by, CallMemo):
             self.by = self.by.made(self.call)
         return self.by
 

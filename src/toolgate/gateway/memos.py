@@ -1,6 +1,6 @@
 """Calls that differ in nothing but their arguments: what was found for one of them is used for the next.
 
-The rule this file keeps: a template says what the ordinary way (`Gateway.begin`) would find now. It holds for one
+The rule this file keeps: a memo says what the ordinary way (`Gateway.begin`) would find now. It holds for one
 version of the catalog, the plans of one configuration, the rules of one client, and one connection, while that is up.
 All policies judge each call.
 """
@@ -23,7 +23,7 @@ from toolgate.gateway.snapshot import Route
 from toolgate.upstreams.base import Line
 
 
-class Template(msgspec.Struct, frozen=True):
+class CallMemo(msgspec.Struct, frozen=True):
     """A call as it was `entered`, by the name that its client has for its tool. Others like it are begun over its
     `line`."""
 
@@ -49,7 +49,7 @@ class Template(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(call, server="", target=self.name, tool_info=None)
 
 
-def template(round: Round, version: int, rules: Rules | None) -> Template | None:
+def memo(round: Round, version: int, rules: Rules | None) -> CallMemo | None:
     """What other calls may have in common with one that was begun; None where one like it may be another matter."""
     plan, begun, made, entered = round.plan, round.begun, round.origin.made, round.origin.call
     if not plan or not begun or plan.change or plan.header_arguments or not is_same(round.run.call, entered):
@@ -58,7 +58,7 @@ def template(round: Round, version: int, rules: Rules | None) -> Template | None
     if says_more or not (line := begun.line()):
         return None
     entered = msgspec.structs.replace(entered, arguments=NOTHING, notes=None, reached=None)
-    return Template(made.target, entered, plan, round.origin.route.plans.epoch, version, rules, line)
+    return CallMemo(made.target, entered, plan, round.origin.route.plans.epoch, version, rules, line)
 
 
 def is_same(call: Call, entered: Call) -> bool:
