@@ -124,12 +124,7 @@ class HttpLink:
         if not wire:
             return False
         self._streams[origin] = wire
-        told, session, head = self._last_head
-        if not head or told is not headers or session is not self._session:
-            head = self._post_head(headers)
-        reply = _Reply(self, origin)
-        reply.wire = wire
-        wire.send(b"%bContent-Length: %d\r\n\r\n" % (head, len(data)), data, reply)
+        self._write(wire, data, headers, _Reply(self, origin))
         return True
 
     async def _try(self, attempt: Attempt, origin: int | None) -> None:
