@@ -59,7 +59,7 @@ class ServerList(msgspec.Struct):
     def size(self) -> int:
         """In bytes, as it is shown."""
         if "size" not in self.memo:
-            self.memo["size"] = sum(len(memoryview(raw)) for raw in self.items.values())
+            self.memo["size"] = sum(map(len, self.items.values()))
         return self.memo["size"]
 
     @property

@@ -515,7 +515,7 @@ class Catalog:
             raise _gone(server)
         try:
             items = await upstream.list(kind, client)
-            size = sum(len(memoryview(raw)) for raw in items.raw)
+            size = sum(map(len, items.raw))
             slot.rested = self._clock.now() + max(size, items.size) / PACE
             steps = self._taken(items, kind, server)
             longest = longest_of(items.raw)

@@ -506,10 +506,10 @@ def _some_at_once(tools: Iterable[tuple[str, Raw]]) -> Iterator[list[tuple[str, 
     """What they say is looked at together, in steps that take no longer than one tool that is little."""
     some, size = list[tuple[str, Raw]](), 0
     for each in tools:
-        size += len(memoryview(each[1]))
+        size += len(each[1])
         if size > LITTLE and some:
             yield some
-            some, size = [], len(memoryview(each[1]))
+            some, size = [], len(each[1])
         some.append(each)
     if some:
         yield some

@@ -43,7 +43,7 @@ async def listing(
     page: Listing, revision: Revision, write: Callable[[Listing], bytes], in_turns: FairLimit, client: Client
 ) -> bytes:
     """A page as `write` writes it for this revision, in a thread where that takes so long that others would wait."""
-    if revisions.has_written(page, revision) or sum(len(memoryview(item)) for item in page.items) <= LARGE:
+    if revisions.has_written(page, revision) or sum(map(len, page.items)) <= LARGE:
         return write(page)
     return await in_turns.in_thread(client.principal.counted_as, lambda: write(page))
 

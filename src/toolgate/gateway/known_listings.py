@@ -71,7 +71,7 @@ class KnownListings:
         """The list as it is kept: whoever writes its pages can keep them with it."""
         self._drop(key)
         listing = known.listing
-        size = 2 * sum(len(memoryview(item)) for item in listing.items)  # not all clients are written the same
+        size = 2 * sum(map(len, listing.items))  # not all clients are written the same
         is_kept_written = size <= MOST_BYTES
         joined = (listing.joined if listing.joined is not None else {}) if is_kept_written else None
         listing = msgspec.structs.replace(listing, joined=joined)

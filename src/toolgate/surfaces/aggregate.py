@@ -147,13 +147,11 @@ def exposed(server: str, kind: str, server_list: ServerList) -> Mapping[str, tup
     for each list."""
     memo = server_list.memo.get("exposed")
     if memo is None:
-        key = mcp.KINDS[kind].key
+        key, items = mcp.KINDS[kind].key, server_list.items
+        pages = kind == "tools" and uris.may_be_named(b"\n".join(items.values()))  # most lists name none
         memo = server_list.memo["exposed"] = {
-            name: (
-                own,
-                _renamed(_shown(server, kind, server_list.items[own]), key, own, name),
-            )
-            for own, name in _joined(server, kind, server_list.items).items()
+            name: (own, _renamed(_shown(server, items[own]) if pages else items[own], key, own, name))
+            for own, name in _joined(server, kind, items).items()
         }
     return memo
 
@@ -162,7 +160,7 @@ def _renamed(raw: Raw, key: str, own: str, name: str) -> Raw:
     """An item under another name. Where it is to be seen which bytes say its name, all others stay as they are."""
     item, member = bytes(raw), b'"%b"' % key.encode()
     said = b"%b:%b" % (member, jsonrpc.encode(own))
-    if item.count(member) == 1 and item.count(said) == 1 and b"\\u" not in item:  # no escape spells that name, too
+    if item.count(member) == 1 and item.count(said) == 1 and item.find(b"\\u") < 0:  # no escape spells that name, too
         return Raw(item.replace(said, b"%b:%b" % (member, jsonrpc.encode(name))))
     return Raw(jsonrpc.with_members(raw, {key: jsonrpc.encode(name)}))
 
@@ -173,8 +171,8 @@ def _joined(server: str, kind: str, items: Iterable[str]) -> Mapping[str, str]:
     return names.join_names(server, items)
 
 
-def _shown(server: str, kind: str, raw: Raw) -> Raw:
-    return uris.rewrite_tool(raw, lambda uri: names.join_uri(server, uri)) if kind == "tools" else raw
+def _shown(server: str, tool: Raw) -> Raw:
+    return uris.rewrite_tool(tool, lambda uri: names.join_uri(server, uri))
 
 
 def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:

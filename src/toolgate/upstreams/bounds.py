@@ -65,7 +65,7 @@ class Bounds:
 
 
 def longest_of(items: Iterable[Raw]) -> int:
-    return max((len(memoryview(item)) for item in items), default=0)
+    return max(map(len, items), default=0)
 
 
 def at_once(steps: InSteps[Result]) -> Result:

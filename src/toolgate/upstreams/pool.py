@@ -15,6 +15,7 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 
 import msgspec
 
@@ -128,7 +129,9 @@ class Pool:
     def _make_room(self) -> None:
         """As much as is missing when all that leave are gone, for those whose turn is next."""
         stay = {holder: whose for holder, whose in self._holders.items() if holder not in self._leaving}
-        shares, free = _FairShares(stay, self._fair_share(stay)), self._limits.max_live - len(stay)
+        shares, free = _FairShares(stay, partial(self._fair_share, stay)), self._limits.max_live - len(stay)
+        if free <= 0 and not shares.may_give_way:
+            return
         going = shares.longest_idle(-free)
         waiting = [(_own(shares.held, whose), turn, whose) for turn, whose in enumerate(self._queue)]
         heapq.heapify(waiting)
@@ -177,18 +180,26 @@ def _own(held: Mapping[str, int], whose: str) -> int:
 
 class _FairShares:
     """Who holds how much, and who gives way to whom. `stay` are those that hold a slot and keep it so far, the latest
-    last; `fair` is how many slots are a share."""
+    last; `fair` counts how many slots are a share, where it matters."""
 
-    def __init__(self, stay: dict[Holder, str], fair: int) -> None:
+    def __init__(self, stay: dict[Holder, str], fair: Callable[[], int]) -> None:
         self.held = Counter(stay.values())
         self.idle = sorted((holder for holder in stay if holder.is_idle()), key=lambda holder: holder.used())
-        self._stay = stay
-        self._fair = fair
+        self._stay = dict(stay)
+        self._count_fair = fair
+
+    @cached_property
+    def _fair(self) -> int:
+        return self._count_fair()
 
     @property
     def may_give_way(self) -> bool:
         """Whether there is anything that may."""
-        return bool(self.idle) or any(map(self._beyond, self._stay))
+        return bool(self.idle) or any(map(self._is_beyond, self.held))
+
+    def _is_beyond(self, whose: str) -> bool:
+        """Whether this principal holds more than a fair share."""
+        return _own(self.held, whose) > 0 and self.held[whose] > self._fair
 
     def longest_idle(self, count: int) -> list[Holder]:
         """So many, if there are; they go."""

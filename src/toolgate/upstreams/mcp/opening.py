@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec import Raw
@@ -199,23 +199,28 @@ async def _discover_in(revision: Revision, requests: Requests, client: Client, p
     params = jsonrpc.encode({"_meta": modern.envelope_meta(revision, client, INFO)})
     told = headers.for_request(revision, mcp.DISCOVER, None)
     ask = requests.ask(mcp.DISCOVER, params, told, requests.server.start_timeout)
-    answer = asyncio.ensure_future(ask)
-    silence = asyncio.ensure_future(_silence(requests))
-    waits: set[asyncio.Future[Any]] = {answer} if patient else {answer, silence}
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            raise Silent
-        found = modern.read_discovered(_checked(answer.result()))
-    finally:
-        answer.cancel()
-        silence.cancel()
-        await asyncio.gather(answer, silence, return_exceptions=True)
+    is_patient = patient or not requests.link or requests.link.signs_of_life is None
+    found = modern.read_discovered(_checked(await (ask if is_patient else _unless_silent(ask, requests))))
     spoken = mcp.newest("modern", found.supportedVersions)
     if not spoken:
         raise Fault("UPSTREAM_ERROR", f"it supports only {_listed(found.supportedVersions)}")
     found.instructions = _bounded(found.instructions, requests.server.id)
     requests.dialect = modern.ToServer(spoken, found, INFO)
+
+
+async def _unless_silent(ask: Coroutine[Any, Any, Raw], requests: Requests) -> Raw:
+    """Raises `Silent`."""
+    answer = asyncio.ensure_future(ask)
+    silence = asyncio.ensure_future(_silence(requests))
+    try:
+        await asyncio.wait((answer, silence), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Silent
+        return answer.result()
+    finally:
+        answer.cancel()
+        silence.cancel()
+        await asyncio.gather(answer, silence, return_exceptions=True)
 
 
 async def _silence(requests: Requests) -> None:
