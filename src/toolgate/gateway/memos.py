@@ -51,14 +51,14 @@ class CallMemo(msgspec.Struct, frozen=True):
 
 def memo(round: Round, version: int, rules: Rules | None) -> CallMemo | None:
     """What other calls may have in common with one that was begun; None where one like it may be another matter."""
-    plan, begun, made, entered = round.plan, round.begun, round.origin.made, round.origin.call
-    if not plan or not begun or plan.change or plan.header_arguments or not is_same(round.run.call, entered):
+    plan, begun, made, entered = round.plan, round.begun, round.made, round.came
+    if not plan or not begun or plan.change or plan.header_arguments or not is_same(round.call, entered):
         return None
     says_more = made.wants_progress or made.log_level or made.resumption
     if says_more or not (line := begun.line()):
         return None
     entered = msgspec.structs.replace(entered, arguments=NOTHING, notes=None, reached=None)
-    return CallMemo(made.target, entered, plan, round.origin.route.plans.epoch, version, rules, line)
+    return CallMemo(made.target, entered, plan, round.route.plans.epoch, version, rules, line)
 
 
 def is_same(call: Call, entered: Call) -> bool:
