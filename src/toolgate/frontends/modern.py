@@ -203,7 +203,7 @@ class ModernResponses:
 
     def finish(self, round: Round, id: bytes, done: Done) -> bytes:
         """The response to a call of which its server has answered this. Raises `Fault`."""
-        outcome, call = self._gateway.finish(round, done), round.call
+        outcome, call = self._gateway.finish(round, done), round.came
         if isinstance(outcome, Done) and outcome.typed is outcome.body:
             revision = call.client.revision
             if revision and not revision.names:

@@ -132,7 +132,7 @@ class Gateway:
 
     def memo(self, round: Round) -> CallMemo | None:
         """What other calls may have in common with one that was begun."""
-        rules = self.access.rules(round.call.client.principal)
+        rules = self.access.rules(round.came.client.principal)
         return memos.memo(round, self.snapshot.catalog.version, rules)
 
     async def rest(self, round: Round) -> Outcome:

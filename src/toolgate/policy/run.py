@@ -8,7 +8,7 @@ is told how it ended, whatever became of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,7 +20,7 @@ from toolgate.core.model import Asker, Call, NeedInput, Outcome, Required, Resum
 from toolgate.policy.base import Decision, Passed, Policy, Wait
 
 
-class Hooks(NamedTuple):
+class Hooks(msgspec.Struct, frozen=True):
     """Those of one policy; None: it has none. `asker` is what its questions are known by."""
 
     name: str
@@ -57,27 +57,22 @@ def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
 def applying(hooks: Iterable[Hooks], call: Call) -> tuple[Hooks, ...]:
     """Those of the policies that have anything to do with calls of this target, made for these."""
     found = (each for each in hooks if not each.applies or each.applies(call))
-    return tuple(each._replace(before=each.made_for(call)) if each.made_for else each for each in found)
+    return tuple(msgspec.structs.replace(each, before=each.made_for(call)) if each.made_for else each for each in found)
 
 
 class PolicyRun(msgspec.Struct, eq=False):
-    """One round, that asks nothing and is not looked at again unless whoever has it says how. `call` is as far as it
-    has got: as it came, until all policies have let it go on."""
+    """One round, that asks nothing and is not looked at again unless whoever has it says how. `call` is what all
+    policies have let go on, once they have."""
 
-    call: Call
+    came: Call
     policies: Sequence[Hooks]
     clock: Clock
+    call: Call | None = None
     passed: list[tuple[Hooks, Any]] = []  # those with something to do when the call comes back; its ticket
-    _came: Call | None = None  # where it is another one by now
     _at: int = 0  # the policy that `_next` is judged by next
     _next: Call | None = None  # None: as it came
     _has_waited: bool = False
     _may_wait: bool = False
-
-    @property
-    def came(self) -> Call:
-        """The call as it came."""
-        return self._came or self.call
 
     async def anew(self) -> tuple[Call, Sequence[Hooks]] | None:
         """What the call is now, with the policies that judge it; None: what it was. Raises `Fault`."""
@@ -100,7 +95,7 @@ class PolicyRun(msgspec.Struct, eq=False):
     def begin(self, waited: Any = None) -> Call | Outcome | Wait:
         """The same as far as nothing has to be waited for. The policy that it had to be waited for gets what it has
         `waited` for."""
-        call, policies, passed = self._next or self.call, self.policies, self.passed
+        call, policies, passed = self._next or self.came, self.policies, self.passed
         depth = _depth(call.resumption, policies) if call.resumption else 0
         was_passed = False
         for policy in policies[self._at :] if self._at else policies:
@@ -131,20 +126,19 @@ class PolicyRun(msgspec.Struct, eq=False):
 
     def _let(self, call: Call) -> Call:
         """All policies have let it go on."""
-        if call is not self.call:
-            if self.call.reached:  # a policy may have put its own there
-                self.call.reached.is_let = True
-            self._came, self.call = self.call, call
+        self.call = call
         if call.reached:
             call.reached.is_let = True
+        if call is not self.came and self.came.reached:  # a policy may have put its own there
+            self.came.reached.is_let = True
         return call
 
     def may_wait(self) -> None:
         """It may wait before it is sent: whoever has it wait looks at it once more."""
         self._may_wait = True
-        for reached in (self.call.reached, self.came.reached):
-            if reached:
-                reached.recheck = self.recheck
+        for call in (self.call, self.came):
+            if call and call.reached:
+                call.reached.recheck = self.recheck
 
     async def recheck(self, call: Call) -> Call:
         """The call as it may be sent now, that was let go on and has waited. As its client made it, it stands for what
@@ -160,7 +154,7 @@ class PolicyRun(msgspec.Struct, eq=False):
         if _what(now) != _what(self.came):
             message = f"{call.shown} was changed while the call waited"
             raise Fault("INVALID_STATE", message, reach="not_sent", hint="make the same call again")
-        call = msgspec.structs.replace(call if call.server else self.call, tool_info=now.tool_info)
+        call = msgspec.structs.replace(call if call.server else self.call or self.came, tool_info=now.tool_info)
         tickets = {policy.name: ticket for policy, ticket in self.passed}
         for policy in policies:
             if policy.recheck:
@@ -169,10 +163,11 @@ class PolicyRun(msgspec.Struct, eq=False):
 
     def after(self, outcome: Outcome) -> Outcome:
         """The last outcome, as the policies let it through. Raises `Fault`: `failed` is what follows."""
+        call = self.call or self.came
         try:
             for policy, ticket in reversed(self.passed):
                 if policy.after:
-                    outcome = policy.after(self.call, outcome, ticket)
+                    outcome = policy.after(call, outcome, ticket)
         except BaseException as error:
             if not isinstance(error, Fault):
                 self.ended(error)
@@ -186,13 +181,14 @@ class PolicyRun(msgspec.Struct, eq=False):
 
     def ended(self, ending: Outcome | BaseException) -> None:
         """The round is over: with what its client gets of it, or with what was raised."""
+        call = self.call or self.came
         for policy, ticket in reversed(self.passed):
             if policy.ended:
-                policy.ended(self.call, ending, ticket)
+                policy.ended(call, ending, ticket)
         if self._may_wait and not isinstance(ending, NeedInput):
-            for reached in (self.call.reached, self.came.reached):
-                if reached:
-                    reached.recheck = None  # else it and this would hold each other, and the request with them
+            for held in (self.call, self.came):
+                if held and held.reached:
+                    held.reached.recheck = None  # else it and this would hold each other, and the request with them
 
 
 def _what(call: Call) -> tuple[str, str, bytes]:
