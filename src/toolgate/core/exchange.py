@@ -92,7 +92,11 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
         """End it: well, or by a fault. No matter where it has ended."""
         if self.ended:
             return
-        self.ended, self.outcome, self._fault = True, outcome, fault
+        self.ended = True
+        if fault:
+            self._fault = fault
+        else:
+            self.outcome = outcome
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -101,8 +105,8 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
                 future.cancel()
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
-        elif self.on_change:
-            self.on_change()
+        elif changed := self.on_change:
+            changed()
 
     def be_timed(self) -> None:
         """From now on the end of its time is noticed."""

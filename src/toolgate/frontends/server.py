@@ -204,9 +204,9 @@ class _KnownCycle(_Cycle, Slot):
             head = b"".join(lines)
             protocol.last_head = status, headers, usual, head
         self.response_started = self.response_complete = True
-        transport = protocol.transport
-        if not transport.is_closing():
-            transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+        is_closing, write = protocol.transport.is_closing, protocol.transport.write
+        if not is_closing():
+            write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
         if self._event:
             self._event.set()
         protocol.on_response_complete()
@@ -384,7 +384,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._unfinished = None
 
     def _take(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        is_closing = self.transport.is_closing
+        if is_closing():
             self._intake.drop()
             return
         if self._is_between:

@@ -101,7 +101,8 @@ class PolicyRun(msgspec.Struct, eq=False):
         for policy in policies[self._at :] if self._at else policies:
             if depth:
                 was_passed = policies.index(policy) < depth
-            decision, waited, ticket = policy.before(call, was_passed, waited), None, None
+            before, ticket = policy.before, None
+            decision, waited = before(call, was_passed, waited), None
             if decision is not call:  # else it goes on as it is
                 if isinstance(decision, Passed):
                     ticket, call = decision.ticket, decision.call
@@ -166,8 +167,8 @@ class PolicyRun(msgspec.Struct, eq=False):
         call = self.call or self.came
         try:
             for policy, ticket in reversed(self.passed):
-                if policy.after:
-                    outcome = policy.after(call, outcome, ticket)
+                if after := policy.after:
+                    outcome = after(call, outcome, ticket)
         except BaseException as error:
             if not isinstance(error, Fault):
                 self.ended(error)
@@ -183,8 +184,8 @@ class PolicyRun(msgspec.Struct, eq=False):
         """The round is over: with what its client gets of it, or with what was raised."""
         call = self.call or self.came
         for policy, ticket in reversed(self.passed):
-            if policy.ended:
-                policy.ended(call, ending, ticket)
+            if ended := policy.ended:
+                ended(call, ending, ticket)
         if self._may_wait and not isinstance(ending, NeedInput):
             for held in (self.call, self.came):
                 if held and held.reached:
