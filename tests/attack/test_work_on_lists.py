@@ -75,7 +75,7 @@ TOOLS: dict[str, Callable[[int], Raw]] = {
 LOOKS: dict[str, Callable[[Raw], object]] = {
     "poisoning": poisoning.of,
     "what is pinned": prints.told_of,
-    "pins": pins._Listed,
+    "pins": lambda raw: pins._all_listed([raw]),
     "what is known of a tool": tool_info.read,
     "mirrored arguments": lambda raw: paging._why_useless(raw),
     "an older client's": lambda raw: revisions.write_item("tools", Raw(bytes(raw)), REVISIONS["2025-03-26"]),
@@ -165,13 +165,20 @@ def test_tools_are_compared_for_a_new_name_in_steps_that_do_not_depend_on_what_t
 
 
 def test_of_pins_whose_tools_are_gone_none_is_read_where_there_are_many() -> None:
-    old = [pins._Listed(tool(name=f"t{i}", description=f"does {i}")) for i in range(50)]
+    old = pins._all_listed([tool(name=f"t{i}", description=f"does {i}") for i in range(50)])
     gone = {f"t{i}": pins.Pin(each.digest, 0.0, False, each.text, 1, each.rest) for i, each in enumerate(old)}
     for pin in gone.values():
         assert pin.rest
     unreadable = {name: pins.Pin(pin.digest, 0.0, False, "{", 1, pin.rest) for name, pin in gone.items()}
-    assert pins._where_from(pins._Listed(tool(name="u", description="does 7")), unreadable) == ("renamed", "t7")
-    assert pins._where_from(pins._Listed(tool(name="u", description="does 70")), unreadable) == ("new", "")
+    same, other = pins._all_listed([tool(name="u", description=says) for says in ("does 7", "does 70")])
+    assert pins._where_from(same, unreadable) == ("renamed", "t7")
+    assert pins._where_from(other, unreadable) == ("new", "")
+
+
+def test_tools_are_looked_at_together_only_where_they_are_little_together() -> None:
+    sizes = [10, LITTLE - 10, 1, 5 * LITTLE, LITTLE, 0, 1]
+    steps = pins._some_at_once([(f"t{i}", Raw(bytes(size))) for i, size in enumerate(sizes)])
+    assert [[name for name, _ in each] for each in steps] == [["t0", "t1"], ["t2"], ["t3"], ["t4", "t5"], ["t6"]]
 
 
 def test_what_stands_under_an_empty_key_is_looked_at_too() -> None:
@@ -227,7 +234,7 @@ async def test_a_list_that_is_more_than_a_few_little_things_is_looked_at_in_a_th
 
         monkeypatch.setattr(module, name, wrapped)
 
-    noted(poisoning, "of")
+    noted(poisoning, "of_each")
     noted(header_arguments, "of_tool")
     noted(paging, "_has_long_name")
     noted(permitted, "_filtered")
@@ -243,7 +250,7 @@ async def test_a_list_that_is_more_than_a_few_little_things_is_looked_at_in_a_th
         listed = (await visitor.ask_modern("tools/list")).last["result"]["tools"]
     assert len(listed) == 899
     looks = {name for name, _ in where}
-    assert {"of", "_has_long_name", "_filtered"} <= looks
+    assert {"of_each", "_has_long_name", "_filtered"} <= looks
     assert all(is_aside for name, is_aside in where if name != "of_tool")
 
 

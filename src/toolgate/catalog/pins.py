@@ -23,7 +23,7 @@ import json
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -31,7 +31,7 @@ from msgspec import Raw
 
 from toolgate.catalog import poisoning
 from toolgate.catalog.poisoning import PoisoningSign, visible
-from toolgate.catalog.prints import PRINT, read_told, told_of, without_name
+from toolgate.catalog.prints import PRINT, Told, read_told, told_of, without_name
 from toolgate.config import Config
 from toolgate.core import surrogates
 from toolgate.core.background import BackgroundTasks
@@ -39,7 +39,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.services import Swap
 from toolgate.state.base import NotKept, Store
-from toolgate.upstreams.bounds import InSteps, at_once
+from toolgate.upstreams.bounds import LITTLE, InSteps, at_once
 
 log = logging.getLogger(__name__)
 
@@ -283,12 +283,13 @@ class Pins:
         if self._modes.get(server, _OFF) == _OFF:
             return None
         before = self._read.get(server, {})
+        known = {name: before[name] for name, raw in tools.items() if name in before and before[name][0] == raw}
         found: ReadTools = {}
-        for name, raw in tools.items():
-            is_known = name in before and before[name][0] == raw
-            found[name] = before[name] if is_known else (raw, _Listed(raw))
+        for some in _some_at_once([(name, raw) for name, raw in tools.items() if name not in known]):
+            raws = [raw for _, raw in some]
+            found |= {name: (raw, each) for (name, raw), each in zip(some, _all_listed(raws), strict=True)}
             yield
-        return found
+        return {name: known.get(name) or found[name] for name in tools}
 
     def was_read(self, server: str, read: ReadTools) -> None:
         """So the next look at these tools is short."""
@@ -474,18 +475,44 @@ def _cut(waits: _Waits, count: int, size: int) -> _Waits:
     return waits._replace(pending=kept)
 
 
-class _Listed:
+class _Listed(NamedTuple):
     """A tool as it is listed now. `text` is what of it is pinned; `older` what version 0 would say of it; `rest` is
     there where it says more than a name and a schema."""
 
-    def __init__(self, raw: Raw) -> None:
-        told = told_of(raw)
-        self.digest = hashlib.sha256(told.whole.encode()).hexdigest()
-        is_same = told.before is told.whole
-        self.older = self.digest if is_same else hashlib.sha256(told.before.encode()).hexdigest()
-        self.text = told.whole[:LONGEST_TEXT]
-        self.rest = hashlib.sha256(told.rest.encode()).hexdigest() if told.rest else ""
-        self.signs = poisoning.of(raw, told.is_read)
+    digest: str
+    older: str
+    text: str
+    rest: str
+    signs: tuple[PoisoningSign, ...]
+
+
+def _all_listed(tools: Sequence[Raw]) -> list[_Listed]:
+    told = [told_of(raw) for raw in tools]
+    signs = poisoning.of_each(zip(tools, [each.is_read for each in told], strict=True))
+    return [_Listed(*_digests(each), found) for each, found in zip(told, signs, strict=True)]
+
+
+def _digests(told: Told) -> tuple[str, str, str, str]:
+    digest = _digest(told.whole)
+    older = digest if told.before is told.whole else _digest(told.before)
+    return digest, older, told.whole[:LONGEST_TEXT], _digest(told.rest) if told.rest else ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _some_at_once(tools: Iterable[tuple[str, Raw]]) -> Iterator[list[tuple[str, Raw]]]:
+    """What they say is looked at together, in steps that take no longer than one tool that is little."""
+    some, size = list[tuple[str, Raw]](), 0
+    for each in tools:
+        size += len(memoryview(each[1]))
+        if size > LITTLE and some:
+            yield some
+            some, size = [], len(memoryview(each[1]))
+        some.append(each)
+    if some:
+        yield some
 
 
 ReadTools: TypeAlias = dict[str, tuple[Raw, _Listed]]

@@ -137,6 +137,11 @@ NEEDED: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "a long encoded text": (),
 }
 
+# The same where words stand in any order: of several that belong together one.
+_NEEDED_ALONE = {
+    what: [[max(words.split(), key=len) for words in group] for group in groups] for what, groups in NEEDED.items()
+}
+
 _BETWEEN = "\x1e"  # texts, where all of a tool's are searched at once: most tools say nothing of this kind
 
 _SPACES = str.maketrans("\t\r\n", "   ")
@@ -165,10 +170,22 @@ def read(tool: Raw | bytes) -> Any:
 _decoder = json.JSONDecoder(object_pairs_hook=Pairs)
 
 
-def of(tool: Raw, is_read: bool = False) -> tuple[PoisoningSign, ...]:
-    """What of a listed tool is suspicious. `is_read`: it is known that `read` would read it."""
-    if is_read and _says_nothing(bytes(tool)):
-        return ()
+def of_each(tools: Iterable[tuple[Raw, bool]]) -> list[tuple[PoisoningSign, ...]]:
+    """What of each of some listed tools is suspicious, and whether it is known that `read` would read it. What words
+    they have together is looked at first: most patterns need some that none of them has."""
+    split = [(tool, _words_of(bytes(tool)) if is_read else None) for tool, is_read in tools]
+    together = b" ".join(set[bytes]().union(*(words for _, words in split if words))).decode()
+    if not together.isprintable():
+        return [of(tool) for tool, _ in split]
+    left = {what: each for what, each in _words_anywhere.items() if _may_be_in(together, _NEEDED_ALONE[what])}
+    return [
+        () if words is not None and not (left and _found(b" ".join(words).decode(), left)) else of(tool)
+        for tool, words in split
+    ]
+
+
+def of(tool: Raw) -> tuple[PoisoningSign, ...]:
+    """What of a listed tool is suspicious."""
     try:
         texts = list(_texts(read(tool)))
     except (ValueError, RecursionError):
@@ -187,17 +204,17 @@ def of(tool: Raw, is_read: bool = False) -> tuple[PoisoningSign, ...]:
     return tuple(found)
 
 
-def _says_nothing(tool: bytes) -> bool:
-    """Whether it can be seen without taking it apart that nothing would be found, as in most tools: each text stands in
-    it as it is, between quotation marks, which are spaces here."""
+def _words_of(tool: bytes) -> list[bytes] | None:
+    """The words of a tool, to see without taking it apart that nothing would be found, as in most tools: each text
+    stands in it as it is, between quotation marks, which are spaces here. None where that is not to be seen so."""
     if len(tool) > MOST_TEXT or not tool.isascii():
-        return False
-    for space in (rb"\n", rb"\"", rb"\t", rb"\r"):
-        tool = tool.replace(space, b" ")
-    if b"\\" in tool:  # some other character, or one of these is none
-        return False
-    text = tool.translate(_SMALL).decode()
-    return text.isprintable() and not _found(" ".join(text.split()), _words_anywhere)
+        return None
+    if b"\\" in tool:
+        for space in (rb"\n", rb"\"", rb"\t", rb"\r"):
+            tool = tool.replace(space, b" ")
+        if b"\\" in tool:  # some other character, or one of these is none
+            return None
+    return tool.translate(_SMALL).split()
 
 
 def _found(text: str, patterns: Mapping[str, re.Pattern[str]]) -> dict[str, re.Pattern[str]]:

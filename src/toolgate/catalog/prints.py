@@ -24,6 +24,7 @@ LONGEST_REMEMBERED = 64 * 1024  # bytes of a tool
 PRINT = 1  # the version of what is pinned
 # What was pinned by version 0: a pin of then holds for a tool that has all of this as it was, and is made anew.
 PINNED_BEFORE = frozenset(("name", "title", "description", "inputSchema", "outputSchema", "annotations"))
+_LITTLE = frozenset(("name", "inputSchema"))  # what says nothing else may be any tool
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -38,7 +39,8 @@ class Told(msgspec.Struct, frozen=True):
 
 def told_of(raw: Raw | bytes) -> Told:
     try:
-        told = {key: each for key, each in _read(raw).items() if key not in UNPINNED}
+        found = _read(raw)
+        told = found if UNPINNED.isdisjoint(found) else {key: found[key] for key in found if key not in UNPINNED}
         whole = _write(told)
         is_new = not told.keys() <= PINNED_BEFORE
         before = _write({key: each for key, each in told.items() if key in PINNED_BEFORE}) if is_new else whole
@@ -51,17 +53,19 @@ def told_of(raw: Raw | bytes) -> Told:
 
 def _rest_of(told: Mapping[str, Any], whole: str) -> str:
     """The same as to write it without the name, which takes as long once more."""
-    rest, name = without_name(told), told.get("name")
+    if told.keys() <= _LITTLE:
+        return ""
+    name = told.get("name")
     written = f', "name": {_write(name)}' if isinstance(name, str) else ""
-    if rest and written and whole.count(written) == 1 and min(told) != "name":
+    if written and whole.count(written) == 1 and min(told) != "name":
         return whole.replace(written, "")
-    return _write(rest) if rest else ""
+    return _write(without_name(told))
 
 
 def without_name(told: Mapping[str, Any]) -> dict[str, Any]:
     """Empty for what says nothing but a name and a schema."""
     rest = {key: each for key, each in told.items() if key != "name"}
-    return rest if rest.keys() - {"inputSchema"} else {}
+    return {} if rest.keys() <= _LITTLE else rest
 
 
 def read_told(text: str) -> dict[str, Any]:
@@ -105,12 +109,25 @@ def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_unique)
-_write = json.JSONEncoder(sort_keys=True).encode
+_write = json.JSONEncoder(sort_keys=True, check_circular=False).encode  # what was read has no circle
+_quick, _again = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 
 
 def _read(raw: Raw | bytes) -> dict[str, Any]:
     """Raises `ValueError` or `RecursionError`."""
-    found = _decoder.decode(bytes(raw).decode("utf-8", "surrogatepass"))
+    found = _as_it_is_written(bytes(raw))
+    if found is None:
+        found = _decoder.decode(bytes(raw).decode("utf-8", "surrogatepass"))
     if not isinstance(found, dict):
         raise ValueError
     return cast("dict[str, Any]", found)
+
+
+def _as_it_is_written(data: bytes) -> object:
+    """What would be written just so, as most is, says nothing twice, and is read in a fifth of the time; None for all
+    else."""
+    try:
+        found = _quick(data)
+        return found if _again(found) == data else None
+    except (*jsonrpc.UNREADABLE, OverflowError):
+        return None
