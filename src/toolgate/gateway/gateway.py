@@ -211,7 +211,7 @@ class Gateway:
 
     async def _through(self, round: Round) -> Outcome:
         """The rest of that, and back through the policies."""
-        decision = round.decided()
+        decision, round.decision = round.decision, None  # a question would hold the round that asks it
         try:
             if not decision:
                 raise round.failed_with()

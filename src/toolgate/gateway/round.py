@@ -29,11 +29,6 @@ class Round(PolicyRun, kw_only=True):
         """The call as its client has made it."""
         raise NotImplementedError
 
-    def decided(self) -> Call | Outcome | Wait | None:
-        """The decision, which is held no longer: a question holds the round that asks it."""
-        decision, self.decision = self.decision, None
-        return decision
-
     def failed_with(self) -> Fault:
         """The fault, which is held no longer: whoever raises it would be held by it, too."""
         fault, self.fault = self.fault, None
