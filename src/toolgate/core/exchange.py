@@ -22,50 +22,42 @@ from toolgate.core.model import Answer, Ask, Asker, Call, NeedInput, Outcome, Re
 
 log = logging.getLogger(__name__)
 
-# Most ask nothing, and have nothing of their own to keep.
-_NO_QUESTIONS: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
-_NO_LISTENERS: dict[str, Callable[[Raw], None]] = {}
-_NO_ASKS: list[Ask] = []
 TIMED_OUT = "timed out"  # to `on_cancel`, where nobody has given it up before its time
 
 
-class Exchange:
-    """See the module. `on_cancel` tells the working side that nobody waits any more (also on a timeout). The time of
-    one that is not `timed` is first looked at when somebody waits (`next`), or says so (`be_timed`)."""
+class Exchange(msgspec.Struct, eq=False, weakref=True):
+    """See the module. `on_cancel` tells the working side that nobody waits any more (also on a timeout). Its time, of
+    `budget` seconds, runs since it `started`, else since it is `be_timed`: its end is noticed when somebody waits
+    (`next`), or says so."""
 
-    is_live = True
-    state: str | None = None
-    _asked = 0
-    ended = False
+    asker: Asker
+    clock: Clock
+    budget: float | None = None
+    on_cancel: Callable[[str], None] | None = None
+    started: float | None = None
+    on_change: Callable[[], object] | None = None  # called where there is a question, or the end
+    ended: bool = False
     outcome: Outcome | None = None  # what it ended with, where it ended as it should
     _fault: Fault | None = None
     _waiter: asyncio.Future[None] | None = None
     _timer: Timer | None = None
-    _started = 0.0
-    _pauses = 0
-    on_change: Callable[[], object] | None = None  # called where there is a question, or the end
-    _open, _on_report, _fresh = _NO_QUESTIONS, _NO_LISTENERS, _NO_ASKS
-
-    def __init__(
-        self,
-        asker: Asker,
-        clock: Clock,
-        timeout: float | None = None,
-        on_cancel: Callable[[str], None] | None = None,
-        timed: bool = True,
-    ) -> None:
-        self.asker = asker
-        self._clock = clock
-        self._budget = timeout
-        self._on_cancel = on_cancel
-        if timeout is not None:
-            self._started = clock.now()
-            if timed:
-                self._timer = clock.call_later(timeout, self._expire)
+    _pauses: int = 0
+    _asked: int = 0
+    _open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
+    _on_report: dict[str, Callable[[Raw], None]] = {}
+    _fresh: list[Ask] = []
 
     def __repr__(self) -> str:
         stage = "ended" if self.ended else f"{len(self._open)} open" if self._open else "running"
         return f"<Exchange {self.asker} {stage}>"
+
+    @property
+    def is_live(self) -> bool:
+        return True
+
+    @property
+    def state(self) -> str | None:
+        return None
 
     @property
     def is_done(self) -> bool:
@@ -85,8 +77,6 @@ class Exchange:
         if self.ended:
             future.cancel()
             return future
-        if not self._asked:
-            self._open, self._on_report, self._fresh = {}, {}, []
         self._asked += 1
         ask = Ask(f"ask-{self._asked}", method, params)
         self._open[ask.key] = (ask, future)
@@ -102,7 +92,11 @@ class Exchange:
         """End it: well, or by a fault. No matter where it has ended."""
         if self.ended:
             return
-        self.ended, self.outcome, self._fault = True, outcome, fault
+        self.ended = True
+        if fault:
+            self._fault = fault
+        else:
+            self.outcome = outcome
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -111,28 +105,29 @@ class Exchange:
                 future.cancel()
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
-        elif self.on_change:
-            self.on_change()
+        elif changed := self.on_change:
+            changed()
 
     def be_timed(self) -> None:
-        """Its time has run since it began; from now on its end is noticed."""
-        if self._budget is not None and not self._timer and not self._pauses and not self.ended:
-            left = self._budget - (self._clock.now() - self._started)
-            self._timer = self._clock.call_later(max(0.0, left), self._expire)
+        """From now on the end of its time is noticed."""
+        if self.budget is not None and not self._timer and not self._pauses and not self.ended:
+            now = self.clock.now()
+            self.started = now if self.started is None else self.started
+            self._timer = self.clock.call_later(max(0.0, self.budget - (now - self.started)), self._expire)
 
     def pause(self) -> None:
         """Stop the time, for as long as a question is open that may be of this work. `go_on` as often as this."""
         self._pauses += 1
-        if self._timer and self._budget is not None:
+        if self._timer and self.budget is not None and self.started is not None:
             self._timer.cancel()
             self._timer = None
-            self._budget = max(0.0, self._budget - (self._clock.now() - self._started))
+            self.budget = max(0.0, self.budget - (self.clock.now() - self.started))
 
     def go_on(self) -> None:
         self._pauses -= 1
-        if self._budget is not None and not self._pauses and not self.ended:
-            self._started = self._clock.now()
-            self._timer = self._clock.call_later(self._budget, self._expire)
+        if not self._pauses:
+            self.started = None
+            self.be_timed()
 
     def fail(self, fault: Fault) -> None:
         """The same by a fault. Nothing is kept of where it comes from: that would hold what was refused, and this."""
@@ -195,8 +190,8 @@ class Exchange:
         if self.ended:
             return
         self.fail(fault)
-        if self._on_cancel:
-            self._on_cancel(reason)
+        if self.on_cancel:
+            self.on_cancel(reason)
 
     def _wake(self) -> None:
         if self._waiter and not self._waiter.done():
@@ -208,15 +203,11 @@ class Exchange:
         self._give_up(Fault("TIMEOUT", "No answer within the time limit", reach="sent_unknown"), TIMED_OUT)
 
 
-class Part(Exchange):
+class Part(Exchange, kw_only=True):
     """One of several requests that are made for one piece of work: its questions are the whole's."""
 
-    def __init__(
-        self, whole: Exchange, clock: Clock, timeout: float | None, on_cancel: Callable[[str], None] | None = None
-    ) -> None:
-        self.whole = whole
-        self._put: set[asyncio.Future[Answer]] = set()
-        super().__init__(whole.asker, clock, timeout, on_cancel)
+    whole: Exchange
+    _put: set[asyncio.Future[Answer]] = set()
 
     def ask(self, method: str, params: Raw, on_report: Callable[[Raw], None] | None = None) -> asyncio.Future[Answer]:
         if self.ended:
@@ -262,6 +253,7 @@ def run(asker: Asker, clock: Clock, timeout: float | None, work: Callable[[Excha
         task.cancel()
 
     exchange = Exchange(asker, clock, timeout, stop)
+    exchange.be_timed()
     task = asyncio.get_running_loop().create_task(own())
     return exchange
 

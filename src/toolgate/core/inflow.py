@@ -111,13 +111,13 @@ class Intake:
 
     def put(self, data: bytes) -> None:
         """These bytes, in pieces."""
-        turns = self._turns
+        turns, take = self._turns, self._take
         is_small = len(data) <= self._piece or (self._is_one is not None and self._is_one(data))
         if is_small and not self.is_busy and turns.left > 0:
             began = perf_counter()
-            self._take(data)
-            turns.left -= perf_counter() - began
-            if turns.left <= 0:
+            take(data)
+            turns.left = left = turns.left - (perf_counter() - began)
+            if left <= 0:
                 turns.spent()
         else:
             self._waiting = self._waiting or deque()

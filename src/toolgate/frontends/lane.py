@@ -44,15 +44,14 @@ Rest = Callable[["LaneCall", Receive, Send], Awaitable[None]]
 class LaneCall(InFlight):
     """One call."""
 
-    size = 0  # as which it counts until it is answered
-    _round: Round | None = None
-    _task: asyncio.Task[None] | None = None
-
     def __init__(self, lane: Lane, slot: Slot, request: Request, id: bytes) -> None:
+        self.size = 0  # as which it counts until it is answered
         self.request = request
         self.id = id
         self.slot = slot
         self._lane = lane
+        self._round: Round | None = None
+        self._task: asyncio.Task[None] | None = None
 
     @cached_property
     def message(self) -> Message:
@@ -80,7 +79,6 @@ class LaneCall(InFlight):
         """Status, response, and headers beside the usual ones."""
         raise NotImplementedError
 
-    @property
     def usual(self) -> HeaderList:
         """The headers of its response."""
         raise NotImplementedError
@@ -174,7 +172,6 @@ class ModernCall(LaneCall):
     def failed(self, error: Exception) -> tuple[int, bytes, HeaderList]:
         return self._lane.failure(self.request, self.id, error)
 
-    @property
     def usual(self) -> HeaderList:
         return (*self.request.cors, *_JSON) if self.request.cors else _JSON
 
@@ -236,7 +233,6 @@ class LegacyCall(LaneCall):
         status, headers = self._lane.refusal(self.request, error) or (200, ())
         return status, body, headers
 
-    @property
     def usual(self) -> HeaderList:
         known = self.request
         if not known.usual:  # which all with this head have: it names their session
@@ -327,7 +323,7 @@ class Lane:
         return True
 
     def answer(self, call: LaneCall, status: int, body: bytes, more: HeaderList = ()) -> None:
-        slot, usual = call.slot, call.usual
+        slot, usual = call.slot, call.usual()
         call.forget()
         self._unanswered.answered(call.request.principal.counted_as, call.size)
         if not slot.disconnected:

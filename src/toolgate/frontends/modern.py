@@ -203,13 +203,13 @@ class ModernResponses:
 
     def finish(self, round: Round, id: bytes, done: Done) -> bytes:
         """The response to a call of which its server has answered this. Raises `Fault`."""
-        outcome, call = self._gateway.finish(round, done), round.origin.call
+        outcome, call = self._gateway.finish(round, done), round.came
         if isinstance(outcome, Done) and outcome.typed is outcome.body:
             revision = call.client.revision
             if revision and not revision.names:
                 return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, outcome.body)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        return jsonrpc.result(id, bytes(self._written(round.origin.route, round.made, None, outcome).body))
+        return jsonrpc.result(id, bytes(self._written(round.route, round.made, None, outcome).body))
 
     # Handlers: the rows of `_HANDLERS`.
 

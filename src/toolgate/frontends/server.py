@@ -133,12 +133,9 @@ class _KnownCycle(_Cycle, Slot):
 
     logger = logging.getLogger("uvicorn.error")
     access_log = False
-    disconnected = False
-    keep_alive = True
     waiting_for_100_continue = False
     more_body = False
     response_started = False
-    response_complete = False
     chunked_encoding: bool | None = None
     expected_content_length = 0
 
@@ -148,6 +145,11 @@ class _KnownCycle(_Cycle, Slot):
         self._protocol = protocol
         self.known = known
         self.body = came.body  # type: ignore[assignment]
+        # What each one is asked for: of an object it is found sooner than of its class.
+        self.disconnected = self.response_complete = False
+        self.keep_alive = True
+        self.on_left: Callable[[], object] | None = None
+        self._event: asyncio.Event | None = None
 
     # What others are given, and only some need.
 
@@ -176,16 +178,17 @@ class _KnownCycle(_Cycle, Slot):
             scope["headers"] = [*(each for each in scope["headers"] if each[0] not in names), *varying]
         return scope
 
-    @cached_property
+    @property
     def message_event(self) -> asyncio.Event:  # type: ignore[override]
-        return asyncio.Event()
+        self._event = self._event or asyncio.Event()
+        return self._event
 
     def is_head(self) -> bool:
         return False
 
     def tell(self) -> None:
-        if "message_event" in self.__dict__:  # else nobody waits
-            self.message_event.set()
+        if self._event:  # else nobody waits
+            self._event.set()
 
     def can_answer(self) -> bool:
         return not self._protocol.flow.write_paused
@@ -201,11 +204,11 @@ class _KnownCycle(_Cycle, Slot):
             head = b"".join(lines)
             protocol.last_head = status, headers, usual, head
         self.response_started = self.response_complete = True
-        transport = protocol.transport
-        if not transport.is_closing():
-            transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
-        if "message_event" in self.__dict__:  # else nobody waits
-            self.message_event.set()
+        is_closing, write = protocol.transport.is_closing, protocol.transport.write
+        if not is_closing():
+            write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+        if self._event:
+            self._event.set()
         protocol.on_response_complete()
 
     def go_on(self, app: Any) -> asyncio.Task[None]:
@@ -241,26 +244,29 @@ class HttpProtocol(HttpToolsProtocol):
     none while nothing is read; and where its head is known, too, uvicorn's parser has no part in it. The same holds,
     but for the timer, where its head comes in one piece and its body in the next."""
 
-    last_head: tuple[int, HeaderList, Any, bytes] = 0, (), None, b""  # of an answer: what it was made of, and it
-    _overhead = 0  # bytes of this request that are not its body
-    _lines = 0  # of what comes, since its head began
-    _is_in_head = True
-    _unfinished: UnfinishedHead | None = None
-    _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
-    _timer: asyncio.TimerHandle | None = None
-    _idle_since = 0.0
-    _keeping: asyncio.TimerHandle | None = None  # until it is looked whether it is idle for too long
-    _stranger = ""  # whose turn a request takes that shows nothing
-    _turn: Turn | None = None
-    _unstarted: tuple[RequestResponseCycle, ASGI3Application] | None = None  # while answers are not read
-    _is_full = False  # of pipelined requests
-    _is_between = True  # requests: what comes next begins one
-    _head = b""  # of the one that begins, where its body comes with the next piece
-    _came: Parted | None = None  # the one that begins, where it came whole
-    _known: _KnownCycle | None = None  # the last one whose head was known
-    _piece = b""  # that is read just now
-    _again = b""  # what of it is to be read once more, in other words
-    _is_passed_over = False  # a head that is to be read once more
+    # Not in the object's dictionary: each request looks at most of them.
+    __slots__ = (
+        "_again",
+        "_came",
+        "_head",
+        "_idle_since",
+        "_is_between",
+        "_is_full",
+        "_is_in_head",
+        "_is_passed_over",
+        "_keeping",
+        "_known",
+        "_lines",
+        "_overhead",
+        "_patience",
+        "_piece",
+        "_stranger",
+        "_timer",
+        "_turn",
+        "_unfinished",
+        "_unstarted",
+        "last_head",
+    )
 
     def __init__(self, application: Application, **given: Any) -> None:
         super().__init__(**given)
@@ -270,6 +276,27 @@ class HttpProtocol(HttpToolsProtocol):
         self._callers = application.callers
         self._connections = application.connections
         self._known_heads = application.known_heads
+        # Of an answer: what it was made of, and it.
+        self.last_head: tuple[int, HeaderList, Any, bytes] = 0, (), None, b""
+        self._overhead = 0  # bytes of this request that are not its body
+        self._lines = 0  # of what comes, since its head began
+        self._is_in_head = True
+        self._unfinished: UnfinishedHead | None = None
+        self._patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_since = 0.0
+        self._keeping: asyncio.TimerHandle | None = None  # until it is looked whether it is idle for too long
+        self._stranger = ""  # whose turn a request takes that shows nothing
+        self._turn: Turn | None = None
+        self._unstarted: tuple[RequestResponseCycle, ASGI3Application] | None = None  # while answers are not read
+        self._is_full = False  # of pipelined requests
+        self._is_between = True  # requests: what comes next begins one
+        self._head = b""  # of the one that begins, where its body comes with the next piece
+        self._came: Parted | None = None  # the one that begins, where it came whole
+        self._known: _KnownCycle | None = None  # the last one whose head was known
+        self._piece = b""  # that is read just now
+        self._again = b""  # what of it is to be read once more, in other words
+        self._is_passed_over = False  # a head that is to be read once more
         self._intake = Intake(self._take, None, PIECE, self._connections.turns, self._whose, self._is_one)
         self.data_received = self._intake.put
 
@@ -357,7 +384,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._unfinished = None
 
     def _take(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        is_closing = self.transport.is_closing
+        if is_closing():
             self._intake.drop()
             return
         if self._is_between:

@@ -556,7 +556,7 @@ class Session:
         self._ended(begun.key)
         outcome = self._gateway.finish(begun.round, done)
         assert not isinstance(outcome, NeedInput)  # nobody asks behind a server's answer
-        return bytes(jsonrpc.result_of(id, self._written(begun.round.origin.call, outcome)))
+        return bytes(jsonrpc.result_of(id, self._written(begun.round.came, outcome)))
 
     _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[bytes | Raw | Joined]]]] = mcp.handlers(
         "legacy",

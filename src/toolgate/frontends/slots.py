@@ -19,7 +19,7 @@ class Slot:
     known: Any  # what its head means now, but for the time: see `guards.Request`
     connection: Connection
     disconnected: bool
-    on_left: Callable[[], object] | None = None
+    on_left: Callable[[], object] | None
 
     def can_answer(self) -> bool:
         """Whether the answer would be written now."""

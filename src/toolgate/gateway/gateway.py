@@ -33,7 +33,7 @@ from toolgate.gateway.own_work import OwnWork
 from toolgate.gateway.recheck import Rechecks
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.resolve import Resolver
-from toolgate.gateway.round import Origin, Round
+from toolgate.gateway.round import Round
 from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot, removed
@@ -44,7 +44,7 @@ from toolgate.policy.base import Wait
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.faults import with_schema
 from toolgate.policy.large_results import aside
-from toolgate.policy.run import Hooks, PolicyRun
+from toolgate.policy.run import Hooks
 from toolgate.surfaces import who_asks
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import GatewayInfo
@@ -132,7 +132,7 @@ class Gateway:
 
     def memo(self, round: Round) -> CallMemo | None:
         """What other calls may have in common with one that was begun."""
-        rules = self.access.rules(round.origin.call.client.principal)
+        rules = self.access.rules(round.came.client.principal)
         return memos.memo(round, self.snapshot.catalog.version, rules)
 
     async def rest(self, round: Round) -> Outcome:
@@ -141,7 +141,7 @@ class Gateway:
             outcome = await self._through(round)
         except Fault as fault:
             return self._failed(round, fault)
-        call, route = round.origin.call, round.origin.route
+        call, route = round.came, round.route
         left, refused = partial(self._left, call, route), partial(self._refused, call, route)
         return then(outcome, left, refused, shown=partial(self.shown, route))
 
@@ -150,19 +150,18 @@ class Gateway:
         assert round.begun
         round.begun.over(None)
         try:
-            outcome = round.run.after(done)
+            outcome = round.after(done)
         except Fault as fault:
-            round.run.ended(fault)
+            round.ended(fault)
             return self._failed(round, fault)
-        origin = round.origin
         try:
-            return self._left(origin.call, origin.route, outcome)
+            return self._left(round.came, round.route, outcome)
         except Fault as fault:
-            return self._refused(origin.call, origin.route, fault)
+            return self._refused(round.came, round.route, fault)
 
     def _failed(self, round: Round, fault: Fault) -> Outcome:
-        call, target = round.origin.call, round.made.target
-        return self._refused(call, round.origin.route, self._resolver.placed(fault, call, target))
+        placed = self._resolver.placed(fault, round.came, round.made.target)
+        return self._refused(round.came, round.route, placed)
 
     def _left(self, call: Call, route: Route, last: Outcome) -> Outcome:
         """The last outcome of a call that was entered, in its client's names. A result of a tool has none that could be
@@ -191,10 +190,12 @@ class Gateway:
         """A round through the policies to its server, of a call as its client has made it, or by a memo, and as it
         was entered."""
         snapshot = self.snapshot
-        origin = _Origin(entered, route, snapshot, snapshot.catalog.version, self, by)
-        round = Round(origin, PolicyRun(entered, hooks, self._clock, origin))
+        version = snapshot.catalog.version
+        round = _Round(
+            entered, hooks, self._clock, route=route, snapshot=snapshot, version=version, gateway=self, by=by
+        )
         try:
-            call = round.decision = round.run.begin()
+            call = round.decision = round.begin()
             if not isinstance(call, Call):
                 return round
             if isinstance(by, CallMemo) and memos.is_same(call, entered):
@@ -204,31 +205,31 @@ class Gateway:
         except Fault as fault:
             round.fault = fault.with_traceback(None)
         except BaseException as error:
-            round.run.ended(error)
+            round.ended(error)
             raise
         return round
 
     async def _through(self, round: Round) -> Outcome:
         """The rest of that, and back through the policies."""
-        run, decision = round.run, round.decision
+        decision, round.decision = round.decision, None  # a question would hold the round that asks it
         try:
             if not decision:
-                raise round.failed()
+                raise round.failed_with()
             if isinstance(decision, Wait):
-                decision = await run.before(decision)
+                decision = await round.before(decision)
             if isinstance(decision, Call):
-                run.may_wait()
+                round.may_wait()
                 outcome = await self._invoke(decision, round)
             else:
                 outcome = decision
         except BaseException as error:
-            run.ended(error)
+            round.ended(error)
             raise
         if isinstance(outcome, NeedInput):
-            run.ended(outcome)
+            round.ended(outcome)
             if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
                 return outcome  # its next round goes through all of this itself
-        return then(outcome, run.after, run.failed, run.ended)
+        return then(outcome, round.after, round.failed, round.ended)
 
     async def again(self, made: Call, path: str) -> Outcome:
         """The next round of a call whose client was asked something by a policy: of what its name means by then."""
@@ -240,7 +241,7 @@ class Gateway:
         return await self._through(self._begun(made, entered, hooks, route))
 
     async def _invoke(self, call: Call, round: Round) -> Outcome:
-        resumption, route = call.resumption, round.origin.route
+        resumption, route = call.resumption, round.route
         if resumption and resumption.asker.kind == "upstream" and resumption.asker.name != call.server:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
@@ -253,7 +254,7 @@ class Gateway:
         upstream = route.upstreams.get(call.server) or removed(call.server)
         try:
             if round.fault:
-                raise round.failed()
+                raise round.failed_with()
             outcome = await (round.begun.outcome() if round.begun else upstream.invoke(call))
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
@@ -349,7 +350,7 @@ class Gateway:
         await self.subscriptions.close()
 
 
-class _Origin(Origin):
+class _Round(Round, kw_only=True):
     """`by` is the call as its client has made it, or the memo that it is like."""
 
     gateway: Gateway
@@ -358,11 +359,11 @@ class _Origin(Origin):
     @property
     def made(self) -> Call:
         if isinstance(self.by, CallMemo):
-            self.by = self.by.made(self.call)
+            self.by = self.by.made(self.came)
         return self.by
 
     async def anew(self) -> tuple[Call, Sequence[Hooks]] | None:
-        return await self.gateway.rechecks.anew(self.made, self.call, self.route, self.snapshot, self.version)
+        return await self.gateway.rechecks.anew(self.made, self.came, self.route, self.snapshot, self.version)
 
     async def again(self, call: Call, /) -> Outcome:
         return await self.gateway.again(replace(self.made, resumption=call.resumption), self.route.path)

@@ -37,7 +37,7 @@ class CallMemo(msgspec.Struct, frozen=True):
 
     def holds(self, route: Route, version: int, rules: Rules | None) -> bool:
         is_current = self.epoch is route.plans.epoch and self.version == version and self.rules is rules
-        return is_current and self.line.is_up
+        return is_current and self.line.is_up()
 
     def call(self, arguments: Raw, headers: Mapping[str, str] | None, notes: Notes) -> Call:
         """Another call, as it is entered."""
@@ -51,14 +51,14 @@ class CallMemo(msgspec.Struct, frozen=True):
 
 def memo(round: Round, version: int, rules: Rules | None) -> CallMemo | None:
     """What other calls may have in common with one that was begun; None where one like it may be another matter."""
-    plan, begun, made, entered = round.plan, round.begun, round.origin.made, round.origin.call
-    if not plan or not begun or plan.change or plan.header_arguments or not is_same(round.run.call, entered):
+    plan, begun, made, entered = round.plan, round.begun, round.made, round.came
+    if not plan or not begun or plan.change or plan.header_arguments or not is_same(round.call or entered, entered):
         return None
     says_more = made.wants_progress or made.log_level or made.resumption
     if says_more or not (line := begun.line()):
         return None
     entered = msgspec.structs.replace(entered, arguments=NOTHING, notes=None, reached=None)
-    return CallMemo(made.target, entered, plan, round.origin.route.plans.epoch, version, rules, line)
+    return CallMemo(made.target, entered, plan, round.route.plans.epoch, version, rules, line)
 
 
 def is_same(call: Call, entered: Call) -> bool:

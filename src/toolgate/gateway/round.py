@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import msgspec
-
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Outcome
 from toolgate.gateway.plan import Plan
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.base import Wait
-from toolgate.policy.run import Hooks, PolicyRun
+from toolgate.policy.run import PolicyRun
 from toolgate.upstreams.base import Begun
 
 
-class Origin(msgspec.Struct, eq=False):
-    """What a round is of: a call as its client has `made` it, and as it was entered on a route (`call`), by this
-    snapshot and this version of the catalog. See `policy.run.Origin`."""
+class Round(PolicyRun, kw_only=True):
+    """A round through the policies of a call that `came` in on a route, by this snapshot and this version of the
+    catalog. `decision` is what its policies have said so far, `begun` what its server does, `fault` what it has failed
+    with, `plan` what its name was found by."""
 
-    call: Call
     route: Route
     snapshot: Snapshot
     version: int
-
-    @property
-    def made(self) -> Call:
-        raise NotImplementedError
-
-    async def anew(self) -> tuple[Call, Sequence[Hooks]] | None:
-        raise NotImplementedError
-
-    async def again(self, call: Call, /) -> Outcome:
-        raise NotImplementedError
-
-
-class Round(msgspec.Struct, eq=False):
-    """`decision` is what its policies have said so far, `begun` what its server does, `fault` what it has failed with,
-    `plan` what its name was found by."""
-
-    origin: Origin
-    run: PolicyRun
     decision: Call | Outcome | Wait | None = None
     begun: Begun | None = None
     fault: Fault | None = None
@@ -48,9 +26,10 @@ class Round(msgspec.Struct, eq=False):
 
     @property
     def made(self) -> Call:
-        return self.origin.made
+        """The call as its client has made it."""
+        raise NotImplementedError
 
-    def failed(self) -> Fault:
+    def failed_with(self) -> Fault:
         """The fault, which is held no longer: whoever raises it would be held by it, too."""
         fault, self.fault = self.fault, None
         assert fault

@@ -110,13 +110,14 @@ class Audit(Policy):
             decision = "deny"  # there is no such target
             server = ending.server if isinstance(ending, Fault) else ""
         who, given, redactor = call.client.principal, call.arguments, self._trail.redactor
+        target = redactor.text(call.target)
         entry = AuditEntry(
             self._trail.time(),
             "call",
             who.id,
             call.method,
             server,
-            redactor.text(call.target),
+            _shortened(target) if decision == "deny" else target,
             decision,
             outcome,
             code,
@@ -125,17 +126,13 @@ class Audit(Policy):
             who.client,
             who.via,
             who.address,
-            call.via,
+            call.via if call.asked else "",
+            hashlib.sha256(given).hexdigest() if given and self._arguments != "none" else "",
+            whole(given, redactor.of(call.server)) if given and self._arguments == "full" else None,
+            given is not ticket.arguments and given != ticket.arguments,
+            sent,
+            is_rest or call.resumption is not None,
         )
-        if given and self._arguments != "none":
-            entry.arguments_sha256 = hashlib.sha256(given).hexdigest()
-            if self._arguments == "full":
-                entry.arguments = whole(given, redactor.of(call.server))
-        if decision == "deny":
-            entry.target = _shortened(entry.target)
-        entry.edited = given is not ticket.arguments and given != ticket.arguments
-        entry.sent = sent
-        entry.resumed = is_rest or call.resumption is not None
         if decision != "deny":
             self._trail.put(entry)
         elif not self._trail.put_refused(entry, who.counted_as, f"{call.method} {server} {code}"):

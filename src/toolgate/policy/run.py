@@ -8,7 +8,7 @@ is told how it ended, whatever became of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import msgspec
 
@@ -20,7 +20,7 @@ from toolgate.core.model import Asker, Call, NeedInput, Outcome, Required, Resum
 from toolgate.policy.base import Decision, Passed, Policy, Wait
 
 
-class Hooks(NamedTuple):
+class Hooks(msgspec.Struct, frozen=True):
     """Those of one policy; None: it has none. `asker` is what its questions are known by."""
 
     name: str
@@ -57,46 +57,30 @@ def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
 def applying(hooks: Iterable[Hooks], call: Call) -> tuple[Hooks, ...]:
     """Those of the policies that have anything to do with calls of this target, made for these."""
     found = (each for each in hooks if not each.applies or each.applies(call))
-    return tuple(each._replace(before=each.made_for(call)) if each.made_for else each for each in found)
+    return tuple(msgspec.structs.replace(each, before=each.made_for(call)) if each.made_for else each for each in found)
 
 
-class Origin(Protocol):
-    """What a round is of."""
+class PolicyRun(msgspec.Struct, eq=False):
+    """One round, that asks nothing and is not looked at again unless whoever has it says how. `call` is what all
+    policies have let go on, once they have."""
+
+    came: Call
+    policies: Sequence[Hooks]
+    clock: Clock
+    call: Call | None = None
+    passed: list[tuple[Hooks, Any]] = []  # those with something to do when the call comes back; its ticket
+    _at: int = 0  # the policy that `_next` is judged by next
+    _next: Call | None = None  # None: as it came
+    _has_waited: bool = False
+    _may_wait: bool = False
 
     async def anew(self) -> tuple[Call, Sequence[Hooks]] | None:
         """What the call is now, with the policies that judge it; None: what it was. Raises `Fault`."""
-        ...
+        return None
 
     async def again(self, call: Call, /) -> Outcome:
         """The next round, where a policy asks something."""
-        ...
-
-
-class Alone:
-    """The origin of a round that asks nothing, and is not looked at again."""
-
-    async def anew(self) -> None:
-        """It is what it was."""
-
-    async def again(self, call: Call, /) -> Outcome:
         raise AssertionError(f"nobody may ask anything for {call.shown}")
-
-
-_ALONE = Alone()
-
-
-class PolicyRun:
-    """One round. `call` is as far as it has got: as it came, until all policies have let it go on."""
-
-    _at = 0  # the policy that `_next` is judged by next
-    _next: Call | None = None  # None: as it came
-    _has_waited = False
-    _may_wait = False
-
-    def __init__(self, call: Call, policies: Sequence[Hooks], clock: Clock, origin: Origin = _ALONE) -> None:
-        self.call = self._came = call
-        self._origin, self._policies, self._clock = origin, policies, clock
-        self._passed: list[tuple[Hooks, Any]] = []  # those with something to do when the call comes back; its ticket
 
     async def before(self, decision: Call | Outcome | Wait | None = None) -> Call | Outcome:
         """The call as its policies let it go on, or what one of them says instead. `decision` is what `begin` has
@@ -111,66 +95,68 @@ class PolicyRun:
     def begin(self, waited: Any = None) -> Call | Outcome | Wait:
         """The same as far as nothing has to be waited for. The policy that it had to be waited for gets what it has
         `waited` for."""
-        call, policies, at = self._next or self._came, self._policies, self._at
+        call, policies, passed = self._next or self.came, self.policies, self.passed
         depth = _depth(call.resumption, policies) if call.resumption else 0
-        was_passed, ticket = False, None
-        for policy in policies[at:] if at else policies:
+        was_passed = False
+        for policy in policies[self._at :] if self._at else policies:
             if depth:
                 was_passed = policies.index(policy) < depth
-            decision = policy.before(call, was_passed, waited)
-            waited = None
-            if isinstance(decision, Passed):
-                ticket, decision = decision.ticket, decision.call
+            before, ticket = policy.before, None
+            decision, waited = before(call, was_passed, waited), None
             if decision is not call:  # else it goes on as it is
-                if not isinstance(decision, Call):
-                    if isinstance(decision, Wait):
-                        self._at, self._next, self._has_waited = policies.index(policy), call, True
-                        if call.reached:
-                            call.reached.waits_for = policy.name
-                    elif isinstance(decision, Required):
-                        _refuse_if_unanswerable(call, decision)
-                        return NeedInput(
-                            decision.asks, Retry(policy.asker, call, decision, self._origin.again, self._clock)
-                        )
-                    return decision
-                call = decision
+                if isinstance(decision, Passed):
+                    ticket, call = decision.ticket, decision.call
+                elif isinstance(decision, Call):
+                    call = decision
+                else:
+                    return self._stops(policy, call, decision)
             if policy.hears_back:
-                self._passed.append((policy, ticket))
-            ticket = None
+                passed.append((policy, ticket))
         return call if self._has_waited else self._let(call)
+
+    def _stops(self, policy: Hooks, call: Call, decision: Outcome | Required | Wait) -> Outcome | Wait:
+        """A policy does not let it go on yet, or not at all. Raises `Fault`."""
+        if isinstance(decision, Required):
+            _refuse_if_unanswerable(call, decision)
+            return NeedInput(decision.asks, Retry(policy.asker, call, decision, self.again, self.clock))
+        if isinstance(decision, Wait):
+            self._at, self._next, self._has_waited = self.policies.index(policy), call, True
+            if call.reached:
+                call.reached.waits_for = policy.name
+        return decision
 
     def _let(self, call: Call) -> Call:
         """All policies have let it go on."""
         self.call = call
         if call.reached:
             call.reached.is_let = True
-        if self._came is not call and self._came.reached:  # a policy may have put its own there
-            self._came.reached.is_let = True
+        if call is not self.came and self.came.reached:  # a policy may have put its own there
+            self.came.reached.is_let = True
         return call
 
     def may_wait(self) -> None:
         """It may wait before it is sent: whoever has it wait looks at it once more."""
         self._may_wait = True
-        for reached in (self.call.reached, self._came.reached):
-            if reached:
-                reached.recheck = self.recheck
+        for call in (self.call, self.came):
+            if call and call.reached:
+                call.reached.recheck = self.recheck
 
     async def recheck(self, call: Call) -> Call:
         """The call as it may be sent now, that was let go on and has waited. As its client made it, it stands for what
         was let go on. Raises `Fault`, not sent."""
         try:
-            found = await self._origin.anew()
+            found = await self.anew()
         except Fault as fault:
             fault.reach = "not_sent"
             raise
         if not found:
             return call
         now, policies = found
-        if _what(now) != _what(self._came):
+        if _what(now) != _what(self.came):
             message = f"{call.shown} was changed while the call waited"
             raise Fault("INVALID_STATE", message, reach="not_sent", hint="make the same call again")
-        call = msgspec.structs.replace(call if call.server else self.call, tool_info=now.tool_info)
-        tickets = {policy.name: ticket for policy, ticket in self._passed}
+        call = msgspec.structs.replace(call if call.server else self.call or self.came, tool_info=now.tool_info)
+        tickets = {policy.name: ticket for policy, ticket in self.passed}
         for policy in policies:
             if policy.recheck:
                 policy.recheck(call, tickets.get(policy.name))
@@ -178,10 +164,11 @@ class PolicyRun:
 
     def after(self, outcome: Outcome) -> Outcome:
         """The last outcome, as the policies let it through. Raises `Fault`: `failed` is what follows."""
+        call = self.call or self.came
         try:
-            for policy, ticket in reversed(self._passed):
-                if policy.after:
-                    outcome = policy.after(self.call, outcome, ticket)
+            for policy, ticket in reversed(self.passed):
+                if after := policy.after:
+                    outcome = after(call, outcome, ticket)
         except BaseException as error:
             if not isinstance(error, Fault):
                 self.ended(error)
@@ -195,13 +182,14 @@ class PolicyRun:
 
     def ended(self, ending: Outcome | BaseException) -> None:
         """The round is over: with what its client gets of it, or with what was raised."""
-        for policy, ticket in reversed(self._passed):
-            if policy.ended:
-                policy.ended(self.call, ending, ticket)
+        call = self.call or self.came
+        for policy, ticket in reversed(self.passed):
+            if ended := policy.ended:
+                ended(call, ending, ticket)
         if self._may_wait and not isinstance(ending, NeedInput):
-            for reached in (self.call.reached, self._came.reached):
-                if reached:
-                    reached.recheck = None  # else it and this would hold each other, and the request with them
+            for held in (self.call, self.came):
+                if held and held.reached:
+                    held.reached.recheck = None  # else it and this would hold each other, and the request with them
 
 
 def _what(call: Call) -> tuple[str, str, bytes]:

@@ -73,9 +73,8 @@ async def rechecked(call: Call) -> Call:
 
 
 class Line:
-    """The way to a server of calls that differ in nothing but their arguments, for as long as it `is_up`."""
+    """The way to a server of calls that differ in nothing but their arguments, for as long as that `is_up`."""
 
-    @property
     def is_up(self) -> bool:
         raise NotImplementedError
 

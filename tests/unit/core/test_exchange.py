@@ -30,7 +30,9 @@ class Told:
 
 
 def exchange(timeout: float | None = None, told: Told | None = None) -> Exchange:
-    return Exchange(Asker("upstream", "x"), FakeClock(), timeout, told)
+    work = Exchange(Asker("upstream", "x"), FakeClock(), timeout, told)
+    work.be_timed()
+    return work
 
 
 def ask(work: Exchange, method: str = "elicitation/create") -> asyncio.Future[Answer]:
@@ -409,7 +411,7 @@ async def test_what_comes_later_goes_through_what_was_put_after_it() -> None:
 
 async def test_the_time_of_one_that_is_not_timed_runs_from_its_beginning_and_ends_it_once_somebody_waits() -> None:
     told, clock = Told(), FakeClock()
-    work = Exchange(Asker("upstream", "x"), clock, 10, told, timed=False)
+    work = Exchange(Asker("upstream", "x"), clock, 10, told, clock.now())
     await clock.advance(7)
     waiting = asyncio.ensure_future(work.next())
     await settle()
@@ -424,7 +426,7 @@ async def test_the_time_of_one_that_is_not_timed_runs_from_its_beginning_and_end
 
 async def test_one_whose_time_was_over_before_anybody_waited_ends_at_once() -> None:
     told, clock = Told(), FakeClock()
-    work = Exchange(Asker("upstream", "x"), clock, 10, told, timed=False)
+    work = Exchange(Asker("upstream", "x"), clock, 10, told, clock.now())
     await clock.advance(11)
     waiting = asyncio.ensure_future(work.next())
     await settle()
@@ -435,7 +437,7 @@ async def test_one_whose_time_was_over_before_anybody_waited_ends_at_once() -> N
 
 async def test_a_question_stops_the_time_of_one_that_was_not_timed_yet() -> None:
     told, clock = Told(), FakeClock()
-    work = Exchange(Asker("upstream", "x"), clock, 10, told, timed=False)
+    work = Exchange(Asker("upstream", "x"), clock, 10, told, clock.now())
     question = ask(work)
     assert (await asked(work.next()))[0].key == "ask-1"
     await clock.advance(100)

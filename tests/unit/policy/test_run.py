@@ -26,7 +26,7 @@ from toolgate.core.model import (
 )
 from toolgate.policy.base import Decision, Passed, Policy, Wait
 from toolgate.policy.faults import missed
-from toolgate.policy.run import Alone, PolicyRun, applying, compiled
+from toolgate.policy.run import PolicyRun, applying, compiled
 
 FORMS = Client(capabilities={"elicitation": {"form": {}}})
 QUESTION = Ask("sure", "elicitation/create", msgspec.Raw(b'{"message":"Sure?","requestedSchema":{"type":"object"}}'))
@@ -72,12 +72,17 @@ def begun(made: Call, *policies: Policy) -> PolicyRun:
     return PolicyRun(made, compiled(policies), FakeClock())
 
 
-class Of(Alone):
-    """The origin of a round whose next one is this, and that is this by then."""
+class Round(PolicyRun, kw_only=True):
+    """A round whose next one is this, and that is this by then."""
 
-    def __init__(self, again: Any = None, anew: Any = None) -> None:
-        self.again = again
-        self.anew = anew
+    next: Any = None
+    now: Any = None
+
+    async def anew(self) -> Any:
+        return await self.now() if self.now else None
+
+    async def again(self, call: Call, /) -> Outcome:
+        return await self.next(call)  # type: ignore[no-any-return]
 
 
 async def _never(_call: Call) -> Outcome:
@@ -90,7 +95,7 @@ async def _never(_call: Call) -> Outcome:
 async def test_each_policy_gets_the_call_as_the_one_before_it_has_left_it() -> None:
     told: list[Any] = []
     run = begun(call("a"), Says("first", told, call("b")), Says("second", told), Says("third", told, call("c")))
-    assert run.call == call("a")
+    assert run.came == call("a") and not run.call
     assert await run.before() == call("c") == run.call
     assert told == [("first", "a", False, None), ("second", "b", False, None), ("third", "b", False, None)]
 
@@ -266,7 +271,7 @@ async def test_the_next_round_after_a_question_tells_those_in_front_that_they_we
         assert isinstance(await PolicyRun(made, policies, FakeClock()).before(), Call)
         return DONE
 
-    asked = await PolicyRun(call("a"), policies, FakeClock(), Of(again)).before()
+    asked = await Round(call("a"), policies, FakeClock(), next=again).before()
     assert isinstance(asked, NeedInput) and isinstance(asked.resume, Retry)
     assert asked.asks == (QUESTION,)
     assert told == [("front", "a", False, None), ("asks", "a", False, None)]
@@ -287,7 +292,7 @@ async def test_what_is_answered_to_a_question_that_came_after_a_wait_is_the_next
 
     asks = Says("asks", [], Required((QUESTION,), "state"))
     policies = compiled((Says("waits", [], Wait(until)), asks))
-    asked = await PolicyRun(call("a"), policies, FakeClock(), Of(again)).before()
+    asked = await Round(call("a"), policies, FakeClock(), next=again).before()
     assert isinstance(asked, NeedInput) and isinstance(asked.resume, Retry)
     asked.resume.answer("sure", Answer(msgspec.Raw(b"{}")))
     assert await asked.resume.next() == Done(b"a")
@@ -301,7 +306,7 @@ async def test_a_call_that_has_waited_and_is_refused_then_was_never_let_go_on() 
         raise Fault("ACCESS_DENIED", "it is off now")
 
     made = call("a", reached=Reached())
-    run = PolicyRun(made, compiled((Says("waits", [], Wait(until)),)), FakeClock(), Of(anew=anew))
+    run = Round(made, compiled((Says("waits", [], Wait(until)),)), FakeClock(), now=anew)
     with pytest.raises(Fault, match="it is off now"):
         await run.before()
     assert made.reached and not made.reached.is_let
@@ -331,7 +336,7 @@ async def test_a_retry_waits_by_the_clock_of_the_gateway() -> None:
         return DONE
 
     policies = compiled((Says("asks", [], Required((), "state")),))
-    asked = await PolicyRun(call(), policies, clock, Of(again)).before()
+    asked = await Round(call(), policies, clock, next=again).before()
     assert isinstance(asked, NeedInput)
     before = clock.now()
     assert await asked.resume.next() is DONE
@@ -398,7 +403,7 @@ def rechecked(made: Call, now: Call | None, *policies: Policy) -> PolicyRun:
     async def anew() -> Any:
         return None if now is None else (now, compiled(policies))
 
-    return PolicyRun(made, compiled(policies), FakeClock(), Of(anew=anew))
+    return Round(made, compiled(policies), FakeClock(), now=anew)
 
 
 async def test_a_call_that_has_waited_is_judged_once_more_with_the_tickets_of_who_let_it_go_on() -> None:
@@ -448,7 +453,7 @@ async def test_a_call_that_cannot_be_found_any_more_once_it_has_waited_was_not_s
     async def anew() -> Any:
         raise Fault("TOOL_NOT_FOUND", "gone", reach="sent_unknown")
 
-    run = PolicyRun(call("a"), (), FakeClock(), Of(anew=anew))
+    run = Round(call("a"), (), FakeClock(), now=anew)
     with pytest.raises(Fault, match="gone") as raised:
         await run.recheck(call("a"))
     assert raised.value.reach == "not_sent"

@@ -22,11 +22,15 @@ ANN, BOB = Principal("ann"), Principal("bob")
 class Work(Exchange):
     """Parked work, and whether it was cancelled."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            Asker("upstream", "x"), FakeClock(), on_cancel=lambda reason: setattr(self, "is_cancelled", True)
-        )
-        self.is_cancelled = False
+    is_cancelled: bool = False
+
+
+def working() -> Work:
+    def cancelled(_reason: str) -> None:
+        made.is_cancelled = True
+
+    made = Work(Asker("upstream", "x"), FakeClock(), on_cancel=cancelled)
+    return made
 
 
 class Slow:
@@ -42,10 +46,10 @@ class Slow:
 
 
 def parked(parking: Parking, principal: Principal = ANN) -> tuple[ParkedCall, Work]:
-    work = Work()
-    flow = parking.hold(work, None, principal)
+    made = working()
+    flow = parking.hold(made, None, principal)
     parking.park(flow)
-    return flow, work
+    return flow, made
 
 
 # Found and finished.
@@ -129,7 +133,7 @@ async def test_its_time_does_not_run_while_a_round_does() -> None:
 async def test_what_nobody_says_was_delivered_ends_all_the_same() -> None:
     clock = FakeClock()
     parking = Parking(clock, ttl=100)
-    held = Work()
+    held = working()
     parking.hold(held, None, ANN)
     flow, work = parked(parking)
     slow = Slow()
@@ -266,7 +270,7 @@ async def test_parking_while_a_round_runs_changes_nothing() -> None:
     """A quick retry may be faster than our own flush."""
     clock = FakeClock()
     parking = Parking(clock, ttl=100)
-    flow = parking.hold(Work(), None, ANN)
+    flow = parking.hold(working(), None, ANN)
     slow = Slow()
     leg = asyncio.ensure_future(parking.run_round(flow, slow))
     await settle()
@@ -284,7 +288,7 @@ async def test_notes_are_kept_while_parked() -> None:
     heard: list[Any] = []
     notes = Notes(lambda note: heard.append(("first", note)))
     parking = Parking(FakeClock())
-    flow = parking.hold(Work(), notes, ANN)
+    flow = parking.hold(working(), notes, ANN)
     progress = [Note("progress", Raw(b'{"progress":%d}' % number)) for number in range(3)]
     notes.put(progress[0])
     parking.park(flow)
@@ -358,9 +362,9 @@ async def test_not_more_rounds_are_remembered_than_allowed(monkeypatch: pytest.M
 @pytest.mark.promise("b.attacks.unanswered")
 async def test_parked_calls_that_keep_much_give_way() -> None:
     parking = Parking(FakeClock())
-    small = Work()
+    small = working()
     parking.hold(small, None, BOB, 10)
-    held = [Work() for _ in range(5)]
+    held = [working() for _ in range(5)]
     for each in held:
         parking.hold(each, None, ANN, MOST_BYTES // 4)
     assert [each.is_cancelled for each in held] == [True, False, False, False, False]

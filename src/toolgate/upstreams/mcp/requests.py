@@ -211,13 +211,13 @@ class Requests:
         """The request for a call, sent or kept as one that is not sent yet. Raises `Fault`."""
         if call.resumption and call.resumption.asker != self.asker:
             call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
-        self.used = self.clock.now()
+        self.used = now = self.clock.now()
         cancel, link = partial(self._cancel, id), self.link
         timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
         if whole:
-            exchange = Part(whole, self.clock, timeout, cancel)
+            exchange = Part(whole.asker, self.clock, timeout, cancel, now, whole=whole)
         else:
-            exchange = Exchange(self.asker, self.clock, timeout, cancel, timed=False)
+            exchange = Exchange(self.asker, self.clock, timeout, cancel, now)
         request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life if link else None)
         reached = call.reached
         was_sent = reached.is_sent if reached else False
@@ -247,7 +247,7 @@ class Requests:
             return None
         before, after, headers = written
         id = next(self._ids)
-        exchange = Exchange(self.asker, self.clock, self.server.timeout, partial(self._cancel, id), False)
+        exchange = Exchange(self.asker, self.clock, self.server.timeout, partial(self._cancel, id), self.clock.now())
         request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life, is_held=True)
         was_sent, reached.is_sent = reached.is_sent, True
         data = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b%b%b}' % (id, before, call.arguments, after)
@@ -358,7 +358,8 @@ class Requests:
         self, method: str, params: Members | bytes, headers: Headers, timeout: float | None, is_long: bool = False
     ) -> tuple[int, Exchange]:
         id = next(self._ids)
-        request = self._expect(id, None, Exchange(self.asker, self.clock, timeout, partial(self._cancel, id)), is_long)
+        exchange = Exchange(self.asker, self.clock, timeout, partial(self._cancel, id), self.clock.now())
+        request = self._expect(id, None, exchange, is_long)
         try:
             async with self.clock.timeout(timeout):
                 await self._send(id, method, params, headers)

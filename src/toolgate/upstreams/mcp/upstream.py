@@ -434,7 +434,6 @@ class _McpLine(Line):
         self._way = way
         self._written = written
 
-    @property
     def is_up(self) -> bool:
         if not (by := self._way.by):
             return False
