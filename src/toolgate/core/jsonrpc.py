@@ -231,6 +231,8 @@ def decoding(
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
     if message.error:
         message = msgspec.structs.replace(message, error=_rewritten(read_error(message.error)))
+    elif found.inside > MOST_MEMBERS:
+        raise Malformed(INVALID_REQUEST, MANY_MEMBERS, bytes(message.id), is_answer=True, only="result")
     return message, Raw(encode({name: Raw(_short(span.of(data))) for name, span in found.of_inner.items()}))
 
 
@@ -416,6 +418,21 @@ def members(raw: Raw | bytes) -> Members:
         return _strict_members(raw)  # not by `Decoder`: this is read a dozen times in a call
     except msgspec.DecodeError as refusal:
         return surrogates.decode(bytes(raw), _strict_members, refusal)
+
+
+MOST_MEMBERS = 1_000  # of a result, or of the parameters of a request: no honest program has as many
+MANY_MEMBERS = f"its result has more than {MOST_MEMBERS:,} members"
+
+
+def has_many_members(raw: Raw | bytes) -> bool:
+    """Whether an object has more members than are looked at one by one. They are counted where no step of Python is
+    taken for each. What is no object has none."""
+    if len(memoryview(raw)) < 5 * MOST_MEMBERS or bytes(raw).count(b":") <= MOST_MEMBERS:
+        return False
+    try:
+        return len(members(raw)) > MOST_MEMBERS
+    except UNREADABLE:
+        return False
 
 
 MOST_ITEMS = 10_000  # of one array, or members of one object, that are looked at one by one: about 30 ms

@@ -52,10 +52,12 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Outline(msgspec.Struct):
-    """The members that were wanted; of a name that is there twice the last one counts."""
+    """The members that were wanted; of a name that is there twice the last one counts. `inside` is how many
+    `inner` has, whatever their names."""
 
     members: dict[str, Span]
     of_inner: dict[str, Span]
+    inside: int = 0
 
 
 def reading(data: bytes, wanted: Wanted, deepest: int) -> Generator[None, None, Outline]:
@@ -185,6 +187,7 @@ class _Reading:
             elif sign == b"{":
                 if behind == _INSIDE:
                     self._is_in_inner = self._names[0] == self._wanted.inner
+                    self.found.inside += self._is_in_inner
                 if behind <= _INSIDE:
                     self._begins(at + place + 1, behind)
             elif before <= _INSIDE:
@@ -194,6 +197,7 @@ class _Reading:
     def _next(self, comma: int, depth: int, may_name: bool = True) -> None:
         if depth <= _INSIDE:
             self._ends(comma, depth)
+            self.found.inside += depth == _INSIDE and self._is_in_inner
             if may_name:
                 self._begins(comma + 1, depth)
 
@@ -207,6 +211,7 @@ class _Reading:
                 self._names[depth - 1], self._starts[depth - 1] = name, named.end()
                 if depth == 1 and name == self._wanted.inner:
                     self.found.of_inner.clear()
+                    self.found.inside = 0
 
     def _ends(self, place: int, depth: int) -> None:
         name, self._names[depth - 1] = self._names[depth - 1], ""

@@ -35,14 +35,18 @@ _strict_members = msgspec.json.Decoder(Members).decode
 
 
 def read_members(raw: Raw, what: str) -> Members:
-    """An object's members. Raises `Fault` INVALID_ARGS that names `what` where it is no object."""
+    """An object's members. Raises `Fault` INVALID_ARGS that names `what` where it is no object, or has too many."""
     try:
         try:
-            return _strict_members(raw)  # not by `Decoder`: two of these are read in a call
+            found = _strict_members(raw)  # not by `Decoder`: two of these are read in a call
         except msgspec.DecodeError:
-            return jsonrpc.members(raw)
+            found = jsonrpc.members(raw)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: {what} must be an object ({error})") from None
+    if len(found) > jsonrpc.MOST_MEMBERS:  # before anything is done with each
+        message = f"Invalid params: {what} has {len(found):,} members; the limit is {jsonrpc.MOST_MEMBERS:,}"
+        raise Fault("INVALID_ARGS", message, reach="not_sent")
+    return found
 
 
 def read_text(found: Members, name: str) -> str:

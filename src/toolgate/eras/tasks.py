@@ -211,6 +211,8 @@ def _misshapen(error: Exception | str) -> Fault:
 def with_id(body: Raw | bytes, id: str, leave: Callable[[Raw], Raw | bytes]) -> Raw | bytes:
     """What tells of one task, under another id; `leave` has the last word on the result of a task that is over."""
     found = members(body)
+    if jsonrpc.has_many_members(found.get("result", b"")) or jsonrpc.has_many_members(found.get("task", b"")):
+        raise _misshapen(jsonrpc.MANY_MEMBERS)
     if "taskId" in found:
         found["taskId"] = Raw(jsonrpc.encode(id))
         if "result" in found:

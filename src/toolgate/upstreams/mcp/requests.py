@@ -630,6 +630,8 @@ class Requests:
         said = memoryview(body)
         if said[0] != 0x7B or len(said) > FREE or self.on_over or self._turns or self._kept or call.method in mcp.TASKS:
             return False
+        if jsonrpc.has_many_members(body):
+            return False  # which is told where any other is
         try:
             outcome = self.dialect.read(call, body)
         except (Fault, *jsonrpc.UNREADABLE):
@@ -659,6 +661,8 @@ class Requests:
             if message.error:
                 raise self._error(id, request, jsonrpc.read_error(message.error))
             call, body = request.call, message.result
+            if not frame and jsonrpc.has_many_members(body):  # those of a large one were counted as it was read
+                raise self._unreadable(ValueError(jsonrpc.MANY_MEMBERS))
             if not call:
                 request.exchange.finish(Done(body))
                 return
