@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 from peers import LegacyServer, Scene, gateway
 
-from toolgate.auth.access import Rules, as_a_lenient_reader
+from toolgate.auth.access import Rules
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions, Verdict
+from toolgate.core.spelling import as_a_lenient_reader
 
 ODD = ["DELETE", "Delete", " delete", "delete ", "delete\t", "\uff44elete", "del\u200bete", "de lete", "\u00addelete"]
 

@@ -32,10 +32,25 @@ def readings(host: str, default_port: str) -> tuple[str, ...]:
     folded = _folded(host)
     bracketed, bracket, behind = folded.rpartition("]")
     name, colon, port = (bracketed + bracket, *behind.rpartition(":")[1:]) if bracket else _parted(folded)
+    found = [(name, _shown(colon, port, default_port))]
+    first, *ports = (behind if bracket else folded).split(":")
+    if default_port and (
+        len(ports) > 1 or _is_no_port(port)
+    ):  # who reads on takes the first or the last port, or looks at none
+        whole = bracketed + bracket + first
+        found += ((whole, _shown(":", each, default_port)) for each in (ports[0], ports[-1], ""))
+    found = [(_as_an_address(name), shown) for name, shown in found]
+    return tuple(dict.fromkeys(each + shown for name, shown in found for each in (name, _in_ascii(name))))
+
+
+def _shown(colon: str, port: str, default_port: str) -> str:
     port = port.lstrip("0") or port[:1]
-    shown = colon + port if port and port != default_port else ""
-    name = _as_an_address(name)
-    return tuple(dict.fromkeys(each + shown for each in (name, _in_ascii(name))))
+    return colon + port if port and port != default_port else ""
+
+
+def _is_no_port(text: str) -> bool:
+    """Nobody means another place by it; `*` and `{` are of permissions and templates."""
+    return bool(text) and not (text.isascii() and text.isdigit()) and not any(each in text for each in "*{")
 
 
 def _parted(host: str) -> tuple[str, str, str]:

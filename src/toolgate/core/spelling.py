@@ -32,6 +32,13 @@ def normalized(text: str, form: Literal["NFKC", "NFKD"] = "NFKC") -> str:
     return unicodedata.normalize(form, _long_runs.sub(lambda run: _with_few_marks(run[0]), text))
 
 
+def as_a_lenient_reader(name: str) -> str:
+    """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
+    folded = normalized(normalized(name).casefold())
+    visible = "".join(filter(str.isprintable, folded)).replace(" ", "")  # the one space that is printable
+    return normalized(visible)
+
+
 def are_too_long(names: Iterable[str]) -> bool:
     """Whether it would take too long to compare names that a caller chose in all their spellings: one character may
     become eighteen. No names that mean anything are as long; and what is not compared must not go on."""
