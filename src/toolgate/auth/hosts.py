@@ -11,12 +11,11 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from toolgate.core.spelling import normalized
+from toolgate.core.spelling import INVISIBLE, normalized
 
 _MOST_REMEMBERED = 64  # hosts: the readings of one URI have the same few
 _LONGEST_NAME = 253  # characters that a host has in the DNS; a longer one has no form in ASCII
 _ideographic_stops = re.compile("[\u3002\uff0e\uff61]")  # what IDNA takes for a dot
-_selects = re.compile("[\u034f\u115f\u1160\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")  # not seen
 _number = re.compile("0[xX][0-9a-fA-F]*|[0-9]+")
 
 
@@ -70,7 +69,7 @@ def _folded(host: str) -> str:
 def _seen(text: str) -> str:
     folded = normalized(normalized(normalized(text, "NFKD").casefold()).casefold())
     visible = "".join(each for each in folded if unicodedata.category(each) != "Cf")
-    return normalized(_selects.sub("", visible))
+    return normalized(INVISIBLE.sub("", visible))
 
 
 def _out_of_ascii(label: str) -> str:
