@@ -144,7 +144,7 @@ class Wire(asyncio.Protocol, Tenant):
         self._beside = 0
         self._is_at_head = True
         if len(body) <= SHORT:
-            self._unsent = head + body
+            self._unsent += head + body
             self._pool.turns.outflow.put(self)
         else:
             self._transport.writelines((head, body))
