@@ -98,14 +98,18 @@ def lists(folder: Path, server: Path, servers: int) -> list[tuple[str, float, fl
         config.write_text(json.dumps({"mcpServers": {f"server-{at}": {"url": url} for at in range(servers)}}))
         with Gateway([*TOOLGATE, "serve"], config, folder) as gateway:
             here = gateway.url()
+            before = cpu_microseconds(gateway.pid)
             cold, pages = whole_list(here, servers * TOOLS)
+            taken = (cpu_microseconds(gateway.pid) - before) / 1e3
             whole_list(here, servers * TOOLS)
             before = cpu_microseconds(gateway.pid)
             for _ in range(5):
                 whole_list(here, servers * TOOLS)
             each = (cpu_microseconds(gateway.pid) - before) / 5e3 / pages
     name = f"list of {servers} servers with {TOOLS} tools each"
-    return [(f"{name}, cold", cold, 1.5 * servers, "ms"), (f"{name}, a cached page of {pages}: CPU", each, 1, "ms")]
+    most = 1.5 * servers
+    rows = [(f"{name}, cold", cold, most, "ms"), (f"{name}, cold: CPU", taken, most, "ms")]
+    return [*rows, (f"{name}, a cached page of {pages}: CPU", each, 1, "ms")]
 
 
 def main() -> int:

@@ -149,7 +149,7 @@ async def test_a_large_list_is_named_and_written_beside_the_loop(
     revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[bool] = []
-    shown_as, write_item = aggregate._shown, revisions.write_item
+    renamed, write_item = aggregate._renamed, revisions.write_item
 
     def noted(*args: Any) -> Any:
         written.append(VirtualTimeLoop.is_aside)
@@ -157,10 +157,10 @@ async def test_a_large_list_is_named_and_written_beside_the_loop(
 
     def noted_too(*args: Any) -> Any:
         written.append(VirtualTimeLoop.is_aside)
-        return shown_as(*args)
+        return renamed(*args)
 
     monkeypatch.setattr(revisions, "write_item", noted)
-    monkeypatch.setattr(aggregate, "_shown", noted_too)
+    monkeypatch.setattr(aggregate, "_renamed", noted_too)
     there = Scripted(tools_list=large(0))
     async with gateway(scripts={"there": there}) as app:
         visitor = Visitor(app)

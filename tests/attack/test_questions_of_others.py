@@ -69,8 +69,8 @@ def opened(whose_task: Callable[[str], str]) -> tuple[Requests, Questions, list[
 
 
 def asked(id: str, task: str, size: int = 10) -> bytes:
-    params = {**FORM, "message": "x" * size, "_meta": {mcp.RELATED_TASK_KEY: {"taskId": task}}}
-    return jsonrpc.encode({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})
+    params = {"systemPrompt": "x" * size, "messages": [], "_meta": {mcp.RELATED_TASK_KEY: {"taskId": task}}}
+    return jsonrpc.encode({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": params})
 
 
 def maker(task: str) -> str:

@@ -28,7 +28,7 @@ from toolgate.upstreams.mcp.questions import Questions
 from toolgate.upstreams.mcp.requests import LARGE_ANSWER, MOST_UNSENT, Requests
 
 MIB = 1024 * 1024
-ELICIT = b'{"message":"%b","requestedSchema":{"type":"object","properties":{}}%b}'
+PROMPT = b'{"systemPrompt":"%b","messages":[],"maxTokens":1%b}'
 
 
 @contextmanager
@@ -188,8 +188,8 @@ def opened(sole_owner: bool = False) -> tuple[Requests, list[bytes]]:
 
 
 def question(number: int, message: bytes, more: bytes = b"", junk: bytes = b"") -> bytes:
-    params = ELICIT % (message, more)
-    return b'{"jsonrpc":"2.0","junk":"%b","id":"q%d","method":"elicitation/create","params":%b}' % (
+    params = PROMPT % (message, more)
+    return b'{"jsonrpc":"2.0","junk":"%b","id":"q%d","method":"sampling/createMessage","params":%b}' % (
         junk,
         number,
         params,
@@ -228,7 +228,7 @@ async def test_the_open_questions_of_a_call_are_bounded_in_bytes() -> None:
     script = Scripted(LATEST, tools_list=tools("ask"), tools_call=...)
     async with gateway(scripts={"there": script}) as app:
         visitor = Visitor(app)
-        await visitor.initialize(elicitation={})
+        await visitor.initialize(sampling={})
         asking = visitor.begin("POST", jsonrpc.encode(visitor.request("tools/call", name="there__ask", arguments={})))
         await settle()
         for number in range(4):
@@ -254,7 +254,7 @@ async def test_the_questions_of_parked_calls_count_as_what_is_kept_of_them(monke
 
 
 def test_a_modern_question_without_end_is_too_large() -> None:
-    assert asks.is_too_large(Ask("a", "elicitation/create", Raw(b'"%b"' % (b"x" * asks.MOST_BYTES))))
+    assert asks.is_too_large(Ask("a", "sampling/createMessage", Raw(b'"%b"' % (b"x" * asks.MOST_BYTES))))
 
 
 # What else is kept of messages.

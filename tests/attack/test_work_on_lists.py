@@ -175,10 +175,10 @@ def test_of_pins_whose_tools_are_gone_none_is_read_where_there_are_many() -> Non
     assert pins._where_from(other, unreadable) == ("new", "")
 
 
-def test_tools_are_looked_at_together_only_where_they_are_little_together() -> None:
+def test_items_are_looked_at_together_only_where_they_are_little_together() -> None:
     sizes = [10, LITTLE - 10, 1, 5 * LITTLE, LITTLE, 0, 1]
-    steps = pins._some_at_once([(f"t{i}", Raw(bytes(size))) for i, size in enumerate(sizes)])
-    assert [[name for name, _ in each] for each in steps] == [["t0", "t1"], ["t2"], ["t3"], ["t4", "t5"], ["t6"]]
+    steps = bounds.little_together([Raw(bytes(size)) for size in sizes])
+    assert [[len(each) for each in few] for few in steps] == [[10, LITTLE - 10], [1], [5 * LITTLE], [LITTLE, 0], [1]]
 
 
 def test_what_stands_under_an_empty_key_is_looked_at_too() -> None:

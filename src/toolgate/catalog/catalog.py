@@ -667,14 +667,20 @@ def _items(server_list: ServerList) -> list[tuple[str, Raw]]:
     return list(server_list.items.items())
 
 
+_NAMED: Mapping[str, jsonrpc.Decoder[Any]] = {
+    kind: jsonrpc.Decoder(msgspec.defstruct("_Named", [("name", str)], rename={"name": known.key}))
+    for kind, known in mcp.KINDS.items()
+}
+
+
 def _keyed(items: Iterable[Raw], kind: str) -> tuple[dict[str, Raw], list[Raw]]:
     """The items by name, and those that have none: they are left out, and must not spoil the others."""
-    key = mcp.KINDS[kind].key
     found: dict[str, Raw] = {}
     nameless: list[Raw] = []
+    read = _NAMED[kind].decode
     for item in items:
         try:
-            found[jsonrpc.read(jsonrpc.members(item)[key], type=str)] = item
-        except (KeyError, *jsonrpc.UNREADABLE):
+            found[read(item).name] = item
+        except jsonrpc.UNREADABLE:
             nameless.append(item)
     return found, nameless

@@ -23,7 +23,7 @@ import json
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -39,7 +39,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.services import Swap
 from toolgate.state.base import NotKept, Store
-from toolgate.upstreams.bounds import LITTLE, InSteps, at_once
+from toolgate.upstreams.bounds import InSteps, at_once, little_together
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Modes(msgspec.Struct, frozen=True):
     descriptions: Mode = "warn"
 
 
-class Pin(msgspec.Struct, frozen=True, array_like=True):
+class Pin(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`at` is the time since 1970 at which it was made, `is_approved` whether a person did; `text` is what was pinned,
     or its beginning; `version` says what was (see `PRINT`), `rest` is the digest of all of it but the name."""
 
@@ -284,12 +284,13 @@ class Pins:
             return None
         before = self._read.get(server, {})
         known = {name: before[name] for name, raw in tools.items() if name in before and before[name][0] == raw}
-        found: ReadTools = {}
-        for some in _some_at_once([(name, raw) for name, raw in tools.items() if name not in known]):
-            raws = [raw for _, raw in some]
-            found |= {name: (raw, each) for (name, raw), each in zip(some, _all_listed(raws), strict=True)}
+        new = {name: raw for name, raw in tools.items() if name not in known}
+        found = list[_Listed]()
+        for few in little_together(new.values()):
+            found += _all_listed(few)
             yield
-        return {name: known.get(name) or found[name] for name in tools}
+        read = dict(zip(new, zip(new.values(), found, strict=True), strict=True))
+        return {name: known.get(name) or read[name] for name in tools} if known else read
 
     def was_read(self, server: str, read: ReadTools) -> None:
         """So the next look at these tools is short."""
@@ -500,19 +501,6 @@ def _digests(told: Told) -> tuple[str, str, str, str]:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _some_at_once(tools: Iterable[tuple[str, Raw]]) -> Iterator[list[tuple[str, Raw]]]:
-    """What they say is looked at together, in steps that take no longer than one tool that is little."""
-    some, size = list[tuple[str, Raw]](), 0
-    for each in tools:
-        size += len(each[1])
-        if size > LITTLE and some:
-            yield some
-            some, size = [], len(each[1])
-        some.append(each)
-    if some:
-        yield some
 
 
 ReadTools: TypeAlias = dict[str, tuple[Raw, _Listed]]

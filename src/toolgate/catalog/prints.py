@@ -27,7 +27,7 @@ PINNED_BEFORE = frozenset(("name", "title", "description", "inputSchema", "outpu
 _LITTLE = frozenset(("name", "inputSchema"))  # what says nothing else may be any tool
 
 
-class Told(msgspec.Struct, frozen=True):
+class Told(msgspec.Struct, frozen=True, gc=False):
     """What of a tool is pinned, in one order and one spelling; what was by version 0; and without its name, empty where
     it says nothing but that and a schema. `is_read`: it is JSON that says nothing twice; else it is as it is."""
 

@@ -20,15 +20,22 @@ from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Answer, Ask
 
 MOST_OPEN = 16  # questions that wait in one place: of one call, of the next one, or until it is clear of which
-MOST_BYTES = 16 * 1024 * 1024  # of all of them: a question may have pictures in it
+MOST_BYTES = 16 * 1024 * 1024  # of all of them: a question to a model may have pictures in it
+MOST_TO_READ = 64 * 1024  # bytes of those to a person: a character that is written out takes seven times as many
 PAGES = "only https URLs are passed on, and http ones of this machine, without a user name"
+_OF_PERSONS = "elicitation/create"
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
 _uri = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII without spaces, and without the backslash, on which readers disagree
 MOST_VALUES = 50_000  # of JSON in a question: some hundredths of a second, to write it in its client's words
 
 
+def is_too_long(*questions: Ask) -> bool:
+    """In bytes, all of them together."""
+    return size(questions) > MOST_BYTES or size(ask for ask in questions if ask.method == _OF_PERSONS) > MOST_TO_READ
+
+
 def is_too_large(ask: Ask) -> bool:
-    return size((ask,)) > MOST_BYTES or counting.has_more_values(bytes(ask.params), MOST_VALUES)
+    return is_too_long(ask) or counting.has_more_values(bytes(ask.params), MOST_VALUES)
 
 
 def size(questions: Iterable[Ask]) -> int:
@@ -38,7 +45,7 @@ def size(questions: Iterable[Ask]) -> int:
 
 def has_room(ask: Ask, others: Collection[Ask]) -> bool:
     """Whether a question may wait beside these."""
-    return len(others) < MOST_OPEN and size((ask, *others)) <= MOST_BYTES
+    return len(others) < MOST_OPEN and not is_too_long(ask, *others)
 
 
 class _Elicitation(msgspec.Struct):
@@ -73,7 +80,7 @@ def check_page(page: Raw) -> None:
 def check_url(ask: Ask) -> None:
     """The same of a question, where it asks for a page."""
     try:
-        is_page = ask.method == "elicitation/create" and jsonrpc.read(ask.params, type=_Elicitation).mode == "url"
+        is_page = ask.method == _OF_PERSONS and jsonrpc.read(ask.params, type=_Elicitation).mode == "url"
     except jsonrpc.UNREADABLE:
         return  # nor does its client get it: it is not answerable
     if is_page:
@@ -86,7 +93,7 @@ def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:
     if not isinstance(declared, Mapping):
         return False
     try:
-        if ask.method == "elicitation/create":
+        if ask.method == _OF_PERSONS:
             mode = jsonrpc.read(ask.params, type=_Elicitation).mode
             return mode in declared or (mode == "form" and not declared)
         if ask.method == "sampling/createMessage":
@@ -141,7 +148,7 @@ def undeclared(ask: Ask) -> Answer:
 def _required(ask: Ask) -> Mapping[str, Any]:
     """What of a capability a question needs."""
     try:
-        if ask.method == "elicitation/create":
+        if ask.method == _OF_PERSONS:
             return {msgspec.json.decode(ask.params, type=_Elicitation).mode: {}}
         if ask.method == "sampling/createMessage" and msgspec.json.decode(ask.params, type=_Sampling).tools:
             return {"tools": {}}

@@ -45,9 +45,14 @@ class _Tool(msgspec.Struct):
     inputSchema: Any = None
 
 
+def may_be_in(said: bytes) -> bool:
+    """Whether any of some tools may have mirrored arguments."""
+    return said.find(_SAID) >= 0  # `in` takes ten times as long for bytes, since it tries them as a number first
+
+
 def of_tool(raw: Raw) -> tuple[HeaderArgument, ...]:
     """The mirrored arguments of a tool as it is listed. Raises `Invalid`."""
-    if bytes(raw).find(_SAID) < 0:  # `in` takes three times as long for bytes, and each tool passes this
+    if not may_be_in(bytes(raw)):
         return ()
     try:
         schema = jsonrpc.read(raw, type=_Tool).inputSchema

@@ -216,12 +216,13 @@ MOST_BESIDE_PAGES = 10_000  # JSON values of such an error, which is read a few 
 
 
 def pages(error: jsonrpc.RpcError) -> list[Raw]:
-    """Those of such an error, where they can be read and are no more than a user may be asked for at once."""
+    """Those of such an error, where they can be read and are no more, nor longer, than a user may be asked for."""
     try:
         found = [] if _is_too_much(error) else jsonrpc.read(error.data or b"{}", type=_Pages).elicitations
     except jsonrpc.UNREADABLE:
         return []
-    return found if len(found) <= asks.MOST_OPEN else []
+    is_long = sum(len(memoryview(page)) for page in found) > asks.MOST_TO_READ
+    return [] if is_long or len(found) > asks.MOST_OPEN else found
 
 
 def with_web_pages(error: jsonrpc.RpcError) -> jsonrpc.RpcError:

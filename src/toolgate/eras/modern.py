@@ -396,7 +396,8 @@ def _read_questions(peek: _TypePeek | _ResultPeek, client: Client) -> tuple[Ask,
     if not isinstance(peek, _ResultPeek) or peek.inputRequests is None or len(peek.inputRequests) > asks.MOST_OPEN:
         raise _asked_too_much()
     questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
-    if any(asks.is_too_large(ask) or len(ask.key) > jsonrpc.LONGEST_ID for ask in questions):
+    has_large = any(asks.is_too_large(ask) or len(ask.key) > jsonrpc.LONGEST_ID for ask in questions)
+    if has_large or asks.is_too_long(*questions):
         raise _asked_too_much()
     for ask in questions:
         asks.check_url(ask)
@@ -407,7 +408,10 @@ def _read_questions(peek: _TypePeek | _ResultPeek, client: Client) -> tuple[Ask,
 
 
 def _asked_too_much() -> Fault:
-    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values, with keys of {jsonrpc.LONGEST_ID:,} bytes"
+    most = (
+        f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values, with keys of {jsonrpc.LONGEST_ID:,} bytes, "
+        f"and {asks.MOST_TO_READ:,} bytes of those to a person"
+    )
     return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: the limit is {most}", reach="executed")
 
 

@@ -101,6 +101,11 @@ class _Unusable(Exception):
     """`str()` says why."""
 
 
+def may_be_in(said: bytes) -> bool:
+    """Whether any of some tools may have one, be its name written with escapes."""
+    return said.find(b"outputSchema") >= 0 or said.find(b"\\u00") >= 0
+
+
 class OutputSchemas:
     """Those of one list."""
 
@@ -110,7 +115,7 @@ class OutputSchemas:
     def of(self, tool: Raw) -> tuple[Raw, str]:
         """A tool as clients may have it, the same object where nothing is to be done; and why its output schema is left
         out, if it is."""
-        if bytes(tool).find(b"outputSchema") < 0 and b"\\u00" not in bytes(tool):
+        if not may_be_in(bytes(tool)):
             return tool, ""
         try:
             members = jsonrpc.members(tool)

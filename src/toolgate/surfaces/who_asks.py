@@ -141,9 +141,8 @@ def told_of_task(body: Raw | bytes, client: Client, server: str, is_alone: bool)
     nor of pages in an error that are refused. Raises `Fault`."""
     told = without_lookalikes(tasks.members(body), _OF_TASKS)
     if "inputRequests" in told:
-        asked = _object(told["inputRequests"])
-        few = asked if _are_few(asked) else {}
-        written = {key: _of_task(raw, client, server, is_alone) for key, raw in few.items()}
+        asked = _questions(_object(told["inputRequests"]))
+        written = {key: _of_task(ask, client, server, is_alone) for key, ask in asked.items()}
         told["inputRequests"] = Raw(jsonrpc.encode({key: question for key, question in written.items() if question}))
     if "error" in told:
         told["error"] = _error(told["error"])
@@ -160,17 +159,27 @@ def _error(raw: Raw) -> Raw:
     return Raw(jsonrpc.encode({"code": error.code, "message": error.message, **data}))
 
 
-def _are_few(asked: Members) -> bool:
-    return len(asked) <= asks.MOST_OPEN and all(len(key) <= jsonrpc.LONGEST_ID for key in asked)
+def _questions(asked: Members) -> dict[str, Ask]:
+    """Those that are none are left out; and all of them, where they are more than may be asked at once."""
+    if len(asked) > asks.MOST_OPEN or any(len(key) > jsonrpc.LONGEST_ID for key in asked):
+        return {}
+    found = {key: ask for key, raw in asked.items() if (ask := _question(key, raw)) and not asks.is_too_large(ask)}
+    return {} if asks.is_too_long(*found.values()) else found
 
 
-def _of_task(raw: Raw, client: Client, server: str, is_alone: bool) -> Raw:
-    """Nothing for what is no question."""
+def _question(key: str, raw: Raw) -> Ask | None:
     try:
         question = jsonrpc.read(raw, type=_Question)
-        ask = Ask("", question.method, question.params)
+    except jsonrpc.UNREADABLE:
+        return None
+    return Ask(key, question.method, question.params)
+
+
+def _of_task(ask: Ask, client: Client, server: str, is_alone: bool) -> Raw:
+    """Nothing for one that is refused, or that this client cannot answer."""
+    try:
         asks.check_url(ask)
-        if asks.is_too_large(ask) or not asks.is_answerable(ask, client.capabilities):
+        if not asks.is_answerable(ask, client.capabilities):
             return jsonrpc.NOTHING
         shown = ask if is_alone else named(ask, server)
         params = questions.plain(ask.method, jsonrpc.members(shown.params))

@@ -8,7 +8,7 @@ more than a usual list of some dozens of items, which is begun without one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
 from msgspec import Raw
@@ -44,7 +44,8 @@ class Bounds:
     async def looked_through(
         self, server: str, size: int, steps: InSteps[Result], longest: int | None = None
     ) -> Result:
-        """The same of what may take long: one item is looked at in each step. The `longest` has so many bytes."""
+        """The same of what may take long: one item is looked at in each step, or what is little together. The `longest`
+        has so many bytes."""
 
         def go_on(seconds: float = SLICE) -> Result | Unfinished:
             until = time.perf_counter() + seconds
@@ -66,6 +67,19 @@ class Bounds:
 
 def longest_of(items: Iterable[Raw]) -> int:
     return max(map(len, items), default=0)
+
+
+def little_together(items: Iterable[Raw]) -> Iterator[list[Raw]]:
+    """A few at a time, which are looked at in one step: together they are little, or it is one."""
+    few, size = list[Raw](), 0
+    for item in items:
+        size += len(item)
+        if size > LITTLE and few:
+            yield few
+            few, size = [], len(item)
+        few.append(item)
+    if few:
+        yield few
 
 
 def at_once(steps: InSteps[Result]) -> Result:

@@ -21,11 +21,11 @@ from toolgate.core import counting, items, jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
-from toolgate.eras import calls, header_arguments, listed, naming
+from toolgate.eras import calls, header_arguments, listed, naming, output_schemas
 from toolgate.eras.output_schemas import OutputSchemas
 from toolgate.eras.repair import Repair
 from toolgate.upstreams.base import Items
-from toolgate.upstreams.bounds import FEW, Bounds, InSteps, longest_of, too_long
+from toolgate.upstreams.bounds import FEW, Bounds, InSteps, little_together, longest_of, too_long
 from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
@@ -162,17 +162,21 @@ def _kept(whole: Sequence[Raw], kind: str, has_headers: bool, in_ours: Repair | 
     useless: list[tuple[str, str, Raw]] = []
     schemas = OutputSchemas()
     left_out = Counter[str]()
-    for each in whole:
-        why_left_out = _why_too_much(each)
-        item = in_ours(each) if in_ours and not why_left_out else each
-        if why_left_out or (why_left_out := _why_left_out(kind, item)):
-            left_out[why_left_out] += 1
-        elif has_headers and (why := _why_useless(item)):
-            useless.append(("a tool", why, item))
-        else:
-            usable, why = schemas.of(item) if kind == "tools" else (item, "")
-            useless += [("the output schema of a tool", why, item)] if why else []
-            kept.append(usable)
+    for few in little_together(whole):
+        said = b"\n".join(few)  # most have none of what is looked for in each where it may be in any
+        are_annotated = has_headers and (in_ours is not None or header_arguments.may_be_in(said))
+        have_schemas = kind == "tools" and (in_ours is not None or output_schemas.may_be_in(said))
+        for each in few:
+            why_left_out = _why_too_much(each)
+            item = in_ours(each) if in_ours and not why_left_out else each
+            if why_left_out or (why_left_out := _why_left_out(kind, item)):
+                left_out[why_left_out] += 1
+            elif are_annotated and (why := _why_useless(item)):
+                useless.append(("a tool", why, item))
+            else:
+                usable, why = schemas.of(item) if have_schemas else (item, "")
+                useless += [("the output schema of a tool", why, item)] if why else []
+                kept.append(usable)
         yield
     is_all = len(kept) == len(whole) and all(map(operator.is_, kept, whole))
     return _Kept(tuple(kept), left_out, useless, is_all)

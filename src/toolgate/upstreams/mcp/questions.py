@@ -143,7 +143,7 @@ class Questions:
         elif message.method == "roots/list" and self._server.scope != "session":
             self._send(jsonrpc.result(id, _configured_roots(self._server)))
         elif asks.is_too_large(ask := Ask("", message.method, message.params or jsonrpc.EMPTY_OBJECT)):
-            self._refuse(id, ask, _TOO_LONG if asks.size((ask,)) > asks.MOST_BYTES else _TOO_LARGE)
+            self._refuse(id, ask, _TOO_LONG if asks.is_too_long(ask) else _TOO_LARGE)
         else:
             asked, spoken = Ask("", message.method, ask.params.copy()), self._requests.dialect.revision
             self._place(id, read_question(asked, spoken) if spoken else asked, origin)
@@ -361,11 +361,11 @@ _OVER = "The call that this question belongs to has ended, so no client can answ
 _NOBODYS = "This question belongs to no call in progress, so no client can be asked"
 _NOT_YET = "No client that could be asked has made a call, or has waited for the result of this task"
 _TOO_MANY = (
-    f"This call has {asks.MOST_OPEN} open questions already, or {asks.MOST_BYTES:,} bytes of them: "
-    "ask again when they are answered"
+    f"This call has {asks.MOST_OPEN} open questions already, or {asks.MOST_BYTES:,} bytes of them, or "
+    f"{asks.MOST_TO_READ:,} bytes of those to a person: ask again when they are answered"
 )
 _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
-_TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes"
+_TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes, and one to a person {asks.MOST_TO_READ:,}"
 _WAITED_FOR = "Calls of other clients wait for this one, so its question was closed: make the same call again"
 _UNCLEAR = (
     "Calls of several clients are in progress or were just cancelled, and it is unclear which of them this "

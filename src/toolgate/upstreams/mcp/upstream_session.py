@@ -179,7 +179,7 @@ class UpstreamSession:
 
     @property
     def is_idle(self) -> bool:
-        if not self.live or self.is_at_work or self.resubscriber.wanted.watched:
+        if self.leases or not self.live or self.is_at_work or self.resubscriber.wanted.watched:
             return False
         return not self.live.tasks.may_run
 
