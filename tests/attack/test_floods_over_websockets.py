@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from attack.test_unfinished_messages import keeps_at_most
 from packaging.requirements import Requirement
+from virtualtime import FakeClock
 from websockets.client import ClientProtocol
 from websockets.uri import parse_uri
 
+from toolgate.config import Server
 from toolgate.core.inflow import IntakeQueue
-from toolgate.upstreams.links.base import LONGEST_MESSAGE
+from toolgate.upstreams.links.base import LONGEST_MESSAGE, Receiver
 from toolgate.upstreams.links.paced import paced_connection
+from toolgate.upstreams.links.ws import WsLink
 
 MANY = 100_000
 PING, NOTHING, TEXT = b"\x89\x00", b"\x00\x00", b"\x81\x02{}"
@@ -104,6 +108,45 @@ async def test_a_message_of_frames_without_end_is_not_kept(frame: bytes) -> None
     for _ in range(20_000):
         await asyncio.sleep(0)
     assert 0 < peer.written < 100 and peer.is_paused, "it is closed, with a reason, and not read any more"
+    reading.cancel()
+
+
+MIB = 1024 * 1024
+LARGE = b'"%b"' % (b"x" * 4 * MIB)
+
+
+def framed(head: int, payload: bytes) -> bytes:
+    return bytes((head, 127)) + len(payload).to_bytes(8, "big") + payload
+
+
+@pytest.mark.parametrize("is_in_parts", [False, True])
+@pytest.mark.parametrize("is_read_aside", [False, True])
+async def test_nothing_of_a_large_message_is_kept_until_the_next_one_comes(
+    is_read_aside: bool, is_in_parts: bool
+) -> None:
+    taken: list[int] = []
+
+    def received(message: bytes, origin: int | None) -> asyncio.Future[None] | None:
+        taken.append(len(message))
+        aside = asyncio.get_running_loop().create_future()
+        aside.set_result(None)
+        return aside if is_read_aside else None
+
+    told = Receiver("", lambda id: "", received, lambda id: True, *(cast(Any, lambda *_: None),) * 3)
+    server = Server(id="there", name="there", type="ws", url="ws://there.test/mcp")
+    link = WsLink(server, told, FakeClock(), cast(Any, None), IntakeQueue())
+    peer = Peer()
+    reading = asyncio.ensure_future(link._read(peer.connection))
+    with keeps_at_most(MIB // 2):
+        half = len(LARGE) // 2
+        parts = (framed(1, LARGE[:half]), framed(0x80, LARGE[half:])) if is_in_parts else (framed(0x81, LARGE),)
+        for part in parts:
+            peer.connection.data_received(part)
+        del part, parts
+        while not taken:
+            await asyncio.sleep(0)
+        await asyncio.wait((reading,), timeout=0)
+    assert taken == [len(LARGE)]
     reading.cancel()
 
 

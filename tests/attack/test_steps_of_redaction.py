@@ -142,9 +142,9 @@ def test_a_secret_with_escapes_is_found_wherever_a_piece_ends(
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(redaction, "WINDOW", 10**9)
                 patch.setattr(redaction, "PIECE", 10**9)
-                whole = of._unescaped(shown)
+                whole = of.text(shown)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(redaction, "WINDOW", piece)
                 patch.setattr(redaction, "PIECE", piece)
                 of._reach = 42 * (1 + 14)  # of the longest of these
-                assert of._unescaped(shown) == whole
+                assert of.text(shown) == whole

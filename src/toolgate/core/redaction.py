@@ -99,11 +99,12 @@ class Secrets:
                 if self._escape not in text:
                     return shown
         try:
-            changed = _cut_out(text, self._places(text)) if self._is_held_by(text) else text
-            if self._escape in changed:
-                changed = self._unescaped(changed, is_json=True)
-            if changed is text:
+            places = self._places(text) if self._is_held_by(text) else []
+            if self._escape in text:
+                places += self._escaped(text, is_json=True)
+            if not places:
                 return shown
+            changed = _cut_out(text, places)
             most = max(MOST_LOOKS // len(self._texts), MOST_MEMBERS)
             return _sound(changed.encode("latin-1"), shown, self, most)
         except _TooMuch:
@@ -134,14 +135,17 @@ class Secrets:
 
     def _without(self, shown: str) -> str:
         try:
-            changed = _cut_out(shown, _places(shown, self._texts))
-            return self._unescaped(changed) if self._escape in changed else changed
+            places = _places(shown, self._texts)
+            if self._escape in shown:
+                places += self._escaped(shown)
+            return _cut_out(shown, places) if places else shown
         except _TooMuch:
             return GONE
 
-    def _unescaped(self, shown: str, is_json: bool = False) -> str:
-        """A text without secrets of which some characters are escapes; the same object where there are none. It is
-        looked through in pieces, so that only those are searched at length that have one. Raises `_TooMuch`."""
+    def _escaped(self, shown: str, is_json: bool = False) -> list[tuple[int, int]]:
+        """Where secrets stand of which some characters are escapes: in the text as it came, since what is cut out of it
+        takes its neighbours along, which may be a part of one of these. It is looked through in pieces, so that only
+        those are searched at length that have one. Raises `_TooMuch`."""
         step = max(WINDOW, self._reach)
         is_bytes = _is_utf8(shown)
         places: list[tuple[int, int]] = []
@@ -152,7 +156,7 @@ class Secrets:
             if self._escape not in piece:
                 continue
             plain = _plain(piece, is_bytes)
-            found = [secret for secret in self._plainly if secret in plain]
+            found = [each for each in self._plainly if each in plain and _is_escaped(each, piece, plain, is_bytes)]
             left -= len(piece) * len(found)
             if left < 0:
                 raise _TooMuch
@@ -161,7 +165,7 @@ class Secrets:
                     escaped = _places_of_escaped(piece, secrets, is_bytes)
                     here = [(start + first, start + end) for first, end in escaped]
                     places += _in_values(shown, here) if is_guessed and is_json else here
-        return _cut_out(shown, places) if places else shown
+        return places
 
     def _emptied(self, shown: bytes) -> bytes:
         """The outermost members of JSON: lists and objects without anything in them, and what is short and no
@@ -398,6 +402,11 @@ def _in_letters(text: str) -> str:
 
 
 _broken = re.compile(r"(?<!\\)\\++u(?![0-9a-fA-F]{4})")
+
+
+def _is_escaped(secret: str, piece: str, plain: str, is_bytes: bool) -> bool:
+    """Whether it stands there more often once escapes are read. Those without any are found already."""
+    return plain.count(secret) != piece.count(_as_bytes(secret) if is_bytes else secret)
 
 
 def _places_of_escaped(piece: str, plainly: Iterable[str], is_bytes: bool) -> list[tuple[int, int]]:

@@ -17,6 +17,7 @@ from toolgate.core.inflow import IntakeQueue, PacedProtocol
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
+    from websockets.protocol import Event
 
 
 @cache
@@ -24,6 +25,7 @@ def paced_connection() -> Callable[..., ClientConnection]:
     """The class of such connections, made with the turns that they take and the id of the server that they are of.
     `websockets` is imported for it."""
     from websockets.asyncio.client import ClientConnection
+    from websockets.frames import Frame
 
     class PacedConnection(PacedProtocol, ClientConnection):
         def __init__(
@@ -45,6 +47,13 @@ def paced_connection() -> Callable[..., ClientConnection]:
             if self.protocol.parser_exc:
                 self.intake.drop()
                 self.transport.abort()
+
+        def process_event(self, event: Event) -> None:
+            """The library's parser keeps a frame until the next one comes: what is in it goes on in another."""
+            if isinstance(event, Frame):
+                event, theirs = Frame(event.opcode, event.data, event.fin), event
+                theirs.data = b""
+            super().process_event(event)
 
         def pause_writing(self) -> None:
             super().pause_writing()

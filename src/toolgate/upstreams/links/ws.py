@@ -104,10 +104,12 @@ class WsLink(PipeLink):
         turn = time.perf_counter()
         try:
             while True:
-                message = await socket.recv(decode=False)  # which waits for nothing while there are more
+                # It waits for nothing while there are more. No name of ours keeps a message until the next one comes.
+                reading = self._receiver.received(await socket.recv(decode=False), None)
                 self._heard += 1
-                if reading := self._receiver.received(message, None):
+                if reading:
                     await asyncio.wait((reading,))
+                del reading
                 if time.perf_counter() - turn > MOMENT:
                     await asyncio.sleep(0)
                     turn = time.perf_counter()
