@@ -108,6 +108,11 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
             self._connection.backlog.drained()
             super().resume_writing()
 
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if self.initial_response and self.close_sent:
+                self.handshake_complete = True  # a refusal is an answer, too: uvicorn logs an error else
+
         # What has been taken out of a frame is not left in it: the library's parser keeps the last one.
 
         def handle_cont(self, event: Frame) -> None:
