@@ -168,6 +168,12 @@ def test_each_reading_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made) <= 8
 
 
+@pytest.mark.parametrize("uri", ["file:///Users/ann/Notes/a.txt", "file:///Users/ann/My%20Notes/a.txt", "notes://a/b"])
+def test_an_honest_uri_costs_little_more_for_what_may_be_found_in_it(uri: str) -> None:
+    """Of a list no more is judged than takes half a second, and the rest is off."""
+    assert uri_readings.work_of(uri) <= 1.1 * len(uri) * (64 if "%" in uri else 4)
+
+
 # What a server tells of.
 
 

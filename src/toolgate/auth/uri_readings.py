@@ -46,7 +46,10 @@ def work_of(uri: str) -> int:
     """How many characters are looked at, in about, to read it in every way."""
     if len(uri) > LONGEST_URI:
         return len(uri)
-    return times(uri) * len(uri) * (_MOST_FORMS if _differs.search(uri) else 4) * (1 if uri.isascii() else WORK)
+    return sum(
+        len(each) * (_MOST_FORMS if _differs.search(each) else 4) * (1 if each.isascii() else WORK)
+        for each in (uri, *_within(uri))
+    )
 
 
 def times(uri: str) -> int:
@@ -82,8 +85,8 @@ def _within(uri: str) -> tuple[str, ...]:
         found += ("file:" + text[each.end() :] for each in places)
         if not _parts.fullmatch(text):
             found.append("file:" + text)
-    is_plain = decoded.isascii() and " " not in decoded  # its own forms are of the same
-    return tuple(each for each in _once(found) if not is_plain or each not in (raw, decoded))
+    own = (raw, decoded) if decoded.isascii() else ()  # of which its own forms are, too
+    return tuple(each for each in _once(found) if each not in own)
 
 
 def _without_hidden(uri: str) -> str:
