@@ -6,19 +6,23 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvicorn
+from attack.test_unfinished_messages import MIB, keeps_at_most
 from processes.ground import gateway, real, settings
 from uvicorn.server import ServerState
-from virtualtime import settle
+from virtualtime import FakeClock, settle
 
 from toolgate.core import bodies
 from toolgate.core.bodies import Bodies
 from toolgate.core.inflow import IntakeQueue, PacedProtocol
-from toolgate.frontends import frames, server
+from toolgate.core.model import Principal
+from toolgate.frontends import frames, pipes, server
 from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.unread import Unread
 
 MANY = 40_000
@@ -202,6 +206,36 @@ async def test_what_waits_for_room_is_heard_when_others_have_ended(monkeypatch: 
     assert not budget._kept
     for peer in (first, second):
         await peer.end()
+
+
+class Idle(Peer):
+    """Its application is the gateway's own ear, with nothing behind it that keeps a message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+
+    async def app(self, _scope: Any, receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        await send({"type": "websocket.accept"})
+        heard = SimpleNamespace(most_values=16 * MIB, received=lambda data: self.lengths.append(len(data)))
+        pipe: Any = SimpleNamespace(principal=Principal(), conversation=heard)
+        clock = FakeClock()
+        request: Any = SimpleNamespace(receive=receive)
+        await pipes._Socket(request, send, pipe, 16 * MIB, clock, Scheduler(clock)).hear()
+
+
+@pytest.mark.parametrize("is_in_parts", [False, True])
+async def test_nothing_of_a_large_message_of_a_client_is_kept_until_its_next_one_comes(is_in_parts: bool) -> None:
+    peer = await Idle().opened()
+    with keeps_at_most(MIB // 2):
+        if is_in_parts:
+            peer.connection.data_received(BEGIN + part(4 * MIB) + END)
+        else:
+            peer.connection.data_received(b"\x81" + part(4 * MIB)[1:])
+        await until(lambda: bool(peer.lengths) and not peer.is_paused)
+    assert peer.lengths[0] >= 4 * MIB
+    await peer.end()
 
 
 async def test_a_message_whose_end_does_not_come_ends_the_connection() -> None:

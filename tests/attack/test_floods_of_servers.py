@@ -19,7 +19,7 @@ from processes.ground import real
 from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Config, Limits, Server
-from toolgate.core import asks, counting, jsonrpc, sse
+from toolgate.core import asks, counting, jsonrpc, mcp, sse
 from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
@@ -34,6 +34,7 @@ from toolgate.upstreams.links.receipts import MOST as MOST_RECEIPTS
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.stdio import StdioLink
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, MOST_VALUES, LargeNotes, has_too_many_values
+from toolgate.upstreams.mcp.questions import MOST_TAKEN_BACK
 from toolgate.upstreams.mcp.requests import MOST_ANSWERS, TELLING
 from toolgate.upstreams.process.supervisor import Supervisor
 
@@ -174,6 +175,28 @@ async def test_a_call_has_only_so_many_questions_open_and_goes_on() -> None:
         await settle()
         put = [each for each in asking.so_far.messages if each.get("method") == "elicitation/create"]
         assert len(put) == asks.MOST_OPEN + 1
+        asked = next(each for each in script.requests if each.get("method") == "tools/call")
+        script.say(dumped({"jsonrpc": "2.0", "id": asked["id"], "result": said("done")}))
+        assert (await asking.response()).last["result"]["content"] == said("done")["content"]
+
+
+@pytest.mark.parametrize("size", [1, 20_000])
+async def test_a_call_has_only_so_many_questions_that_its_server_takes_back(size: int) -> None:
+    script = Scripted(tools_list=tools("ask"), tools_call=...)
+    async with gateway(scripts={"there": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize(elicitation={})
+        asking = visitor.begin("POST", dumped(visitor.request("tools/call", name="there__ask", arguments={})))
+        await settle()
+        many = MOST_TAKEN_BACK + 10
+        for number in range(many):
+            params = FORM | {"message": "?" * size}
+            script.say(dumped({"jsonrpc": "2.0", "id": number, "method": "elicitation/create", "params": params}))
+            script.say(dumped({"jsonrpc": "2.0", "method": mcp.CANCELLED, "params": {"requestId": number}}))
+            await settle()
+        refused = [each["id"] for each in script.requests if "error" in each]
+        most = MOST_TAKEN_BACK if size == 1 else MOST_TAKEN_BACK // 5 + 1
+        assert refused == [*range(most, many)]
         asked = next(each for each in script.requests if each.get("method") == "tools/call")
         script.say(dumped({"jsonrpc": "2.0", "id": asked["id"], "result": said("done")}))
         assert (await asking.response()).last["result"]["content"] == said("done")["content"]

@@ -9,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 from peers import LegacyServer, Scene, gateway
 
-from toolgate.auth.access import Rules, as_a_lenient_reader
+from toolgate.auth.access import Rules
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions, Verdict
+from toolgate.core.spelling import as_a_lenient_reader
 
 ODD = ["DELETE", "Delete", " delete", "delete ", "delete\t", "\uff44elete", "del\u200bete", "de lete", "\u00addelete"]
+
+# Letters and marks that nobody sees: NFKC_Casefold of Unicode leaves them out.
+INVISIBLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u3164\ufe00\ufe0f\uffa0\U000e0100\U000e01ef"
 
 
 def verdict(name: str, tools: dict[str, Verdict], **more: Any) -> Verdict:
@@ -27,6 +31,16 @@ def test_what_is_off_is_off_however_it_is_written(name: str) -> None:
     assert verdict(name, {"files__delete": "off"}) == "off"
     assert verdict(name, {"files__Delete": "off"}) == "off"
     assert verdict(name, {"files__del*": "ask"}) == "ask"
+
+
+@pytest.mark.promise("b.attacks.names")
+@pytest.mark.parametrize("sign", INVISIBLE, ids=lambda sign: f"U+{ord(sign):04X}")
+def test_what_is_off_is_off_with_letters_and_marks_that_are_not_seen(sign: str) -> None:
+    for name in (f"del{sign}ete", f"{sign}delete", f"delete{sign}", f"DEL{sign}{sign}ete"):
+        assert verdict(name, {"files__delete": "off"}) == "off"
+        assert verdict("delete", {f"files__{name}": "off"}) == "off"
+        assert verdict("public/" + name, {"files__public/del*": "ask"}) == "ask"
+    assert verdict(f"de\u0301{sign}le\u0301te", {"files__d\u00e9l\u00e9te": "off"}) == "off"
 
 
 @pytest.mark.promise("b.attacks.names")
@@ -53,7 +67,7 @@ async def test_a_name_that_no_list_has_does_not_reach_the_server(path: str) -> N
     ann = KnownClient(id="ann", name="ann", servers="all", permissions=Permissions(tools={"files__delete": "off"}))
     async with gateway(config=Config(clients=(ann,)), files=files) as rig:
         client = await rig.client("2025-11-25", path=path)
-        for name in ODD:
+        for name in [*ODD, *(f"del{sign}ete" for sign in INVISIBLE)]:
             written = name if path != "/mcp" else f"files__{name}"
             assert (await client.call(written)).error
         assert not [each for each in files.received if each.get("method") == "tools/call"]

@@ -155,7 +155,7 @@ def test_no_readings_of_a_long_uri_are_made(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_uri_is_judged_once_however_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     found, looked = rules(CLOSED), Looked(monkeypatch)
     assert {found.verdict("there", "resources", HARD_URI) for _ in range(100)} == {"allow"}
-    assert found.verdict("there", "resources", "file:///private/" + HARD_URI) == "off"
+    assert found.verdict("there", "resources", "file:///private/" + HARD * 100) == "off"
     assert looked.uris.count(HARD_URI) == 1
 
 
@@ -166,6 +166,12 @@ def test_each_reading_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uri_readings, "_resolved", lambda *args, **named: made.append(args) or resolved(*args, **named))
     uri_readings.forms("file:///" + "a/" * 900)
     assert len(made) <= 8
+
+
+@pytest.mark.parametrize("uri", ["file:///Users/ann/Notes/a.txt", "file:///Users/ann/My%20Notes/a.txt", "notes://a/b"])
+def test_an_honest_uri_costs_little_more_for_what_may_be_found_in_it(uri: str) -> None:
+    """Of a list no more is judged than takes half a second, and the rest is off."""
+    assert uri_readings.work_of(uri) <= 1.1 * len(uri) * (64 if "%" in uri else 4)
 
 
 # What a server tells of.

@@ -15,12 +15,11 @@ from inmemory import MODERN, Scripted, Visitor, gateway, said, tools
 from msgspec import Raw
 
 import toolgate
-from toolgate.auth.access import as_a_lenient_reader
 from toolgate.catalog import poisoning
 from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient
 from toolgate.core import spelling, templates
-from toolgate.core.spelling import MOST_MARKS, normalized
+from toolgate.core.spelling import MOST_MARKS, as_a_lenient_reader, normalized
 from toolgate.search import words
 
 MANY = 20_000

@@ -14,11 +14,11 @@ from processes.ground import real
 from sandboxes import detours
 
 from toolgate.app import App
-from toolgate.auth.access import as_a_lenient_reader
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
+from toolgate.core.spelling import as_a_lenient_reader
 from toolgate.frontends.guards import Headers
 from toolgate.sandbox import monty, stored
 from toolgate.sandbox.services import ENGINES, MakeEngine

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from toolgate.auth.access import Rules
 from toolgate.config.access import KnownClient, Permissions
+from toolgate.core.spelling import as_a_lenient_reader
 from toolgate.surfaces import uris
 
-CLOSED = {"docs+file:///p/*": "off", "docs+notes://private/*": "off"}
-EXACT = {"docs+file:///p/key": "off", "docs+notes://private/key": "off"}
+CLOSED = {"docs+file:///p/*": "off", "docs+notes://private/*": "off", "docs+http://private/*": "off"}
+EXACT = {"docs+file:///p/key": "off", "docs+notes://private/key": "off", "docs+http://private/key": "off"}
 
 
 def rules(said: Any) -> Rules:
@@ -79,11 +80,40 @@ VARIATIONS = [
     "file://\\p/p/key?x",
     "FILE:////a@b@%70rivate:9/..//p%2Fkey/%2e%2e/p%2Fkey",
 ]
+TWO_AT_ONCE = [
+    "x+file://localhost/p/key",
+    "x-file://localhost/p/key",
+    "//localhost/p/key",
+    "\\\\localhost\\p\\key",
+    "//u@x:9/q/../p/key",
+    "view-source:file://localhost/p/key",
+    "view-source:FILE://localhost/P/Key",
+    "url:file://127.0.0.1/p/key",
+    "jar:file://u:p@x:0/p/key",
+    "git+file:\\\\localhost\\p\\key",
+    "x+file%3A%2F%2Flocalhost%2Fp%2Fkey",
+    "x+fi\tle://localhost/p/key",
+    "x+file://localhost/q/../p/key",
+    "x+file:///q/file:a/../../p/key",
+    "x+file:///p/key/file:a/..",
+    "jar:url:file://localhost/p/key",
+    "x+file://\\p/p/key",
+    "\uff46ile://localhost/p/key",
+    "x+\uff46ile\uff1a\uff0f\uff0flocalhost\uff0fp/key",
+    "file:///q/\uff0e\uff0e/p/key",
+    "file:///q/.\u200b./p/key",
+    "file:///\uff05\uff17\uff10/key",
+    "http://private::0080/key",
+    "http://private:80:0080/key",
+    "http://private:80:/key",
+    "http://u@PRIVATE.:80::080/q/../key",
+    "http://private:abc/key",
+]
 
 
 @pytest.mark.promise("b.attacks.uris")
 @pytest.mark.parametrize("said", [CLOSED, EXACT], ids=["pattern", "exact"])
-@pytest.mark.parametrize("uri", AUTHORITIES + VARIATIONS)
+@pytest.mark.parametrize("uri", AUTHORITIES + VARIATIONS + TWO_AT_ONCE)
 def test_an_authority_is_no_way_around_a_permission(uri: str, said: Any) -> None:
     assert is_closed(uri, said)
 
@@ -141,28 +171,111 @@ def by_slashes(uri: str) -> Read | None:
     return scheme.lower(), _path(re.split(r"[?#]", rest)[0])
 
 
-READERS: list[Reader] = [by_urllib, by_pathname, by_hand, by_slashes]
-PROTECTED = {("file", "/p/key"), ("notes", "/private/key")}
+def by_path(uri: str) -> Read | None:
+    """A server of files that looks at the path alone, of what has another scheme before `file:`, or none."""
+    try:
+        found = urlsplit(uri)
+    except ValueError:
+        return None
+    return ("file", _path(found.path)) if found.scheme.endswith("file") or not found.scheme else None
+
+
+def by_what_follows(uri: str) -> Read | None:
+    """A server that cuts off what stands before `file:`."""
+    before, found, rest = uri.partition("file:")
+    return by_path(found + rest) if before and found else None
+
+
+def folding(reader: Reader) -> Reader:
+    """A server of files that minds neither case, width nor what cannot be seen, and decodes before it reads."""
+
+    def read(uri: str) -> Read | None:
+        found = reader(as_a_lenient_reader(unquote(uri)))
+        return found if found and found[0] == "file" else None
+
+    read.__name__ = f"folding {reader.__name__}"
+    return read
+
+
+PLAIN: list[Reader] = [by_urllib, by_pathname, by_hand, by_slashes, by_path, by_what_follows]
+READERS = [*PLAIN, *map(folding, PLAIN)]
+PROTECTED = {("file", "/p/key"), ("notes", "/private/key"), ("http", "/private/key")}
 
 _hosts = st.sampled_from(
     ["", "x", "localhost", "127.0.0.2", "[::2]", "private", "PRIVATE", "private.", "p", "%70rivate"]
 )
 _users = st.sampled_from(["", "", "u@", "u:p@", "private@", "a@b@", "%40@"])
 _ports = st.sampled_from(["", "", ":", ":80", ":9", ":0", ":abc", "%3A80"])
+_ports_of_http = st.sampled_from(["", ":", ":80", ":0080", ":80:80", "::0080", ":80:0080", ":abc"])
 _slashes = st.sampled_from(["//", "//", "/", "///", "////", "", "\\\\", "/\\"])
 _paths = st.lists(
     st.sampled_from(["p", "key", "private", "..", ".", "", "q", "%70", "k%65y", "%2e%2e", "p%2Fkey", "key?x", "key#y"]),
     max_size=5,
 ).map("/".join)
-_uris = st.builds(
+_joints = st.sampled_from(["/", "/", "//", "\\", ""])
+_plain_uris = st.builds(
     lambda scheme, slashes, user, host, port, joint, path: f"{scheme}:{slashes}{user}{host}{port}{joint}{path}",
     st.sampled_from(["file", "FILE", "notes", "Notes"]),
     _slashes,
     _users,
     _hosts,
     _ports,
-    st.sampled_from(["/", "/", "//", "\\", ""]),
+    _joints,
     _paths,
+)
+_of_http = st.builds(
+    lambda scheme, user, host, port, joint, path: f"{scheme}://{user}{host}{port}{joint}{path}",
+    st.sampled_from(["http", "HTTP"]),
+    _users,
+    st.sampled_from(["private", "PRIVATE", "private."]),
+    _ports_of_http,
+    st.just("/"),
+    _paths,
+)
+
+# Leniencies that are put on top of each other, up to three of them.
+
+_leniencies = st.sampled_from(
+    [
+        lambda uri: "x+" + uri,
+        lambda uri: "x-" + uri,
+        lambda uri: "view-source:" + uri,
+        lambda uri: "jar:url:" + uri,
+        lambda uri: uri.partition(":")[2],
+        lambda uri: uri.replace("/", "\\"),
+        lambda uri: uri.replace(":", "%3A", 1),
+        lambda uri: uri.replace("/", "%2F"),
+        lambda uri: uri.replace("%", "%25"),
+        lambda uri: uri.replace("le", "l\te", 1),
+        lambda uri: uri.replace("le", "l\u200be", 1),
+        lambda uri: uri.replace("f", "\uff46", 1),
+        lambda uri: uri.replace("p", "\uff50"),
+        lambda uri: uri.replace("..", "\uff0e\uff0e"),
+        lambda uri: uri.replace("key", "KEY"),
+        lambda uri: " " + uri,
+        lambda uri: uri + "/file:a/..",
+        lambda uri: uri.replace("file:", "FILE:"),
+    ]
+)
+
+
+def _on_top(uri: str, leniencies: list[Callable[[str], str]]) -> str:
+    for each in leniencies:
+        uri = each(uri)
+    return uri
+
+
+_of_files = st.builds(
+    lambda slashes, user, host, port, joint, path: f"file:{slashes}{user}{host}{port}{joint}{path}",
+    _slashes,
+    _users,
+    _hosts,
+    _ports,
+    _joints,
+    st.sampled_from(["p/key", "q/../p/key", "p//key", "p/./key"]),
+)
+_uris = st.one_of(
+    _plain_uris, _of_http, st.builds(_on_top, _of_files | _plain_uris, st.lists(_leniencies, min_size=1, max_size=3))
 )
 
 

@@ -15,12 +15,13 @@ from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, tools
 from msgspec import Raw
 from virtualtime import VirtualTimeLoop
 
-from toolgate.auth.access import Rules, as_a_lenient_reader
+from toolgate.auth.access import Rules
 from toolgate.catalog import permitted, pins, poisoning, prints, tool_info
 from toolgate.catalog.base import Change, ServerList
 from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.mcp import REVISIONS
+from toolgate.core.spelling import as_a_lenient_reader
 from toolgate.eras import header_arguments, revisions
 from toolgate.upstreams import bounds
 from toolgate.upstreams.bounds import FEW, LITTLE, Bounds, at_once

@@ -19,7 +19,7 @@ from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core import jsonrpc, mcp, names, templates
 from toolgate.core.model import Call, Hints, Principal
 from toolgate.core.services import Swap
-from toolgate.core.spelling import normalized
+from toolgate.core.spelling import as_a_lenient_reader
 
 OPERATOR: Final = "*"
 """The `Principal.client` of the user who started the gateway on a pipe of their own: no id, so no client can be it."""
@@ -233,7 +233,7 @@ class Rules:
             if left < 0:
                 break
             made = completing.completed(call.target, value)
-            left -= sum(map(len, made))
+            left -= sum(len(each) * uri_readings.times(each) for each in made)
             if left < 0:
                 break
             if not any(self.is_off(call.server, call.kind, uri) for uri in made):
@@ -315,13 +315,6 @@ def _completing(call: Call) -> templates.Completing | None:
     if call.kind != "resourceTemplates":
         return None
     return templates.completing(call.extra.get("argument", jsonrpc.NOTHING), call.extra.get("context", jsonrpc.NOTHING))
-
-
-def as_a_lenient_reader(name: str) -> str:
-    """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
-    folded = normalized(normalized(name).casefold())
-    visible = "".join(filter(str.isprintable, folded)).replace(" ", "")  # the one space that is printable
-    return normalized(visible)
 
 
 def _as_lenient_readers(permissions: Mapping[str, Verdict]) -> dict[str, Verdict]:
@@ -470,7 +463,7 @@ class _Uris:
             return "off" if self._meant_loosely.narrows(server) else None
         forms = uri_readings.forms(uri)
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms]
-        files = dict.fromkeys(as_a_lenient_reader(each) for form in forms for each in uri_readings.as_a_file(form))
+        files = dict.fromkeys(as_a_lenient_reader(each) for each in uri_readings.as_files(uri, forms))
         meant.extend(loosely for file in files if (loosely := self._meant_loosely.find(_uris(server, file))))
         whole: list[Verdict] = [each or base for each in (found, *meant)]
         return strictest(whole)
@@ -480,7 +473,7 @@ class _Uris:
             return
         forms = uri_readings.forms(uri)
         found = [self._meant.rule(_uris(server, form)) for form in forms]
-        files = {as_a_lenient_reader(each) for form in forms for each in uri_readings.as_a_file(form)}
+        files = {as_a_lenient_reader(each) for each in uri_readings.as_files(uri, forms)}
         found += [self._meant_loosely.rule(_uris(server, file)) for file in sorted(files)]
         yield from filter(None, found)
 

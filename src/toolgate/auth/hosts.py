@@ -11,12 +11,11 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from toolgate.core.spelling import normalized
+from toolgate.core.spelling import INVISIBLE, normalized
 
 _MOST_REMEMBERED = 64  # hosts: the readings of one URI have the same few
 _LONGEST_NAME = 253  # characters that a host has in the DNS; a longer one has no form in ASCII
 _ideographic_stops = re.compile("[\u3002\uff0e\uff61]")  # what IDNA takes for a dot
-_selects = re.compile("[\u034f\u115f\u1160\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")  # not seen
 _number = re.compile("0[xX][0-9a-fA-F]*|[0-9]+")
 
 
@@ -32,10 +31,25 @@ def readings(host: str, default_port: str) -> tuple[str, ...]:
     folded = _folded(host)
     bracketed, bracket, behind = folded.rpartition("]")
     name, colon, port = (bracketed + bracket, *behind.rpartition(":")[1:]) if bracket else _parted(folded)
+    found = [(name, _shown(colon, port, default_port))]
+    first, *ports = (behind if bracket else folded).split(":")
+    if default_port and (
+        len(ports) > 1 or _is_no_port(port)
+    ):  # who reads on takes the first or the last port, or looks at none
+        whole = bracketed + bracket + first
+        found += ((whole, _shown(":", each, default_port)) for each in (ports[0], ports[-1], ""))
+    found = [(_as_an_address(name), shown) for name, shown in found]
+    return tuple(dict.fromkeys(each + shown for name, shown in found for each in (name, _in_ascii(name))))
+
+
+def _shown(colon: str, port: str, default_port: str) -> str:
     port = port.lstrip("0") or port[:1]
-    shown = colon + port if port and port != default_port else ""
-    name = _as_an_address(name)
-    return tuple(dict.fromkeys(each + shown for each in (name, _in_ascii(name))))
+    return colon + port if port and port != default_port else ""
+
+
+def _is_no_port(text: str) -> bool:
+    """Nobody means another place by it; `*` and `{` are of permissions and templates."""
+    return bool(text) and not (text.isascii() and text.isdigit()) and not any(each in text for each in "*{")
 
 
 def _parted(host: str) -> tuple[str, str, str]:
@@ -55,7 +69,7 @@ def _folded(host: str) -> str:
 def _seen(text: str) -> str:
     folded = normalized(normalized(normalized(text, "NFKD").casefold()).casefold())
     visible = "".join(each for each in folded if unicodedata.category(each) != "Cf")
-    return normalized(_selects.sub("", visible))
+    return normalized(INVISIBLE.sub("", visible))
 
 
 def _out_of_ascii(label: str) -> str:

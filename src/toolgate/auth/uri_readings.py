@@ -13,17 +13,21 @@ from typing import TypeVar
 from urllib.parse import unquote
 
 from toolgate.auth import hosts
+from toolgate.core.spelling import as_a_lenient_reader
 
 _Form = TypeVar("_Form")
 _MOST_DECODED = 5  # times over that a URI may be percent-encoded
 LONGEST_URI = 2048  # characters; what a longer one means is not looked for
 WORK = 54  # times that a character which is not ASCII is looked at: it may become eighteen, and is folded three times
 _MOST_FORMS = 64  # readings of a URI that readers take apart in different orders, in about
+_MOST_WITHIN = 6  # URIs of files that servers may find in one; more of them mean nothing
 _MOST_UNQUOTED = 16  # URIs of which it is remembered, since the readings of one are decoded again and again
 _PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  # schemes that always have a host
 _BEHIND_A_DRIVE = 4  # slashes before the first segment that `..` takes back there
 _HERE = ("", "localhost", "127.0.0.1", "[::1]")
+_file = re.compile("file:")
 _unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
+_hidden = re.compile(r"[\x01-\x1f\x7f]")  # the same but for the end of a string in C, which cuts
 _parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
 _dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
 _drive = re.compile(r"(?<=/)([A-Za-z])[:|](?=/|$)")  # a segment that URL parsers take for a drive of Windows
@@ -42,17 +46,61 @@ def work_of(uri: str) -> int:
     """How many characters are looked at, in about, to read it in every way."""
     if len(uri) > LONGEST_URI:
         return len(uri)
-    return len(uri) * (_MOST_FORMS if _differs.search(uri) else 4) * (1 if uri.isascii() else WORK)
+    return sum(
+        len(each) * (_MOST_FORMS if _differs.search(each) else 4) * (1 if each.isascii() else WORK)
+        for each in (uri, *_within(uri))
+    )
 
 
-def as_a_file(uri: str) -> Iterable[str]:
-    """What a server of files takes a URI for: also one without a scheme, or with another one before `file:`. What has
-    a scheme of its own is no file: `urn:a` stays open where all files are closed."""
+def times(uri: str) -> int:
+    """How many URIs are read in every way, to read one."""
+    return 1 if len(uri) > LONGEST_URI else 1 + len(_within(uri))
+
+
+def as_files(uri: str, found: Iterable[str]) -> Iterable[str]:
+    """What a server of files takes a URI for, of which `found` are the forms: also one without a scheme, or with
+    another one before `file:`. What follows is read in every way again: who is lenient there is so elsewhere too."""
+    for form in _once((*found, *(each for file in _within(uri) for each in forms(file)))):
+        yield from _as_a_file(form)
+
+
+def _as_a_file(uri: str) -> Iterable[str]:
+    """What has a scheme of its own is no file: `urn:a` stays open where all files are closed."""
     before, scheme, path = uri.rpartition("file:")
     if scheme:
-        yield uri if not before else "file:///" + path.lstrip("/")
+        yield from (uri,) if not before else ("file:///" + path.lstrip("/"), uri)
     elif not _parts.fullmatch(uri):
         yield "file:///" + uri.lstrip("/")
+
+
+@functools.lru_cache(_MOST_UNQUOTED)
+def _within(uri: str) -> tuple[str, ...]:
+    """The URIs of files that servers may find in one, beside itself: after they have decoded it and folded its
+    characters, which may make a scheme, slashes and dots of what was none. In small letters: of files, case is
+    all the same."""
+    raw, decoded = _without_hidden(uri.lower()), _without_hidden(_unquoted(uri).lower())
+    found: list[str] = []
+    for text in _once((raw, decoded, _without_hidden(as_a_lenient_reader(uri)), _without_hidden(_settled(uri)))):
+        places = itertools.islice(_file.finditer(text), _MOST_WITHIN + 1)
+        found += ("file:" + text[each.end() :] for each in places)
+        if not _parts.fullmatch(text):
+            found.append("file:" + text)
+    own = (raw, decoded) if decoded.isascii() else ()  # of which its own forms are, too
+    return tuple(each for each in _once(found) if each not in own)
+
+
+def _without_hidden(uri: str) -> str:
+    return _hidden.sub("", uri).strip(" ")
+
+
+def _settled(uri: str) -> str:
+    """Decoded and folded until neither changes anything, or as often as it may be encoded."""
+    for _ in range(_MOST_DECODED):
+        again = as_a_lenient_reader(_unquoted(uri))
+        if again == uri:
+            break
+        uri = again
+    return uri
 
 
 def _decoded_last(uri: str) -> Iterable[str]:
@@ -92,6 +140,8 @@ def _once(each: Iterable[_Form]) -> Iterable[_Form]:
 def is_obscure(uri: str) -> bool:
     """Whether it is so long, or so often encoded, that what it means is not looked for, or its host cannot be read."""
     if len(uri) > LONGEST_URI or unquote(found := _unquoted(uri)) != found:
+        return True
+    if len(_within(uri)) > _MOST_WITHIN or unquote(settled := _settled(uri)) != settled:
         return True
     found = None if found.isascii() else _parts.fullmatch(_plain(found))
     return bool(found and hosts.is_unknown(found[3]))

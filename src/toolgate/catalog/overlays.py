@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
-from toolgate.auth.access import as_a_lenient_reader
 from toolgate.catalog.base import Change, ServerList
 from toolgate.config import Overlay, Parameter
 from toolgate.config.shapes import EVERY
@@ -20,6 +19,7 @@ from toolgate.core import jsonrpc, names, spelling, templates
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Call
+from toolgate.core.spelling import as_a_lenient_reader
 
 Overlays: TypeAlias = Mapping[str, Overlay]  # of one server, by its own names of its tools
 

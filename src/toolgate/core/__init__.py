@@ -31,6 +31,7 @@ Work
     fairness    a queue in which principals take turns
     concurrency  how much of something goes on at once; principals that wait take turns
     inflow      reading a connection a piece at a time
+    outflow     writing to many connections at the end of a round
     bodies      how much is kept of bodies that have not ended, and of results on their way
     large       large bodies: in a file while they come, looked at in pieces, written without being joined
 Texts

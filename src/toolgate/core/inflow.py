@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from toolgate.core.fairness import RoundRobin
+from toolgate.core.outflow import SHORT, Outflow
 
 MOMENT = 0.002  # seconds of a round
 SLICE = MOMENT / 4  # seconds of one connection, where others wait
@@ -39,6 +40,7 @@ class IntakeQueue:
         self._queue: RoundRobin[Intake] = RoundRobin()
         self._is_over = False  # the moment of this round
         self.left = self._moment  # seconds for what is small, until they are spent
+        self.outflow = Outflow()  # of what they are written in a round
 
     def ask(self, intake: Intake) -> None:
         """A turn for one that does not wait for one yet."""
@@ -201,14 +203,37 @@ def _nobodys() -> str:
 class SharedTransport:
     """A transport whose reading others pause too, by holding its intake. What each request needs is no look further."""
 
-    def __init__(self, transport: Any, intake: Intake) -> None:
+    def __init__(self, transport: Any, intake: Intake, outflow: Outflow) -> None:
         self._transport = transport
         self._intake = intake
-        self.write = transport.write
+        self._outflow = outflow
+        self._unsent = b""
         self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def write_soon(self, data: bytes) -> None:
+        """In this round, with what others are written."""
+        if self._unsent or len(data) > SHORT:
+            self.write(data)
+        else:
+            self._unsent = data
+            self._outflow.put(self)
+
+    def flush(self) -> None:
+        unsent, self._unsent = self._unsent, b""
+        if unsent and not self.is_closing():
+            self._transport.write(unsent)
+
+    def write(self, data: bytes) -> None:
+        if self._unsent:
+            self.flush()
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
     def pause_reading(self) -> None:
         self._intake.hold(self)
@@ -251,7 +276,7 @@ class PacedProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.intake = Intake(self.take, transport, self.piece, self.turns, self.whose)
-        super().connection_made(SharedTransport(transport, self.intake))  # type: ignore[arg-type]
+        super().connection_made(SharedTransport(transport, self.intake, self.turns.outflow))  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
         self.intake.put(data)

@@ -22,6 +22,12 @@ LETTERS = (
     r"\u3041-\u3096\u30a1-\u30fa\u3400-\u9fff\uac00-\ud7a3"
 )
 
+# Characters that nobody sees, letters and marks among them, which fold to nothing (NFKC_Casefold): Unicode's
+# Default_Ignorable_Code_Point, which Python does not tell.
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 _long_runs = re.compile(rf"[^{LETTERS}]{{{MOST_MARKS + 1},}}")
 
 
@@ -30,6 +36,15 @@ def normalized(text: str, form: Literal["NFKC", "NFKD"] = "NFKC") -> str:
     if text.isascii():
         return text
     return unicodedata.normalize(form, _long_runs.sub(lambda run: _with_few_marks(run[0]), text))
+
+
+def as_a_lenient_reader(name: str) -> str:
+    """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
+    folded = normalized(normalized(name).casefold())
+    visible = "".join(filter(str.isprintable, folded)).replace(" ", "")  # the one space that is printable
+    if not visible.isascii():
+        visible = INVISIBLE.sub("", visible)
+    return normalized(visible)
 
 
 def are_too_long(names: Iterable[str]) -> bool:

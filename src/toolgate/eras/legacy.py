@@ -233,10 +233,25 @@ def with_web_pages(error: jsonrpc.RpcError) -> jsonrpc.RpcError:
     if not found:
         return jsonrpc.RpcError(error.code, error.message) if may_name_pages(error) else error
     said = jsonrpc.members(error.data)
-    left = calls.without_lookalikes(said, _OF_PAGES)
-    return error if left is said else jsonrpc.RpcError(error.code, error.message, Raw(jsonrpc.encode(left)))
+    left, unsigned = calls.without_lookalikes(said, _OF_PAGES), list(map(_unsigned, found))
+    if left is said and unsigned == found:
+        return error
+    return jsonrpc.RpcError(error.code, error.message, Raw(jsonrpc.encode({**left, "elicitations": unsigned})))
 
 
+def _unsigned(page: Raw) -> Raw:
+    """A page without what the gateway alone says in a `_meta`: which server asks, for example."""
+    said = jsonrpc.members(page)
+    members = calls.without_lookalikes(said, _OF_A_PAGE)
+    meta = jsonrpc.members(found) if bytes(found := members.get("_meta", jsonrpc.NOTHING)).startswith(b"{") else {}
+    left = {name: raw for name, raw in meta.items() if not name[: len(_OURS)].casefold().startswith(_OURS)}
+    if members is said and len(left) == len(meta):
+        return page
+    return Raw(jsonrpc.encode({**members, "_meta": left} if meta else members))
+
+
+_OURS = "toolgate/"
+_OF_A_PAGE = calls.by_folded(("_meta",))
 _OF_PAGES = calls.by_folded(("elicitations",))
 
 

@@ -108,9 +108,17 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
             self._connection.backlog.drained()
             super().resume_writing()
 
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if self.initial_response and self.close_sent:
+                self.handshake_complete = True  # a refusal is an answer, too: uvicorn logs an error else
+
+        # What has been taken out of a frame is not left in it: the library's parser keeps the last one.
+
         def handle_cont(self, event: Frame) -> None:
             self._size += len(event.data)
             super().handle_cont(event)
+            event.data = b""
             if len(self.frames) == MOST_FRAMES + 1:
                 self.conn.fail(TOO_BIG, "too many frames")
                 self.handle_parser_exception()
@@ -118,10 +126,12 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
         def handle_text(self, event: Frame) -> None:
             self._size = len(event.data)
             super().handle_text(event)
+            event.data = b""
 
         def handle_bytes(self, event: Frame) -> None:
             self._size = len(event.data)
             super().handle_bytes(event)
+            event.data = b""
 
         def send_receive_event_to_app(self) -> None:
             self._size = 0

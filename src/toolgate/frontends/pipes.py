@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -175,19 +175,7 @@ class _Socket:
         self._clock = clock
 
     async def hear(self) -> None:
-        while True:
-            frame = await self._receive()
-            if frame["type"] == "websocket.disconnect":
-                self.is_gone = True
-                return
-            text: str | None = frame.get("text")
-            if text is None:
-                self.code = NO_BINARY
-                return
-            data = text.encode("utf-8", "surrogatepass")
-            if len(data) > self._limit:
-                self.code = TOO_BIG
-                return
+        while (data := self._read(await self._receive())) is not None:
             await self._scheduler.turn(self._pipe.principal.counted_as)
             conversation = self._pipe.conversation
             if len(data) > SHORT and await has_too_many_values(data, most := conversation.most_values):
@@ -195,6 +183,22 @@ class _Socket:
             else:
                 turn = partial(self._scheduler.turn, self._pipe.principal.counted_as)
                 conversation.received(await as_text(data, turn))
+            del data  # it may be large, and the next one may be long in coming
+
+    def _read(self, frame: Mapping[str, Any]) -> bytes | None:
+        """A message; None where there is none, and the connection ends."""
+        if frame["type"] == "websocket.disconnect":
+            self.is_gone = True
+            return None
+        text: str | None = frame.get("text")
+        if text is None:
+            self.code = NO_BINARY
+            return None
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) > self._limit:
+            self.code = TOO_BIG
+            return None
+        return data
 
     async def speak(self) -> None:
         while True:

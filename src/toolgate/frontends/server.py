@@ -204,9 +204,10 @@ class _KnownCycle(_Cycle, Slot):
             head = b"".join(lines)
             protocol.last_head = status, headers, usual, head
         self.response_started = self.response_complete = True
-        is_closing, write = protocol.transport.is_closing, protocol.transport.write
+        transport = cast(SharedTransport, protocol.transport)
+        is_closing = transport.is_closing
         if not is_closing():
-            write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+            transport.write_soon(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
         if self._event:
             self._event.set()
         protocol.on_response_complete()
@@ -302,14 +303,14 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._intake.transport = transport
-        super().connection_made(SharedTransport(transport, self._intake))  # type: ignore[arg-type]
+        super().connection_made(SharedTransport(transport, self._intake, self._connections.turns.outflow))  # type: ignore[arg-type]
         self.flow = _Backpressure(self.transport)
         self.client = self.peer(transport) or self.client
         address = self.client[0] if self.client else ""
         self._connection = Connection(self._connections.unread, transport, address)
         self._stranger = self._connection.key
         self.app_state = {STATE: self._connection}
-        self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
+        self._timer = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
         if not isinstance(self.client, Operator):
             self._connection.counts(self._connections)
 
@@ -355,6 +356,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._patience = 0.0
         self._is_in_head = False
         self._intake.drop()
+        cast(SharedTransport, self.transport).flush()
         transport: Any = self._intake.transport
         self.transport = transport
         super().handle_websocket_upgrade()

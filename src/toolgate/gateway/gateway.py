@@ -252,10 +252,11 @@ class Gateway:
         if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
         upstream = route.upstreams.get(call.server) or removed(call.server)
+        begun, round.begun = round.begun, None  # who may look at the call once more would hold its result, too
         try:
             if round.fault:
                 raise round.failed_with()
-            outcome = await (round.begun.outcome() if round.begun else upstream.invoke(call))
+            outcome = await (begun.outcome() if begun else upstream.invoke(call))
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
         if call.reference:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
-from toolgate.auth.access import as_a_lenient_reader
 from toolgate.config import Config
 from toolgate.config.access import Rate
 from toolgate.config.shapes import EVERY
@@ -22,6 +21,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Outcome, Principal
+from toolgate.core.spelling import as_a_lenient_reader
 from toolgate.policy.base import Passed, Policy
 
 MOST_METERS = 20_000  # of each kind; beyond, those that are soonest as good as new are forgotten

@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from toolgate.auth.access import as_a_lenient_reader
 from toolgate.config import Auth, permission_names
 from toolgate.core import names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
+from toolgate.core.spelling import as_a_lenient_reader
 from toolgate.policy.base import Policy
 
 

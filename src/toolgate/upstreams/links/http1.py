@@ -25,6 +25,7 @@ from toolgate.core import sse
 from toolgate.core.bodies import FREE, Body
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.inflow import Intake, IntakeQueue
+from toolgate.core.outflow import SHORT
 from toolgate.upstreams.links.places import Places, Tenant
 
 IDLE = 4.0  # seconds; common servers close after 5
@@ -126,6 +127,7 @@ class Wire(asyncio.Protocol, Tenant):
         self.intake = Intake(self._take, None, PIECE, pool.turns, pool.whose)
         self.data_received = self.intake.put
         self._held_for: Body | None = None  # that has no room now
+        self._unsent = b""  # of the request
         self._waiting: asyncio.Task[None] | None = None
         self.sent = 0.0
         self.idle_since = 0.0
@@ -141,15 +143,22 @@ class Wire(asyncio.Protocol, Tenant):
         self._reply = reply
         self._beside = 0
         self._is_at_head = True
-        if len(body) <= FREE:
-            self._transport.write(head + body)
+        if len(body) <= SHORT:
+            self._unsent += head + body
+            self._pool.turns.outflow.put(self)
         else:
             self._transport.writelines((head, body))
+
+    def flush(self) -> None:
+        unsent, self._unsent = self._unsent, b""
+        if unsent and self._transport and not self.is_closing():
+            self._transport.write(unsent)
 
     def close(self) -> None:
         self._reply = None
         self.intake.drop()
         if self._transport:
+            self.flush()
             self._transport.close()
 
     def abort(self) -> None:

@@ -5,6 +5,7 @@ The rule this file keeps: a line that is no JSON object is noise, skipped and lo
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from toolgate.config import Server
@@ -14,6 +15,7 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault, Words
 from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.core.lines import Lines
+from toolgate.core.outflow import SHORT
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
@@ -47,6 +49,8 @@ class StdioLink(PipeLink):
         self._receiver = receiver
         self._lines = Lines()
         self._intake = Intake(self._take, None, PIECE, turns, lambda: server.id)
+        self._outflow = turns.outflow
+        self._unsent = b""
         self._outbox = Outbox(server, clock, receiver, self._write)
         self._child: Child | None = None
         self._parts = ""
@@ -97,12 +101,30 @@ class StdioLink(PipeLink):
 
     async def close(self) -> None:
         if self._child:
+            self.flush()
             self._child.end()
             await self._child.ended()
 
     def _write(self, data: bytes) -> None:
+        """A short message goes out with what else is written in this round of the event loop."""
         assert self._child
-        self._child.write(jsonrpc.one_line(data) + b"\n")
+        line = jsonrpc.one_line(data) + b"\n"
+        if len(line) > SHORT:
+            self.flush()
+            self._child.write(line)
+            return
+        self._child.check()
+        if not self._unsent:
+            self._outflow.put(self)
+        self._unsent += line
+        if len(self._unsent) > SHORT:
+            self.flush()
+
+    def flush(self) -> None:
+        unsent, self._unsent = self._unsent, b""
+        if unsent and self._child:
+            with contextlib.suppress(Fault):  # it has ended since then: whoever waits for an answer is told so
+                self._child.write(unsent)
 
     def _output(self, chunk: bytes) -> None:
         self._signs += 1

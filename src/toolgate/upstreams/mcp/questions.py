@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 HELD = 15.0  # seconds in which it may become clear whose question it is
 STANDS = 30.0  # seconds from a call's first question on, in which others wait for its answers
+MOST_TAKEN_BACK = 256  # questions of a call that its server withdraws: each was put to the client; one counts for 4 KiB
 MOST_KEPT = 4  # times the room of one principal, for questions that wait for a call, or for who wants their task
 
 
@@ -121,6 +122,7 @@ class Questions:
         self._send = requests.answer
         self._open: dict[str | int | float, _Open] = {}
         self._stand_until: WeakKeyDictionary[Exchange, float] = WeakKeyDictionary()
+        self._taken_back: WeakKeyDictionary[Exchange, int] = WeakKeyDictionary()
         self._held: list[_Held] = []
         self._kept: dict[str, list[_Kept]] = {}  # by whose they are; empty where that is not known
         self._is_over = False
@@ -153,6 +155,8 @@ class Questions:
         found = self._open.pop(id, None) if id is not None else None
         if found:
             found.answer.cancel()
+            count = 1 + asks.size((found.ask,)) // (4 * 1024)
+            self._taken_back[found.exchange] = self._taken_back.get(found.exchange, 0) + count
         for whose, each in [(whose, each) for whose, kept in self._kept.items() for each in kept]:
             if jsonrpc.id_key(each.id) == id:
                 self._let_go(whose, each)
@@ -294,6 +298,9 @@ class Questions:
         except Fault as fault:
             self._refuse(id, ask, fault.message)
             return
+        if self._taken_back.get(exchange, 0) >= MOST_TAKEN_BACK:
+            self._refuse(id, ask, _TAKEN_BACK)
+            return
         if not asks.has_room(ask, exchange.open_asks()):
             self._refuse(id, ask, _TOO_MANY)
             return
@@ -364,6 +371,7 @@ _TOO_MANY = (
     f"This call has {asks.MOST_OPEN} open questions already, or {asks.MOST_BYTES:,} bytes of them, or "
     f"{asks.MOST_TO_READ:,} bytes of those to a person: ask again when they are answered"
 )
+_TAKEN_BACK = "Too many questions of this call were withdrawn, so its client is asked no more: make the call again"
 _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
 _TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes, and one to a person {asks.MOST_TO_READ:,}"
 _WAITED_FOR = "Calls of other clients wait for this one, so its question was closed: make the same call again"

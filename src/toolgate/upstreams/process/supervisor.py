@@ -308,13 +308,17 @@ class Child:
         for end in self._ends.values():
             end.close()
 
-    def write(self, data: bytes) -> None:
-        """Raises `Fault` not_sent where the child is gone. Once `on_full` is told, the next waits for `on_room`."""
-        pipe = self._stdin
-        if self._exited.is_set() or self._ending.is_set() or pipe is None or pipe.is_closing():
+    def check(self) -> None:
+        """Raises `Fault` not_sent where the child is gone."""
+        if self._exited.is_set() or self._ending.is_set() or self._stdin is None or self._stdin.is_closing():
             self._ending.set()  # it has closed its stdin, and may live
             raise Fault("SESSION_ERROR", f"Server not started: {self.name} has ended", reach="not_sent")
-        pipe.write(data)
+
+    def write(self, data: bytes) -> None:
+        """Raises as `check` does. Once `on_full` is told, the next waits for `on_room`."""
+        self.check()
+        assert self._stdin
+        self._stdin.write(data)
 
     def close_input(self) -> None:
         """There is no more for it to read."""
