@@ -421,13 +421,14 @@ def members(raw: Raw | bytes) -> Members:
 
 
 MOST_MEMBERS = 1_000  # of a result, or of the parameters of a request: no honest program has as many
+LEAST_OF_MANY = 5 * MOST_MEMBERS  # bytes that more than these take, at least
 MANY_MEMBERS = f"its result has more than {MOST_MEMBERS:,} members"
 
 
 def has_many_members(raw: Raw | bytes) -> bool:
     """Whether an object has more members than are looked at one by one. They are counted where no step of Python is
     taken for each. What is no object has none."""
-    if len(memoryview(raw)) < 5 * MOST_MEMBERS or bytes(raw).count(b":") <= MOST_MEMBERS:
+    if len(memoryview(raw)) < LEAST_OF_MANY or bytes(raw).count(b":") <= MOST_MEMBERS:
         return False
     try:
         return len(members(raw)) > MOST_MEMBERS

@@ -630,7 +630,7 @@ class Requests:
         said = memoryview(body)
         if said[0] != 0x7B or len(said) > FREE or self.on_over or self._turns or self._kept or call.method in mcp.TASKS:
             return False
-        if jsonrpc.has_many_members(body):
+        if len(said) >= jsonrpc.LEAST_OF_MANY and jsonrpc.has_many_members(body):  # most calls do not pass it
             return False  # which is told where any other is
         try:
             outcome = self.dialect.read(call, body)
