@@ -69,7 +69,9 @@ async def asked(app: Any, revision: str, method: str, params: Json) -> Json:
 @pytest.mark.parametrize("spoken", [LATEST, MODERN])
 @pytest.mark.parametrize("revision", [OLDEST, LATEST, MODERN])
 @pytest.mark.parametrize(
-    ("count", "length"), [(MOST + 1, 0), (20_000, 0), (70_000, 8), (99_000, 14)], ids=["few", "plain", "large", "file"]
+    ("count", "length"),
+    [(MOST + 1, 0), (20_000, 0), (70_000, 8), (99_000, 14), (150_000, 0)],
+    ids=["few", "plain", "large", "file", "beyond all values"],
 )
 async def test_a_result_of_many_members_is_refused_as_it_comes_in(
     way: str, spoken: str, revision: str, count: int, length: int
