@@ -252,6 +252,11 @@ def test_what_node_reads_as_closed_is_closed() -> None:
     held_against_node(1, 400)
 
 
+@pytest.mark.parametrize("behind", ["\n", "x", "x:80", ":", "::", ":80:x", ""])
+def test_whatever_stands_behind_a_bracket_is_read(behind: str) -> None:
+    assert hosts.readings(f"[::1]{behind}", "80")
+
+
 @pytest.mark.attack
 @needs_node
 @pytest.mark.parametrize("seed", range(2, 8))

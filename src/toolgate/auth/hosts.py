@@ -33,9 +33,8 @@ def readings(host: str, default_port: str) -> tuple[str, ...]:
     name, colon, port = (bracketed + bracket, *behind.rpartition(":")[1:]) if bracket else _parted(folded)
     found = [(name, _shown(colon, port, default_port))]
     first, *ports = (behind if bracket else folded).split(":")
-    if default_port and (
-        len(ports) > 1 or _is_no_port(port)
-    ):  # who reads on takes the first or the last port, or looks at none
+    if default_port and ports and (len(ports) > 1 or _is_no_port(port)):
+        # Who reads on takes the first or the last port, or looks at none.
         whole = bracketed + bracket + first
         found += ((whole, _shown(":", each, default_port)) for each in (ports[0], ports[-1], ""))
     found = [(_as_an_address(name), shown) for name, shown in found]
