@@ -37,9 +37,17 @@ _differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orde
 def forms(uri: str) -> tuple[str, ...]:
     """A URI, and what a server may take it for: decoded, its host as URL parsers write it, its dots resolved, without
     what follows its path. What a permission says of any of them, it says of the URI."""
-    apart = _decoded_last(uri) if _differs.search(uri) else ()
-    found = _once((uri, *_forms(uri), *apart))
+    found = _once(form for each in _visible(uri) for form in (each, *_forms(each), *_apart(each)))
     return tuple(_once((*found, *(each for form in found for each in _with_hosts_read(form)))))
+
+
+def _visible(uri: str) -> Iterable[str]:
+    """As it is, and without what some leave out before they do anything else."""
+    return _once((uri, _without_hidden(uri)))
+
+
+def _apart(uri: str) -> Iterable[str]:
+    return _decoded_last(uri) if _differs.search(uri) else ()
 
 
 def work_of(uri: str) -> int:
@@ -48,13 +56,13 @@ def work_of(uri: str) -> int:
         return len(uri)
     return sum(
         len(each) * (_MOST_FORMS if _differs.search(each) else 4) * (1 if each.isascii() else WORK)
-        for each in (uri, *_within(uri))
+        for each in (*_visible(uri), *_within(uri))
     )
 
 
 def times(uri: str) -> int:
     """How many URIs are read in every way, to read one."""
-    return 1 if len(uri) > LONGEST_URI else 1 + len(_within(uri))
+    return 1 if len(uri) > LONGEST_URI else len((*_visible(uri), *_within(uri)))
 
 
 def as_files(uri: str, found: Iterable[str]) -> Iterable[str]:
@@ -85,7 +93,7 @@ def _within(uri: str) -> tuple[str, ...]:
         found += ("file:" + text[each.end() :] for each in places)
         if not _parts.fullmatch(text):
             found.append("file:" + text)
-    own = (raw, decoded) if decoded.isascii() else ()  # of which its own forms are, too
+    own = (uri.lower(), _unquoted(uri).lower()) if decoded.isascii() else ()  # of which its own forms are, too
     return tuple(each for each in _once(found) if each not in own)
 
 
