@@ -87,7 +87,8 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         '    try: open(each, "a").close(); E(each)\n    except OSError as e: print(e)',
         "what runs": 'E(os.listdir("/run"))',
         "its temporary folder made a link": 'import shutil; shutil.rmtree(W["own"] + "/tmp"); os.symlink(W["state"], W["own"] + "/tmp"); print("made")',
-        "its temporary folder led elsewhere": 'open(os.environ["TMPDIR"] + "/new", "w").write("x"); E("wrote")',
+        "its temporary folder led elsewhere": 'there = os.path.realpath(os.environ["TMPDIR"]); open(there + "/new", "w").write("x")\n'
+        'print("its own, made anew") if there == W["own"] + "/tmp" else E(there)',
         "swapped with its own": 'open(W["own"] + "/swap", "w").close(); may("renameat2", -100, W["own"] + "/swap", -100, W["secret"], 2)',
         "a pipe by name outside": 'os.mkfifo(W["state"] + "/pipe"); E("made")',
         "a root that is a link": 'os.symlink("/", W["own"] + "/root"); E(os.listdir(W["own"] + "/root" + W["state"]))',
