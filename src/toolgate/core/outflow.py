@@ -30,13 +30,13 @@ class Outflow:
         self._due: list[Outgoing] = []
 
     def put(self, outgoing: Outgoing) -> None:
-        """It is told at the end of this round, or before."""
+        """It is told at the end of this round, or before, but not before this returns."""
+        if len(self._due) >= MOST:
+            self._end()
         due = self._due
         if not due:
             asyncio.get_running_loop().call_soon(self._end)
         due.append(outgoing)
-        if len(due) >= MOST:
-            self._end()
 
     def _end(self) -> None:
         due, self._due = self._due, []

@@ -60,6 +60,32 @@ async def test_many_do_not_wait_for_the_end_of_the_round() -> None:
     assert [len(said) for _, said in there] == [1] * (MOST + 1)
 
 
+class Late:
+    """Says that something waits before it has put it there."""
+
+    def __init__(self, outflow: Outflow) -> None:
+        self.said: list[bytes] = []
+        self._unsent = b""
+        self._outflow = outflow
+
+    def write_soon(self, data: bytes) -> None:
+        self._outflow.put(self)
+        self._unsent += data
+
+    def flush(self) -> None:
+        unsent, self._unsent = self._unsent, b""
+        self.said.append(unsent)
+
+
+async def test_nothing_is_left_of_what_is_put_there_after_it_was_announced() -> None:
+    outflow = Outflow()
+    there = [Late(outflow) for _ in range(4 * MOST)]
+    for each in there:
+        each.write_soon(b"a")
+    await round_over()
+    assert [each.said for each in there] == [[b"a"]] * (4 * MOST)
+
+
 async def test_nothing_overtakes_what_waits() -> None:
     transport, said = shared(Outflow())
     transport.write_soon(b"a")
