@@ -424,10 +424,14 @@ def write_result(body: Raw | bytes, revision: Revision) -> Raw | bytes:
     if large.is_view(body) and not large.holds_any(body, b'"structuredContent"', *unknown):
         return body
     whole = bytes(body)
+    is_unknown = bool(unknown) and any(word in whole for word in unknown)
+    is_structured = whole.find(b'"structuredContent"') >= 0
+    if not (is_unknown or is_structured):
+        return body
     raw = written = Raw(body)
-    if unknown and any(word in whole for word in unknown):
+    if is_unknown:
         written = kept(_RESULTS[revision.date])(written)
-    if whole.find(b'"structuredContent"') >= 0:
+    if is_structured:
         written = kept(_with_object_only)(written)
     return body if written is raw else written
 

@@ -90,6 +90,7 @@ class Request(msgspec.Struct, eq=False):
     asked: Any = None  # of the last one with this head: see `modern.Asked`
     is_modern: bool = False  # its head says so
     usual: HeaderList = ()  # of the responses to those with this head, in its session
+    named: str | None = None  # that session, once it is looked for; empty: none, or of no revision that we know
     is_whole: bool = False  # its head says all that there is to know of it, at any time
 
     @property

@@ -24,7 +24,7 @@ from toolgate.eras import headers as era_headers
 from toolgate.eras.calls import PlainCall
 from toolgate.frontends import responses
 from toolgate.frontends.active_requests import Unanswered
-from toolgate.frontends.channels import Channel
+from toolgate.frontends.channels import Channel, Rights
 from toolgate.frontends.guards import Guards, Request
 from toolgate.frontends.modern import Asked, ModernResponses, ModernRound, report
 from toolgate.frontends.modern import Request as ModernRequest
@@ -194,35 +194,50 @@ class ModernCall(LaneCall):
 
 class LegacyCall(LaneCall):
     begun: SessionRound | None = None
+    """`rights` are what its client may do as it is begun."""
+
+    begun: SessionRound | None = None
     session: Session | None = None
-    channel: Channel | None = None
+    rights: Rights | None = None
+    _channel: Channel | None = None
 
     def begin(self) -> Round | None:
-        if not (session := self._in_session()):
+        self.session = session = self._in_session()
+        if not session:
             return None
-        self.begun = session.begin(self.message, self._opened(session), self)
+        self._channel, self.rights = None, session.rights
+        self.begun = session.begin(self.message, self.channel, self)
         return self.begun.round if self.begun else None
 
     def begin_like(self, call: PlainCall) -> Round | None:
-        session = self._in_session()
-        if not session or not (memo := session.memo(call, self.request.accepts_events)):
+        self.session = session = self._in_session()
+        if not session or not (found := session.memo(call, self.request.accepts_events)):
             return None
-        self.begun = begun = session.begin_like(memo, call, self._opened(session), self)
+        memo, self.rights = found
+        self.begun = begun = session.begin_like(memo, call, self.request.route, self._say, self)
         return begun.round if begun else None
 
     def _in_session(self) -> Session | None:
-        known, lane = self.request, self._lane
-        id = known.headers.get(era_headers.SESSION)
-        version = mcp.stated(known.headers.get(era_headers.VERSION))
-        session = lane.sessions.get(id, known.principal) if id and version else None
+        known = self.request
+        if (named := known.named) is None:
+            headers = known.headers
+            version = mcp.stated(headers.get(era_headers.VERSION))
+            named = known.named = headers.get(era_headers.SESSION, "") if version else ""
+        session = self._lane.sessions.get(named, known.principal) if named else None
         return session if session and session.path == known.route.path else None
 
-    def _opened(self, session: Session) -> Channel:
-        known = self.request
-        self.session = session
-        self.channel = channel = Channel(known.accepts_events, known.accepts_events, known.headers, session.rights)
-        channel.on_message = self.go_on
+    @property
+    def channel(self) -> Channel:
+        """What its client hears beside the answer. Most calls need none."""
+        if not (channel := self._channel):
+            known, rights = self.request, self.rights or Rights()
+            channel = Channel(known.accepts_events, known.accepts_events, known.headers, rights)
+            channel.on_message = self.go_on
+            self._channel = channel
         return channel
+
+    def _say(self, note: bytes) -> None:
+        self.channel.note(note)
 
     def finish(self, round: Round, done: Done) -> bytes:
         assert self.session and self.begun
@@ -241,7 +256,7 @@ class LegacyCall(LaneCall):
         return known.usual
 
     def forget(self) -> None:
-        self._round = self.begun = self.session = self.channel = None
+        self._round = self.begun = self.session = self.rights = self._channel = None
 
 
 class Lane:

@@ -97,13 +97,12 @@ class Asked(NamedTuple):
     principal: Principal
 
 
-class SessionRound(NamedTuple):
-    """A call that was begun; `key` is its id. For `token` and `stream` see `Asked`."""
+class SessionRound(msgspec.Struct):
+    """A call that was begun; `key` is its id. For `token` see `Asked`."""
 
     key: str | int | float
     round: Round
     token: bytes
-    stream: Stream
 
 
 class Session:
@@ -136,7 +135,9 @@ class Session:
         self._has_logging = True  # as far as it was told
         self._has_tasks = False  # whether the client was told that tools run as tasks
         self._log_level: str | None = None  # until the client sets one
-        self._memos: dict[tuple[bytes, bytes, bool], CallMemo] = {}  # by what calls say beside their arguments
+        self._memos: dict[tuple[bytes, bytes, bool], tuple[CallMemo, Rights]] = {}
+        """By what calls say beside their arguments."""
+
         self._pages = pages
         wants = (*mcp.LIST_CHANGED, mcp.ELICITED, mcp.LOGGED)
         self._subscriber = Subscriber(gateway, path, self.client, self._say, wants)
@@ -384,7 +385,7 @@ class Session:
             if turn:
                 await turn()
             if begun:
-                asked = Asked(begun.round.made, begun.token, begun.stream, principal)
+                asked = Asked(begun.round.made, begun.token, stream, principal)
                 return jsonrpc.result_of(id, await self._outcome_of(asked, self._gateway.rest(begun.round)))
             handle = self._HANDLERS.get(message.method, Session._undefined)
             return jsonrpc.result_of(id, await handle(self, message, stream, principal))
@@ -527,29 +528,30 @@ class Session:
         if (plain := calls.read_plain(message)) and (memo := self._gateway.memo(round)):
             if len(self._memos) >= MOST_MEMOS:
                 self._memos.clear()
-            self._memos[(*plain, stream.can_ask)] = memo
-        return SessionRound(key, round, asked.token, stream)
+            self._memos[(*plain, stream.can_ask)] = memo, self.rights
+        return SessionRound(key, round, asked.token)
 
-    def memo(self, call: calls.PlainCall, can_ask: bool) -> CallMemo | None:
-        """What was found of a call like this one, if anything was."""
+    def memo(self, call: calls.PlainCall, can_ask: bool) -> tuple[CallMemo, Rights] | None:
+        """What was found of a call like this one, if anything was; and what its client may do where that holds
+        still."""
         params = call.params
-        memo = self._memos.get((bytes(params.name), bytes(params.meta), can_ask)) if self._memos else None
-        return memo if memo and memo.entered.client is self.client else None
+        found = self._memos.get((bytes(params.name), bytes(params.meta), can_ask)) if self._memos else None
+        return found if found and found[0].entered.client is self.client else None
 
     def begin_like(
-        self, memo: CallMemo, call: calls.PlainCall, stream: Stream, lane_call: InFlight
+        self, memo: CallMemo, call: calls.PlainCall, route: Route, say: Callable[[bytes], None], lane_call: InFlight
     ) -> SessionRound | None:
-        """The same of a call that is like the one of this memo. None, and nothing is done, where it may be another
-        matter."""
+        """The same of a call that is like the one of this memo, of which its client is told by `say`. `route` is what
+        is served at the session's path. None, and nothing is done, where it may be another matter."""
         key = call.id
         if self._in_flight and self._refused(call.message, key):
             return None
-        notes = Notes(partial(self._report, stream.note, b"", ""))
-        round = self._gateway.begin_like(memo, call.params.arguments, None, notes, self.route)
+        notes = Notes(partial(self._report, say, b"", ""))
+        round = self._gateway.begin_like(memo, call.params.arguments, None, notes, route)
         if not round:
             return None
         self._in_flight[key] = lane_call
-        return SessionRound(key, round, b"", stream)
+        return SessionRound(key, round, b"")
 
     def finish(self, id: bytes, begun: SessionRound, done: Done) -> bytes:
         """The response to a call of which its server has answered this. Raises `Fault`."""
@@ -661,7 +663,8 @@ class Session:
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)
-        self._cancelled.pop(key, None)
+        if self._cancelled:
+            self._cancelled.pop(key, None)
         if self._rest:
             self._rest.set()
         self.used = self._clock.now()

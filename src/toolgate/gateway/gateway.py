@@ -198,7 +198,7 @@ class Gateway:
             call = round.decision = round.begin()
             if not isinstance(call, Call):
                 return round
-            if isinstance(by, CallMemo) and memos.is_same(call, entered):
+            if isinstance(by, CallMemo) and (call is entered or memos.is_same(call, entered)):
                 round.begun = by.line.begin(call)
             elif not call.resumption and (upstream := route.upstreams.get(call.server)):
                 round.begun = upstream.begin(call)

@@ -63,4 +63,4 @@ def memo(round: Round, version: int, rules: Rules | None) -> CallMemo | None:
 
 def is_same(call: Call, entered: Call) -> bool:
     """Whether its policies have left a call to its server as it was."""
-    return call is entered or call == msgspec.structs.replace(entered, reached=call.reached)
+    return call == msgspec.structs.replace(entered, reached=call.reached)

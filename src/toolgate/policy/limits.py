@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
+import msgspec
+
 from toolgate.config import Config
 from toolgate.config.access import Rate
 from toolgate.config.shapes import EVERY
@@ -113,20 +115,20 @@ class _Limit:
         self.most = most
         self.is_some = rate is not None or most is not None
         self.meter = meter
-        self._filled, self._running = meter.filled, meter.running
-        self._share = rate.seconds / rate.count if rate else 0.0
-        self._slack = rate.seconds - self._share + _EXACT if rate else 0.0
+        self._filled, self.running = meter.filled, meter.running
+        self.share = rate.seconds / rate.count if rate else 0.0
+        self._slack = rate.seconds - self.share + _EXACT if rate else 0.0
 
     def has_room(self, key: object, now: float) -> bool:
         """Whether one more call is in order."""
         most, rate = self.most, self.rate
-        if most is not None and self._running.get(key, 0) >= most:
+        if most is not None and self.running.get(key, 0) >= most:
             return False
         return rate is None or self._filled.get(key, 0.0) <= now + self._slack
 
     def is_full(self, key: object) -> bool:
         """Whether as much runs as may."""
-        return self.most is not None and self._running.get(key, 0) >= self.most
+        return self.most is not None and self.running.get(key, 0) >= self.most
 
     def is_used_up(self, key: object, now: float) -> bool:
         return self.rate is not None and self._filled.get(key, 0.0) > now + self._slack
@@ -138,45 +140,37 @@ class _Limit:
         self._filled[key] = filled
         return filled - now - self._slack
 
-    def charge(self, key: object, now: float) -> None:
-        self.meter.put_off(key, now, self._share, now)
-
-    def take(self, key: object) -> None:
-        self._running[key] = self._running.get(key, 0) + 1
-
-    def give_back(self, key: object) -> None:
-        left = self._running[key] - 1
-        if left:
-            self._running[key] = left
-        else:
-            del self._running[key]
-
 
 Metered: TypeAlias = tuple[_Limit, object]
 """A limit, and the key of the meter that it is held to."""
 
 
-class Places:
+class Places(msgspec.Struct, eq=False):
     """What a call takes of what may run at once: taken and given back by whoever says so first, until it is over."""
 
-    def __init__(self, limits: Sequence[Metered], together: AbstractContextManager[Any]) -> None:
-        self._limits = limits
-        self._together = together
-        self._are_taken = self._is_over = False
+    _limits: Sequence[Metered]
+    _together: AbstractContextManager[Any]
+    _are_taken: bool = False
+    _is_over: bool = False
 
     def take(self) -> None:
         with self._together:
             if not (self._are_taken or self._is_over):
                 self._are_taken = True
                 for limit, key in self._limits:
-                    limit.take(key)
+                    running = limit.running
+                    running[key] = running.get(key, 0) + 1
 
     def give_back(self) -> None:
         with self._together:
             if self._are_taken:
                 self._are_taken = False
                 for limit, key in self._limits:
-                    limit.give_back(key)
+                    running = limit.running
+                    if left := running[key] - 1:
+                        running[key] = left
+                    else:
+                        del running[key]
 
     def over(self) -> None:
         self.give_back()
@@ -314,7 +308,7 @@ class Limits(Policy):
             raise fault
         for limit, key in limits:
             if limit.rate:
-                limit.charge(key, now)
+                limit.meter.put_off(key, now, limit.share, now)
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: Places | None) -> None:
         if not ticket:

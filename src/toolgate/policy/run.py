@@ -101,8 +101,7 @@ class PolicyRun(msgspec.Struct, eq=False):
         for policy in policies[self._at :] if self._at else policies:
             if depth:
                 was_passed = policies.index(policy) < depth
-            before, ticket = policy.before, None
-            decision, waited = before(call, was_passed, waited), None
+            decision, waited, ticket = policy.before(call, was_passed, waited), None, None
             if decision is not call:  # else it goes on as it is
                 if isinstance(decision, Passed):
                     ticket, call = decision.ticket, decision.call

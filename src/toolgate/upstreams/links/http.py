@@ -143,16 +143,12 @@ class HttpLink:
         self._write(wire, data, headers, reply)
 
     def _write(self, wire: Wire, data: bytes, headers: Headers, reply: _Reply) -> None:
-        reply.wire = wire
-        wire.send(b"%bContent-Length: %d\r\n\r\n" % (self._post_head(headers), len(data)), data, reply)
-
-    def _post_head(self, headers: Headers) -> bytes:
-        """That of a POST, without its length. Many in a row have the same."""
-        told, session, head = self._last_head
+        told, session, head = self._last_head  # of a POST, without its length: many in a row have the same
         if not head or told is not headers or session is not self._session:
             head = self._head(b"POST" + self._prefix, headers)[: -len(_LINE)]
             self._last_head = headers, self._session, head
-        return head
+        reply.wire = wire
+        wire.send(b"%bContent-Length: %d\r\n\r\n" % (head, len(data)), data, reply)
 
     async def _taken_for_message(self, reply: _Reply) -> Wire:
         await self._receipts.expect(reply)
