@@ -122,6 +122,7 @@ WHOSE_READER_TAKES_SOMETHING_OUT = [  # a scheme within, what stands behind a `;
     "notes://notes://private/key",
     "file:///p/key;x=1",
     "file:///p/key%3Bx",
+    "file%3A//\\p/p/key?x",
     "notes://private/key;v1?a",
 ]
 WITH_DOTS_BEHIND_WHAT_READERS_TAKE_APART = [

@@ -131,7 +131,9 @@ def _within(uri: str) -> tuple[str, ...]:
         found += ("file:///" + _taken_out(text, each).lstrip("/") for each in ("file://", "file:") if each in text[1:])
         if text.startswith("file:") and "://" in text and text[5:7] != "//":
             found.append("file:///" + text.partition("://")[2].lstrip("/"))
-    own = (uri.lower(), _unquoted(uri).lower()) if decoded.isascii() else ()  # of which its own forms are, too
+    own: tuple[str, ...] = ()  # of which its own forms are, too
+    if decoded.isascii():
+        own = (uri.lower(), _unquoted(uri).lower()) if _file.match(uri.lower()) else (uri.lower(),)
     return tuple(each for each in _once(found) if each not in own)
 
 
