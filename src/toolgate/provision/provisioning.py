@@ -35,7 +35,7 @@ from toolgate.provision.lists import Entries, packed
 from toolgate.provision.lookups import Lookups
 from toolgate.provision.packages import Facts, Packages, Unknown, chosen
 from toolgate.provision.registries import Listing, Registries
-from toolgate.search import Candidate, Comparison, Document, Shelves, Verdict
+from toolgate.search import Candidate, Comparison, Document, LongLists, Verdict
 from toolgate.state.base import Store
 
 MOST_MATCHES = 5
@@ -102,10 +102,10 @@ class Provisioning:
         self.registries = Registries(config, store, net, clock)
         self.packages = Packages(net, clients.base)
         self._lookups = Lookups(lambda package: self.packages.facts(package), clock)
-        self._all = Shelves()
-        self._vouched = Shelves()  # the same, without what strangers publish
+        self._all = LongLists()
+        self._vouched = LongLists()  # the same, without what strangers publish
         self._vouched_by: Sequence[str] = ()  # the patterns that it was made by
-        self._lists: dict[str, Entries] = {}  # which are on the shelves
+        self._lists: dict[str, Entries] = {}  # as they are indexed
         self._own: tuple[Sequence[Entry], Entries] = ((), Entries())  # the list that needs no network
         self._turns = FairLimit(1, most=MOST_WAITING, what="searches for servers")  # of the index
 
@@ -323,9 +323,9 @@ class Provisioning:
 
 
 class _Answers(Comparison):
-    """What is found on shelves, with the entries of the candidates."""
+    """What is found, with the entries of the candidates."""
 
-    def __init__(self, shelves: Shelves, lists: Mapping[str, Entries], intent: str) -> None:
+    def __init__(self, index: LongLists, lists: Mapping[str, Entries], intent: str) -> None:
         self.entries: dict[Document, Entry] = {}
 
         def read(url: str, numbers: Iterable[int]) -> Mapping[int, Document]:
@@ -333,11 +333,11 @@ class _Answers(Comparison):
             self.entries |= dict(found.values())
             return {number: document for number, (document, _) in found.items()}
 
-        super().__init__(shelves.ranking(intent, read))
+        super().__init__(index.ranking(intent, read))
 
 
 def _numbered(listed: Entries, counts: Callable[[Entry], bool]) -> Iterator[tuple[int, Document, float]]:
-    """For shelves: of those that fit as well, the oldest are looked at first."""
+    """For an index: of those that fit as well, the oldest are looked at first."""
     return ((at, as_document(each), _age(each)[0]) for at, each in enumerate(listed) if counts(each))
 
 

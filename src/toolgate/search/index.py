@@ -14,11 +14,7 @@ from weakref import WeakValueDictionary
 
 from toolgate.search import confidence, patterns, places, points, queries
 from toolgate.search.documents import Document, Hit, Unsearchable, Vector
-from toolgate.search.ranking import IndexEntry, Ranking, Scope, rank
-
-SHORTEST_PIECE = 3  # letters of a word that is looked for inside of others
-MOST_PIECES = 20  # words that it is looked for in
-CANDIDATES = 128  # are ranked exactly
+from toolgate.search.ranking import CANDIDATES, MOST_PIECES, SHORTEST_PIECE, IndexEntry, Ranking, Scope, rank
 
 Permitted = Callable[[Document], bool]
 

@@ -14,6 +14,9 @@ from toolgate.search import queries, spellings, weights
 from toolgate.search.documents import Document, Vector
 from toolgate.search.queries import Query
 
+SHORTEST_PIECE = 3  # letters of a word that is looked for inside of others
+MOST_PIECES = 20  # words that it is looked for in
+CANDIDATES = 128  # are ranked exactly
 _BUDGET = 5_000  # entries of postings that are looked at to find the candidates
 _OF_OTHERS = 32  # candidates that are looked at of other servers, where one has nearly all
 _COMPARED = 48  # entries whose spelling is compared, and
@@ -54,7 +57,7 @@ class Ranking(NamedTuple):
     named: Values
 
 
-class Weighing(Protocol):
+class Counted(Protocol):
     """What candidates are ranked by: which of them have a term, and how rare it is among all."""
 
     def posting(self, term: str) -> Posting: ...
@@ -136,7 +139,7 @@ def rank(text: str, query: Query, scope: Scope, most: int) -> Ranking:
     return ranked(text, query, scope, promising(query, scope, most))
 
 
-def ranked(text: str, query: Query, scope: Weighing, candidates: Collection[IndexEntry]) -> Ranking:
+def ranked(text: str, query: Query, scope: Counted, candidates: Collection[IndexEntry]) -> Ranking:
     """The candidates, exactly. Of those that are worth as much the first are compared by spelling."""
     ranking = _weighed(query, scope, candidates)
     worth = _worth(ranking, query.variants)
@@ -184,7 +187,7 @@ def _of_others(best: Collection[Key], sums: Mapping[Key, float], owner: Callable
     return heapq.nlargest(_OF_OTHERS, others, key=sums.__getitem__)
 
 
-def _weighed(query: Query, scope: Weighing, candidates: Collection[IndexEntry]) -> Ranking:
+def _weighed(query: Query, scope: Counted, candidates: Collection[IndexEntry]) -> Ranking:
     """Each term counts once, by itself or by its best synonym."""
     parts, covers = dict[str, Values](), dict[str, Values]()
     for term, variants in query.variants.items():
@@ -216,7 +219,7 @@ def _length(ranking: Ranking, terms: Iterable[str]) -> float:
     return sum(ranking.query.weights[term] for term in terms)
 
 
-def _said_of_name(ranking: Ranking, entry: IndexEntry, scope: Weighing) -> float:
+def _said_of_name(ranking: Ranking, entry: IndexEntry, scope: Counted) -> float:
     said = [part for part in entry.vector.name if part in ranking.parts and entry in ranking.parts[part]]
     if not said:
         return 0

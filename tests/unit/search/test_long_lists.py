@@ -10,7 +10,7 @@ import pytest
 
 from toolgate.provision import catalogue
 from toolgate.provision.provisioning import as_document
-from toolgate.search import Comparison, Document, Index, Shelves
+from toolgate.search import Comparison, Document, Index, LongLists
 from toolgate.search.ranking import Ranking
 
 INTENTS = tomllib.loads((Path(__file__).parents[1] / "provision" / "intents.toml").read_text("utf-8"))
@@ -29,12 +29,12 @@ def read(key: str, numbers: Iterable[int]) -> Mapping[int, Document]:
 
 
 @pytest.fixture(scope="module")
-def both() -> tuple[Index, Shelves]:
-    index, shelves = Index(), Shelves()
+def both() -> tuple[Index, LongLists]:
+    index, lists = Index(), LongLists()
     for key, documents in LISTS.items():
         index.put(key, documents)
-        shelves.put(key, ((at, each, 0.0) for at, each in enumerate(documents)))
-    return index, shelves
+        lists.put(key, ((at, each, 0.0) for at, each in enumerate(documents)))
+    return index, lists
 
 
 def told(ranking: Ranking) -> object:
@@ -46,33 +46,33 @@ def told(ranking: Ranking) -> object:
 
 
 @pytest.mark.parametrize("asked", [ASKED[at::8] for at in range(8)], ids=range(8))
-def test_what_is_asked_for_is_ranked_as_by_an_index(both: tuple[Index, Shelves], asked: list[str]) -> None:
-    index, shelves = both
+def test_what_is_asked_for_is_ranked_as_by_an_index(both: tuple[Index, LongLists], asked: list[str]) -> None:
+    index, lists = both
     for intent in asked:
-        assert told(shelves.ranking(intent, read)) == told(index.ranking(intent)), intent
+        assert told(lists.ranking(intent, read)) == told(index.ranking(intent)), intent
 
 
 @pytest.mark.parametrize("intent", ["trains", "eather", "recipes", "planets", "", "zzz q"])
-def test_so_is_what_strangers_list(both: tuple[Index, Shelves], intent: str) -> None:
-    index, shelves = both
-    assert told(shelves.ranking(intent, read)) == told(index.ranking(intent))
+def test_so_is_what_strangers_list(both: tuple[Index, LongLists], intent: str) -> None:
+    index, lists = both
+    assert told(lists.ranking(intent, read)) == told(index.ranking(intent))
 
 
 def test_of_many_that_are_equal_the_oldest_are_looked_at() -> None:
     documents = [Document("https://one", f"p{at}/notes", "servers", "", "Keeps notes") for at in range(3000)]
-    shelves = Shelves()
-    shelves.put("", ((at, each, 3000.0 - at) for at, each in enumerate(documents)))
+    lists = LongLists()
+    lists.put("", ((at, each, 3000.0 - at) for at, each in enumerate(documents)))
 
     def those(_key: str, numbers: Iterable[int]) -> Mapping[int, Document]:
         return {number: documents[number] for number in numbers}
 
-    found = {entry.document for entry, _ in shelves.ranking("keep notes", those).order}
+    found = {entry.document for entry, _ in lists.ranking("keep notes", those).order}
     assert found == set(documents[2000:])
 
 
 def test_a_list_that_is_dropped_is_not_found() -> None:
-    shelves = Shelves()
-    shelves.put("https://one", ((at, each, 0.0) for at, each in enumerate(STRANGERS)))
-    assert shelves.ranking("birds", read).order
-    shelves.drop("https://one")
-    assert not shelves.ranking("birds", read).order
+    lists = LongLists()
+    lists.put("https://one", ((at, each, 0.0) for at, each in enumerate(STRANGERS)))
+    assert lists.ranking("birds", read).order
+    lists.drop("https://one")
+    assert not lists.ranking("birds", read).order

@@ -16,8 +16,15 @@ from itertools import islice
 
 from toolgate.search import queries, weights
 from toolgate.search.documents import Document, Vector
-from toolgate.search.index import CANDIDATES, MOST_PIECES, SHORTEST_PIECE
-from toolgate.search.ranking import IndexEntry, Ranking, promising, ranked
+from toolgate.search.ranking import (
+    CANDIDATES,
+    MOST_PIECES,
+    SHORTEST_PIECE,
+    IndexEntry,
+    Ranking,
+    promising,
+    ranked,
+)
 
 MOST_DOCUMENTS = 1 << 16  # of one list
 _MOST_TERMS = 128  # of a stranger's document, by which it is found: those that are worth the most there
@@ -36,8 +43,9 @@ Numbered = tuple[int, Document, float]
 Read = Callable[[str, Iterable[int]], Mapping[int, Document]]
 
 
-class Shelf:
-    """One list. Its documents have numbers, and a rank among those that fit as well: the lowest are looked at first."""
+class LongList:
+    """One list. Its documents have numbers below `MOST_DOCUMENTS`, and a rank among those that fit as well: the lowest
+    are looked at first."""
 
     def __init__(self, documents: Iterable[Numbered]) -> None:
         rows = [array("Q") for _ in range(1 << _OF_ROW)]
@@ -98,29 +106,29 @@ class Shelf:
             at = self._parts.find(piece, end)
 
 
-class Shelves:
+class LongLists:
     """Lists that are searched together, by their keys."""
 
     def __init__(self) -> None:
-        self._shelves: dict[str, Shelf] = {}
+        self._lists: dict[str, LongList] = {}
 
     def put(self, key: str, documents: Iterable[Numbered]) -> None:
         """Those of before are let go first: two of a list take twice as much."""
-        self._shelves.pop(key, None)
-        self._shelves[key] = Shelf(documents)
+        self._lists.pop(key, None)
+        self._lists[key] = LongList(documents)
 
     def drop(self, key: str) -> None:
-        self._shelves.pop(key, None)
+        self._lists.pop(key, None)
 
     def ranking(self, text: str, read: Read) -> Ranking:
         """Of all of them. `read` has the documents of a list, of which some numbers are asked for."""
-        search = _Search(self._shelves)
+        search = _Search(self._lists)
         query = queries.read(text, search.count, search.total, search.within)
         found = promising(query, search, CANDIDATES)
         best = heapq.nsmallest(_MOST_ALIKE, found, key=lambda each: (-found[each], search.rank(each)))
         documents = {
             at << _OF_DOCUMENT | number: document
-            for at, key in enumerate(self._shelves)
+            for at, key in enumerate(self._lists)
             for number, document in read(key, [each & _DOCUMENT for each in best if each >> _OF_DOCUMENT == at]).items()
         }
         entries = [IndexEntry(each, Vector(each)) for each in dict.fromkeys(documents[each] for each in best)]
@@ -130,42 +138,42 @@ class Shelves:
 class _Search:
     """The postings of one search. A document is its number, above which stands that of its list."""
 
-    def __init__(self, shelves: Mapping[str, Shelf]) -> None:
-        self._shelves = list(shelves.values())
+    def __init__(self, lists: Mapping[str, LongList]) -> None:
+        self._lists = list(lists.values())
         self._counts: dict[str, float] = {}
-        self.total = sum(shelf.total for shelf in self._shelves)
+        self.total = sum(each_list.total for each_list in self._lists)
 
     def count(self, term: str) -> float:
         if term not in self._counts:
-            self._counts[term] = sum(shelf.count(term) for shelf in self._shelves)
+            self._counts[term] = sum(each_list.count(term) for each_list in self._lists)
         return self._counts[term]
 
     def size(self, term: str) -> int:
-        return sum(len(shelf.found(term)) for shelf in self._shelves)
+        return sum(len(each_list.found(term)) for each_list in self._lists)
 
     def posting(self, term: str) -> dict[int, float]:
         return {
             at << _OF_DOCUMENT | key >> _OF_VALUE & _DOCUMENT: (key & _VALUE) / 1000
-            for at, shelf in enumerate(self._shelves)
-            for key in shelf.found(term)
+            for at, each_list in enumerate(self._lists)
+            for key in each_list.found(term)
         }
 
     def owner(self, found: int) -> object:
-        owner = self._shelf(found).owner(found & _DOCUMENT)
+        owner = self._list_of(found).owner(found & _DOCUMENT)
         return (found >> _OF_DOCUMENT, owner) if owner else ""
 
     def rank(self, found: int) -> float:
-        return self._shelf(found).rank(found & _DOCUMENT)
+        return self._list_of(found).rank(found & _DOCUMENT)
 
     def within(self, term: str) -> list[str]:
         """See `Index`."""
-        if len(term) < SHORTEST_PIECE or any(shelf.is_part(term) for shelf in self._shelves):
+        if len(term) < SHORTEST_PIECE or any(each_list.is_part(term) for each_list in self._lists):
             return []
-        parts = dict.fromkeys(part for shelf in self._shelves for part in islice(shelf.parts(term), MOST_PIECES))
+        parts = dict.fromkeys(part for each_list in self._lists for part in islice(each_list.parts(term), MOST_PIECES))
         return [part for part in parts if self.count(part)][:MOST_PIECES]
 
-    def _shelf(self, found: int) -> Shelf:
-        return self._shelves[found >> _OF_DOCUMENT]
+    def _list_of(self, found: int) -> LongList:
+        return self._lists[found >> _OF_DOCUMENT]
 
 
 class _Chosen:
