@@ -17,8 +17,9 @@ from scripts_room import Code, room
 from scripts_room import script as stored_script
 from virtualtime import VirtualTimeLoop, settle
 
-from toolgate.core import counting, jsonrpc
+from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.inflow import Intake, IntakeQueue
+from toolgate.core.large import IN_MEMORY, Gathering, Mapped, Whole
 from toolgate.core.model import Done
 from toolgate.eras import legacy, modern, tasks
 from toolgate.frontends import responses
@@ -34,6 +35,7 @@ from toolgate.upstreams.mcp import requests
 SIZE = 1024 * 1024
 LARGE = 256 * 1024  # bytes that are looked at in one go, at most
 LINK = {"type": "resource_link", "uri": "x://a", "name": "a"}
+DEEP = b"[" * 400 + b"]" * 400
 FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
 WAYS: dict[str, tuple[str, Json]] = {
     "tools/call": ("tools/call", {"name": "there__act", "arguments": {}}),
@@ -249,6 +251,48 @@ async def test_an_answer_that_is_being_read_has_come_when_its_connection_ends() 
     ],
 )
 async def test_a_large_answer_that_cannot_be_read_fails_its_call(answer: bytes, why: str) -> None:
+    error = await failed(lambda id: answer % (id, b"x" * SIZE))
+    assert why in error["message"] and error["data"]["outcome"] == "executed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b'{"jsonrpc":"2.0","id":%%d,"result":{"a":[%%b0],"b":%b}}' % DEEP, "nested more than 256 levels"),
+        (b'{"id":%%d,"result":{"a":[%%b0],"b":%b}}' % DEEP, "nested more than 256 levels"),
+        (b'{"jsonrpc":"2.0","id":%d,"result":{"a":[%b0],"b":[,]}}', "malformed"),
+        (b'{"jsonrpc":"2.0","id":%d,"result":{"a":[%b0],"b":"\\ud800","c":[,]}}', "malformed"),
+    ],
+)
+@pytest.mark.parametrize("size", [SIZE // 2, 2 * SIZE, 5 * SIZE])
+async def test_nor_does_one_hang_that_waits_in_a_file(answer: bytes, why: str, size: int) -> None:
+    error = await failed(lambda id: in_file(answer % (id, b"0," * (size // 2))))
+    assert why in error["message"] and error["data"]["code"] == "UPSTREAM_ERROR"
+
+
+@pytest.mark.parametrize("much", [b"{},", b"[],", b'"\\ud800",', b"0,"])
+@pytest.mark.parametrize("size", [2 * SIZE, 4 * SIZE - 100, 5 * SIZE])
+def test_what_is_no_message_is_refused_wherever_it_waits(much: bytes, size: int) -> None:
+    with pytest.raises(jsonrpc.Malformed, match="Expected `object`"):
+        bounds.at_once(jsonrpc.decoding(in_file(b"[%b0]" % (much * (size // len(much)))), mcp.OF_RESULTS))
+
+
+def test_a_lone_surrogate_is_replaced_wherever_it_waits() -> None:
+    written = b'{"jsonrpc":"2.0","id":7,"result":{"a":"\\ud800%b"}}' % (b"x" * 2 * SIZE)
+    found, _ = bounds.at_once(jsonrpc.decoding(in_file(written), mcp.OF_RESULTS))
+    assert bytes(found.result) == b'{"a":"\\ufffd%b"}' % (b"x" * 2 * SIZE)
+
+
+def in_file(written: bytes) -> Whole:
+    gathering = Gathering(b"")
+    gathering.add(written)
+    found = gathering.taken()
+    assert isinstance(found, Mapped) == (len(written) > IN_MEMORY)
+    return found
+
+
+async def failed(answer: Callable[[int], Any]) -> Json:
+    """What a client is told of a call that is answered so."""
     script = Scripted(**answers("", LATEST) | {"tools_call": ...})
     async with gateway(scripts={"there": script}) as app:
         visitor = Visitor(app)
@@ -258,9 +302,8 @@ async def test_a_large_answer_that_cannot_be_read_fails_its_call(answer: bytes, 
             "POST", json.dumps(visitor.request("tools/call", name="there__act", arguments={})).encode()
         )
         await settle()
-        script.say(answer % (script.requests[-1]["id"], b"x" * SIZE))
-        error = (await call.response()).last["error"]
-        assert why in error["message"] and error["data"]["outcome"] == "executed"
+        script.say(answer(script.requests[-1]["id"]))
+        return (await call.response()).last["error"]
 
 
 async def test_a_large_error_is_cut_as_any_other() -> None:

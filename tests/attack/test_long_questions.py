@@ -72,6 +72,26 @@ async def test_one_to_a_model_may_be_long(server: Any, revision: str) -> None:
     assert [each["messages"] for each in seen] == [messages]
 
 
+@pytest.mark.parametrize("server", [LegacyServer, ModernServer])
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("kind", ["text", "image"])
+async def test_one_to_a_model_has_four_mebibytes_at_most(kind: str, server: Any, revision: str) -> None:
+    """A picture of 3 MiB fits in: to read it, search it and write it takes its time on the loop."""
+
+    def question(size: int) -> Any:
+        content: Json = {"type": "text", "text": "\\" * (size // 2)}
+        if kind == "image":
+            content = {"type": "image", "mimeType": "image/png", "data": "A" * size}
+        return "sampling/createMessage", {"messages": [{"role": "user", "content": content}], "maxTokens": 1}
+
+    most = 4 * 1024 * 1024
+    passes = most - 1024 if server is LegacyServer else 200 * 1024  # an answer above 256 KiB may ask little
+    told, seen = await outcome(server, revision, question(passes))
+    assert "yes" in told and len(seen) == 1, told[:300]
+    told, seen = await outcome(server, revision, question(most))
+    assert "4,194,304 bytes" in told and not seen, told[:300]
+
+
 async def test_the_open_questions_of_a_call_to_a_person_count_together() -> None:
     script = Scripted(tools_list=tools("ask"), tools_call=...)
     async with gateway_of_scripts(scripts={"there": script}) as app:

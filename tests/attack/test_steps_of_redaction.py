@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.core import redaction
+from toolgate.core import escapes, redaction
 from toolgate.core.redaction import Redactor, shaped
 
 MIB = 1024 * 1024
 LONGEST_STEP = 128 * 1024  # bytes
-PATTERNS = ("_shaped", "_password", "_private_key", "_broken")
+PATTERNS = {"_shaped": redaction, "_password": redaction, "_private_key": redaction, "_broken": escapes}
 
 
 class Measured:
@@ -38,9 +38,9 @@ class Measured:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Measured]:
-    found = {name: Measured(getattr(redaction, name)) for name in PATTERNS}
+    found = {name: Measured(getattr(module, name)) for name, module in PATTERNS.items()}
     for name, pattern in found.items():
-        monkeypatch.setattr(redaction, name, pattern)
+        monkeypatch.setattr(PATTERNS[name], name, pattern)
     return found
 
 

@@ -200,7 +200,7 @@ def question(number: int, message: bytes, more: bytes = b"", junk: bytes = b"") 
 @pytest.mark.parametrize("place", ["message", "beside"])
 async def test_questions_that_nobody_waits_for_are_bounded_in_bytes(sole_owner: bool, place: str) -> None:
     requests, sent = opened(sole_owner)
-    big, large = b"x" * 7 * MIB, place == "message"
+    big, large = b"x" * (asks.MOST_BYTES * 7 // 16), place == "message"
     with keeps_at_most(asks.MOST_BYTES + MIB):
         for number in range(12):
             of_task = b',"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t%d"}}' % number
@@ -215,7 +215,7 @@ async def test_questions_that_nobody_waits_for_are_bounded_in_bytes(sole_owner: 
 async def test_a_question_without_end_is_refused() -> None:
     requests, sent = opened(True)
     requests.received(question(1, b"x" * (asks.MOST_BYTES + 1)), None)
-    assert b"at most 16,777,216 bytes" in sent[0] and len(sent[0]) < 1000
+    assert b"at most 4,194,304 bytes" in sent[0] and len(sent[0]) < 1000
 
 
 async def test_the_name_of_an_unknown_method_is_not_repeated_at_length() -> None:
@@ -232,7 +232,7 @@ async def test_the_open_questions_of_a_call_are_bounded_in_bytes() -> None:
         asking = visitor.begin("POST", jsonrpc.encode(visitor.request("tools/call", name="there__ask", arguments={})))
         await settle()
         for number in range(4):
-            script.say(question(number, b"x" * 6 * MIB))
+            script.say(question(number, b"x" * (asks.MOST_BYTES * 6 // 16)))
         await settle()
         refused = [each["id"] for each in script.requests if "error" in each]
         assert refused == ["q2", "q3"]

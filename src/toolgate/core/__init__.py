@@ -35,6 +35,7 @@ Work
     bodies      how much is kept of bodies that have not ended, and of results on their way
     large       large bodies: in a file while they come, looked at in pieces, written without being joined
 Texts
+    escapes     what readers of JSON in texts find, layer by layer, and where it stands
     redaction   known secrets, taken out of a text
     spelling    text in one spelling, whatever is in it
     excerpts    the beginning and the end of a long text

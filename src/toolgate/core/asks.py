@@ -20,7 +20,7 @@ from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Answer, Ask
 
 MOST_OPEN = 16  # questions that wait in one place: of one call, of the next one, or until it is clear of which
-MOST_BYTES = 16 * 1024 * 1024  # of all of them: a question to a model may have pictures in it
+MOST_BYTES = 4 * 1024 * 1024  # of all of them: a question to a model may have pictures in it
 MOST_TO_READ = 64 * 1024  # bytes of those to a person: a character that is written out takes seven times as many
 PAGES = "only https URLs are passed on, and http ones of this machine, without a user name"
 _OF_PERSONS = "elicitation/create"

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, large, outline, redaction, surrogates
-from toolgate.core.large import Joined
+from toolgate.core.large import Joined, Whole
 
 T = TypeVar("T")
 Many = TypeVar("Many", bound=Sized)
@@ -192,7 +192,7 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
     return message
 
 
-def _refusal(error: Exception, data: bytes, tokens: int) -> Malformed:
+def _refusal(error: Exception, data: Whole, tokens: int) -> Malformed:
     if isinstance(error, RecursionError | outline.TooDeep):
         return _malformed(INVALID_REQUEST, _TOO_DEEP, data, tokens)
     if isinstance(error, msgspec.ValidationError):
@@ -205,7 +205,7 @@ LONGEST_MEMBER = 64 * 1024  # bytes of one that is looked at by itself
 
 
 def decoding(
-    data: bytes, of_result: frozenset[str], tokens: int = MOST_TOKENS
+    data: Whole, of_result: frozenset[str], tokens: int = MOST_TOKENS
 ) -> Generator[None, None, tuple[Message, Raw]]:
     """The same as `decode` in pieces, for a large message; and those of the members of its result that are asked for,
     as an object: null stands for what is long. An error is bounded already."""
@@ -236,15 +236,17 @@ def decoding(
     return message, Raw(encode({name: Raw(_short(span.of(data))) for name, span in found.of_inner.items()}))
 
 
-def _without_surrogates(data: bytes, refusal: Exception) -> Generator[None, None, bytes]:
+def _without_surrogates(data: Whole, refusal: Exception) -> Generator[None, None, bytes]:
     """Raises the `refusal` where that was not for lone ones."""
+    may_be_for_them = not isinstance(refusal, outline.TooDeep) and len(data) <= surrogates.LARGEST
+    whole = bytes(data) if may_be_for_them else b""
     parts: list[bytes] = []
-    for part in surrogates.replacing(data):
+    for part in surrogates.replacing(whole):
         parts.append(part)
         yield
     replaced = b"".join(parts)
     try:
-        if isinstance(refusal, outline.TooDeep) or replaced in (b"", data):
+        if replaced in (b"", whole):
             raise refusal
     finally:
         del refusal  # or this frame and it would hold each other
@@ -274,7 +276,7 @@ def _without_depth(message: Message) -> bytes:
     return encode({"id": message.id or None, **told})
 
 
-def _malformed(rpc: int, message: str, data: bytes, tokens: int) -> Malformed:
+def _malformed(rpc: int, message: str, data: Whole, tokens: int) -> Malformed:
     found = _envelope(data, tokens)  # once: it is what takes longest
     id, is_answer = _salvaged(found)
     told = found.keys() & {b'"method"', b'"result"', b'"error"'}
@@ -336,7 +338,7 @@ def beginning(data: bytes, tokens: int) -> Mapping[bytes, bytes]:
     return _envelope(data, tokens)
 
 
-def _envelope(data: bytes, tokens: int) -> dict[bytes, bytes]:
+def _envelope(data: Whole, tokens: int) -> dict[bytes, bytes]:
     """The members of the outermost object with their first token, as far as they stand in the beginning: brackets,
     strings and colons are enough for that."""
     found: dict[bytes, bytes] = {}

@@ -32,6 +32,11 @@ class Mapped(mmap.mmap):
         self.madvise(mmap.MADV_DONTNEED)
 
 
+Whole: TypeAlias = "bytes | Mapped"
+"""A body as it has come. Both have a length and parts that are bytes, and nothing else: whatever else bytes can do,
+`bytes(body)` can, which is a copy of what is in a file."""
+
+
 class Gathering:
     """What comes of one body, in chunks that may be of one byte. `taken` is all of it, once."""
 
@@ -55,8 +60,8 @@ class Gathering:
         if self._memory.tell() > self._most >= 0:
             self._store()
 
-    def taken(self) -> bytes:
-        """Where it is in a file, it is `Mapped`, which is bytes to all who take parts of it."""
+    def taken(self) -> Whole:
+        """All of it, `Mapped` where it is in a file."""
         if self._file:
             self._store()
         if not self._file:
@@ -64,7 +69,7 @@ class Gathering:
         with self._file as file:
             self._file = None
             try:
-                return cast("bytes", Mapped(file.fileno(), 0, access=mmap.ACCESS_READ))
+                return Mapped(file.fileno(), 0, access=mmap.ACCESS_READ)
             except OSError:  # as many are mapped as may be
                 file.seek(0)
                 return file.read()
@@ -105,12 +110,12 @@ def _write(file: IO[bytes], data: memoryview) -> None:
         data.release()
 
 
-def part(body: bytes, start: int, end: int) -> bytes:
+def part(body: Whole, start: int, end: int) -> bytes:
     """A part of a body: of what is large no copy, but what holds all of it."""
     return body[start:end] if len(body) <= IN_MEMORY else cast("bytes", memoryview(body)[start:end])
 
 
-def sparing(body: bytes, steps: Generator[None, None, Result]) -> Generator[None, None, Result]:
+def sparing(body: Whole, steps: Generator[None, None, Result]) -> Generator[None, None, Result]:
     """The same steps of a look at a body, which is not in memory any longer than each takes."""
     if not isinstance(body, Mapped):
         return (yield from steps)

@@ -7,8 +7,6 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
-from toolgate.core import jsonrpc
-
 Era: TypeAlias = Literal["legacy", "modern"]
 """With the handshake, or without."""
 
@@ -17,12 +15,13 @@ def other_era(era: Era) -> Era:
     return "legacy" if era == "modern" else "modern"
 
 
-# Error codes of MCP itself; those of JSON-RPC stand in `jsonrpc`.
+# Error codes of MCP itself; all others of JSON-RPC stand in `jsonrpc`.
 RESOURCE_NOT_FOUND: Final = -32002  # of the handshake revisions
 URL_ELICITATION_REQUIRED: Final = -32042
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
+INVALID_PARAMS: Final = -32602  # of JSON-RPC, for what the latest revision does not find
 RESERVED_ERRORS: Final = range(-32099, -32019)  # by revision 2026-07-28, for itself
 MODERN_ONLY_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
@@ -351,7 +350,7 @@ _2026_07_28 = _revision(
     tasks="extension",
     takes_any_schema=True,
     question_members=_2025_11_25.question_members - {"elicitationId"},
-    resource_missing=jsonrpc.INVALID_PARAMS,
+    resource_missing=INVALID_PARAMS,
 )
 
 REVISIONS: Final[Mapping[str, Revision]] = {

@@ -8,9 +8,11 @@ piece, with what is open around it; and no piece takes longer than some millisec
 from __future__ import annotations
 
 import codecs
+import mmap
 import re
 from collections.abc import Generator, Iterator
 from itertools import accumulate
+from typing import TypeAlias
 
 import msgspec
 
@@ -27,6 +29,9 @@ _INSIDE = 2  # levels
 _AS_CLOSED = bytes.maketrans(b"{[", b"}]")
 _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 _text = msgspec.json.Decoder(str).decode
+
+
+Data: TypeAlias = bytes | mmap.mmap  # see `large.Whole`
 
 
 class TooDeep(msgspec.DecodeError):
@@ -47,7 +52,7 @@ class Span(msgspec.Struct, frozen=True):
     start: int
     end: int
 
-    def of(self, data: bytes) -> bytes:
+    def of(self, data: Data) -> bytes:
         return data[self.start : self.end]
 
 
@@ -60,7 +65,7 @@ class Outline(msgspec.Struct):
     inside: int = 0
 
 
-def reading(data: bytes, wanted: Wanted, deepest: int) -> Generator[None, None, Outline]:
+def reading(data: Data, wanted: Wanted, deepest: int) -> Generator[None, None, Outline]:
     """Finds the outline of an object, piece by piece. Raises `msgspec.DecodeError` for what is none, `TooDeep` for what
     is nested deeper than that, or some levels less, and `UnicodeDecodeError`."""
     yield from _check_letters(data)
@@ -69,7 +74,7 @@ def reading(data: bytes, wanted: Wanted, deepest: int) -> Generator[None, None, 
     return reading.found
 
 
-def _check_letters(data: bytes) -> Iterator[None]:
+def _check_letters(data: Data) -> Iterator[None]:
     if type(data) is bytes and data.isascii():
         return
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -80,7 +85,7 @@ def _check_letters(data: bytes) -> Iterator[None]:
 
 
 class _Reading:
-    def __init__(self, data: bytes, wanted: Wanted, deepest: int) -> None:
+    def __init__(self, data: Data, wanted: Wanted, deepest: int) -> None:
         self.found = Outline({}, {})
         self._data = data
         self._wanted = wanted
@@ -234,7 +239,7 @@ class _Reading:
         raise msgspec.DecodeError("Input data was truncated")
 
 
-def _piece(data: bytes, at: int, size: int) -> bytes:
+def _piece(data: Data, at: int, size: int) -> bytes:
     """So much from there on, without an escape at its end, or half a character, that may go on behind it."""
     piece = data[at : at + size]
     if b"\\" not in piece[-_ESCAPE:] or at + size >= len(data):

@@ -11,7 +11,6 @@ redacted before it is cut (`excerpt`), so that no part of a secret is left at th
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import json
 import logging
@@ -26,6 +25,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from toolgate.core import escapes
+from toolgate.core.escapes import TooMuch
+
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 MOST = 1000  # secrets; beyond that those that were learned longest ago are forgotten
 MOST_TOKENS = 64  # of one server
@@ -38,10 +40,10 @@ ADJOINING = 4096  # characters around a secret that go with it, at most
 LONGEST_QUOTED = 65_536  # characters of a text that are looked at before its beginning is quoted
 LARGE = 8192  # bytes from which on it pays to look at single letters first
 MOST_PLACES = 20_000  # of secrets in one text: taking them out takes about 50 ms
-MOST_SEARCHED = 1024 * 1024  # characters around secrets that are written with escapes, for each: about 100 ms
+MOST_SEARCHED = 200_000  # escapes around secrets, of which one is written with some: about 100 ms
 MOST_WALKED = 1024 * 1024  # bytes of JSON that are read when what is left of it is none
 MOST_LOOKS = 1_000_000  # at its values, for each form of a secret: about 100 ms
-WINDOW = 16_384  # characters that are looked at for escapes at once, at least
+WINDOW = 64 * 1024  # characters that are looked at for escapes at once, at least
 LOOKED_AT = 512 * 1024  # bytes of JSON that are looked at in one go
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
@@ -68,20 +70,24 @@ class Secrets:
         self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
         self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
         self.forms = len(self._bodies)  # that each body is searched for
-        self._letters = tuple(map(frozenset[str], self._bodies))
+        # What stands in whichever is written without `\uXXXX`: one look for each secret tells that none is there.
+        self._cores = tuple(dict.fromkeys(forms.core for forms in secrets))
+        self._letters = tuple(map(frozenset[str], self._cores))
         self._alphabet = frozenset[str]().union(*self._letters)
-        self._plainly = tuple(dict.fromkeys(plain for forms in secrets for plain in forms.plainly))  # no escapes
+        self._certain_cores = tuple(dict.fromkeys(forms.core for forms in certain))
+        self._ways = tuple(dict.fromkeys(way for forms in secrets for way in forms.ways))  # no escapes
+        self._loosely = tuple(dict.fromkeys(loose for forms in secrets for loose in forms.loosely))  # no backslashes
         self._spared = _forms(guessed).difference(_forms(certain)) if guessed else frozenset[str]()
         is_ascii = all(forms.texts[0].isascii() for forms in secrets)
         self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
-        longest = max((len(forms.texts[0]) for forms in secrets), default=0)
-        self._reach = LONGEST_ESCAPE * (1 + longest)  # characters of the longest, each of them escaped
+        self._has_astral = not all(map(_is_of_units, self._texts))
+        self._reach = escapes.LONGEST * (2 + max(map(len, self._ways), default=0))  # of the longest, all of it escaped
         self.overlap = max(map(len, (*self._bodies, self._escape))) - 1
 
     def text(self, shown: str) -> str:
         """Any text that is no JSON."""
-        for secret in self._texts:  # for each call: a generator would take twice as long
-            if secret in shown:
+        for core in self._cores:  # for each call: a generator would take twice as long
+            if core in shown:
                 return self._without(shown)
         return self._without(shown) if self._escape in shown and self._texts else shown
 
@@ -92,22 +98,22 @@ class Secrets:
             return shown
         text = shown.decode("latin-1")  # in texts Python finds a short one three times as fast as in bytes
         if len(text) < LARGE:  # for each call: a function would take twice as long
-            for secret in self._bodies:
-                if secret in text:
+            for core in self._cores:
+                if core in text:
                     break
             else:
                 if self._escape not in text:
                     return shown
         try:
-            places = self._places(text) if self._is_held_by(text) else []
-            if self._escape in text:
+            places = self._places(text) if (is_core_there := self._is_core_in(text)) else []
+            if "\\" in text and (is_core_there or self._escape in text):
                 places += self._escaped(text, is_json=True)
             if not places:
                 return shown
             changed = _cut_out(text, places)
             most = max(MOST_LOOKS // len(self._texts), MOST_MEMBERS)
             return _sound(changed.encode("latin-1"), shown, self, most)
-        except _TooMuch:
+        except TooMuch:
             return self._emptied(shown)
 
     def may_be_in(self, shown: bytes) -> bool:
@@ -115,7 +121,7 @@ class Secrets:
         stretches, each with an overlap of the longest secret: there is no copy of all."""
         for start in range(0, len(shown), LOOKED_AT):
             text = shown[start : start + LOOKED_AT + self.overlap].decode("latin-1")
-            if self._escape in text or self._is_held_by(text):
+            if self._escape in text or self._is_core_in(text):
                 return True
         return False
 
@@ -127,44 +133,39 @@ class Secrets:
         certain = _places(text, (each for each in self._bodies if each not in guessed))
         return [*certain, *_in_values(text, _places(text, guessed))]
 
-    def _is_held_by(self, text: str) -> bool:
+    def _is_core_in(self, text: str) -> bool:
         if len(text) < LARGE:
-            return any(secret in text for secret in self._bodies)
+            return any(core in text for core in self._cores)
         there = {letter for letter in self._alphabet if letter in text}  # one letter is found at memory's speed
-        return any(secret in text for secret, own in zip(self._bodies, self._letters, strict=False) if own <= there)
+        return any(core in text for core, own in zip(self._cores, self._letters, strict=False) if own <= there)
 
     def _without(self, shown: str) -> str:
         try:
             places = _places(shown, self._texts)
-            if self._escape in shown:
+            if "\\" in shown:
                 places += self._escaped(shown)
             return _cut_out(shown, places) if places else shown
-        except _TooMuch:
+        except TooMuch:
             return GONE
 
     def _escaped(self, shown: str, is_json: bool = False) -> list[tuple[int, int]]:
-        """Where secrets stand of which some characters are escapes: in the text as it came, since what is cut out of it
-        takes its neighbours along, which may be a part of one of these. It is looked through in pieces, so that only
-        those are searched at length that have one. Raises `_TooMuch`."""
+        """Where secrets stand of which some characters are escapes, in any layer of JSON: in the text as it came, since
+        what is cut out of it takes its neighbours along, which may be a part of one of these. It is looked through in
+        pieces, and the way back is looked for only where there is one. Raises `TooMuch`."""
         step = max(WINDOW, self._reach)
-        is_bytes = _is_utf8(shown)
+        looks = escapes.Looks(MOST_SEARCHED)
         places: list[tuple[int, int]] = []
-        left = MOST_SEARCHED
-        for each in range(0, len(shown), step):
-            start = _before_an_escape(shown, each)
-            piece = shown[start : _before_an_escape(shown, each + step + self._reach)]
-            if self._escape not in piece:
+        for start in range(0, len(shown), step):
+            piece = shown[start : start + step + self._reach]
+            if "\\" not in piece or not (self._escape in piece or self._is_core_in(piece)):
                 continue
-            plain = _plain(piece, is_bytes)
-            found = [each for each in self._plainly if each in plain and _is_escaped(each, piece, plain, is_bytes)]
-            left -= len(piece) * len(found)
-            if left < 0:
-                raise _TooMuch
-            for is_guessed in (False, True):
-                if secrets := [each for each in found if (each in self._spared) is is_guessed]:
-                    escaped = _places_of_escaped(piece, secrets, is_bytes)
-                    here = [(start + first, start + end) for first, end in escaped]
-                    places += _in_values(shown, here) if is_guessed and is_json else here
+            for layer in escapes.layers(piece, is_json, self._has_astral, looks):
+                found = [each for each in (self._loosely if layer.is_loose else self._ways) if each in layer.text]
+                for is_guessed in (False, True):
+                    if secrets := [each for each in found if (each in self._spared) is is_guessed]:
+                        there = itertools.starmap(layer.source_of, _places(layer.text, secrets))
+                        here = [(start + first, start + end) for first, end in there]
+                        places += _in_values(shown, here) if is_guessed and is_json else here
         return places
 
     def _emptied(self, shown: bytes) -> bytes:
@@ -188,7 +189,7 @@ class Secrets:
 
     def name(self, shown: str) -> str:
         """That of a member of JSON."""
-        is_certain = self._escape in shown or any(each in shown for each in self._texts if each not in self._spared)
+        is_certain = self._escape in shown or any(core in shown for core in self._certain_cores)
         return self._without(shown) if is_certain else shown
 
 
@@ -304,43 +305,44 @@ def _added(known: dict[str, _Spellings], fresh: Iterable[str], most: int) -> boo
     return is_new
 
 
-class _TooMuch(Exception):
-    """More secrets are in something than can be taken out of it in bounded time."""
-
-
 MOST_MEMBERS = 100  # that are left of JSON that is emptied
 LONGEST_KEPT = 64  # bytes of each
 _EMPTY: Mapping[bytes, Any] = {b"[": msgspec.Raw(b"[]"), b"{": msgspec.Raw(b"{}")}
 
 
 class _Spellings(NamedTuple):
-    """A secret in each way of writing it: in texts, and in the bytes of JSON, a character for each byte; and as
-    `_plain` gives it, unless it has hardly more than backslashes, since that is in many texts."""
+    """A secret in each way of writing it: in texts, and in the bytes of JSON, a character for each byte; without
+    escapes; and without backslashes, unless it has hardly more than these, since that is in many texts."""
 
     texts: tuple[str, ...]
     bodies: tuple[str, ...]
-    plainly: tuple[str, ...]
+    ways: tuple[str, ...]
+    loosely: tuple[str, ...]
+    core: str  # what stands in each of these, and nobody writes with a short escape or in another way in URLs
 
 
 def _forms(secrets: Iterable[_Spellings]) -> frozenset[str]:
-    return frozenset(each for forms in secrets for each in (*forms.texts, *forms.bodies, *forms.plainly))
+    return frozenset(each for forms in secrets for each in (*forms.texts, *forms.bodies, *forms.ways, *forms.loosely))
 
 
 def _spellings(secret: str) -> _Spellings:
-    """As it is, in a URL, and with its lines as files have them; each as JSON writes it in either way, and once more
-    inside of JSON in a text."""
+    """As it is, in a URL, and with its lines as files have them; each as JSON writes it in either way."""
     urls = (quote(secret, safe=""), quote(secret))
     ways = dict.fromkeys(
         [secret, *_in_lines(secret), *urls, *(_percent.sub(lambda found: found[0].lower(), url) for url in urls)]
     )
     written = dict.fromkeys(form for way in ways for form in _as_json(way))
-    plainly = dict.fromkeys(
-        _plain(each, _is_utf8(each)) for each in (json.dumps(secret, ensure_ascii=False)[1:-1], secret)
+    loosely = (loose for way in ways if len(loose := escapes.loosely(escapes.units(way))) >= SHORTEST)
+    return _Spellings(
+        texts=tuple(dict.fromkeys([*ways, *written])),
+        bodies=tuple(map(_as_bytes, written)),
+        ways=tuple(map(escapes.units, ways)),
+        loosely=tuple(dict.fromkeys(loosely)),
+        core=max(_unreserved.findall(secret), key=len, default=""),
     )
-    texts = tuple(dict.fromkeys([*ways, *written]))
-    return _Spellings(texts, tuple(map(_as_bytes, written)), tuple(each for each in plainly if len(each) >= SHORTEST))
 
 
+_unreserved = re.compile(r"[A-Za-z0-9_.~-]+")
 _percent = re.compile("%[0-9A-F]{2}")
 _INDENTS = ("", "  ", "    ", "      ", "        ", "\t")
 _line_break = re.compile(r"\n(?!\n)")
@@ -357,97 +359,15 @@ def _in_lines(secret: str) -> Iterator[str]:
 
 _ESCAPE = "\\u"
 _ASCII_ESCAPE = "\\u00"
-LONGEST_ESCAPE = 2 * (16 + len("u0041"))  # characters that write one, as two units, behind backslashes
 
 
-def _plain(text: str, is_bytes: bool) -> str:
-    """A text with all that is written `\\uXXXX`, behind any number of backslashes, as what it stands for, and without
-    backslashes. `is_bytes`: it has a character for each byte of UTF-8, of which the first and the last may be parts."""
-    text = (text.encode("latin-1").decode(errors="ignore") if is_bytes else text).replace("\0", "")
-    parts: list[str] = []
-    start = 0
-    while start < len(text):
-        end = _before_an_escape(text, start + PIECE)
-        parts.append(_of_escapes(text[start:end]))
-        start = end
-    plain = "".join(parts)
-    if not plain.isascii():  # what is written as two units is one character
-        plain = plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return _in_letters(plain)
-
-
-def _before_an_escape(text: str, end: int) -> int:
-    """Where a text may be parted up to there: not within an escape. Only the two units of a character are."""
-    last = text[end - 6 : end]
-    return end - (len(last) - len(last.partition("\\")[0])) if end < len(text) else len(text)
-
-
-def _of_escapes(text: str) -> str:
-    try:
-        return _read_escapes(text)
-    except UnicodeDecodeError:  # an escaped backslash, and a `u`, for example
-        return _read_escapes(_broken.sub("u", text))
-
-
-def _read_escapes(text: str) -> str:
-    ascii = text.replace(_ESCAPE, "\0").replace("\\", "").encode("ascii", "backslashreplace")
-    return ascii.replace(b"\0", b"\\u").decode("unicode_escape").replace("\\", "")
-
-
-def _in_letters(text: str) -> str:
-    """Line breaks and the like as what stands behind a backslash for them."""
-    for control, letter in zip("\b\f\n\r\t", "bfnrt", strict=True):
-        text = text.replace(control, letter)
-    return text
-
-
-_broken = re.compile(r"(?<!\\)\\++u(?![0-9a-fA-F]{4})")
-
-
-def _is_escaped(secret: str, piece: str, plain: str, is_bytes: bool) -> bool:
-    """Whether it stands there more often once escapes are read. Those without any are found already."""
-    return plain.count(secret) != piece.count(_as_bytes(secret) if is_bytes else secret)
-
-
-def _places_of_escaped(piece: str, plainly: Iterable[str], is_bytes: bool) -> list[tuple[int, int]]:
-    """Where secrets, as `_plain` gives them, are written with any of their characters escaped. They are nothing to
-    compile: a server chooses how long they are. Raises `_TooMuch`."""
-    parts = _written.split(piece)  # every second one is an escape
-    meant = {each: _as_bytes(_meant(each)) if is_bytes else _meant(each) for each in set(parts[1::2])}
-    read = [meant[each] if number % 2 else each for number, each in enumerate(parts)]
-    ends, read_ends = (list(itertools.accumulate(map(len, each))) for each in (parts, read))
-    found = _places(_in_letters("".join(read)), set(map(_as_bytes, plainly)) if is_bytes else plainly)
-    places: list[tuple[int, int]] = []
-    for start, stop in found:
-        first, last = bisect.bisect_right(read_ends, start), bisect.bisect_left(read_ends, stop)
-        before = len(parts[first]) if first % 2 else read_ends[first] - start  # an escape goes as a whole
-        if first and before == len(parts[first]) and not read[first - 1]:
-            before += len(parts[first - 1])  # of a line break, for example
-        places.append((ends[first] - before, ends[last] - (0 if last % 2 else read_ends[last] - stop)))
-    return places
-
-
-_high, _low = "u[dD][89abAB][0-9a-fA-F]{2}", "u[dD][c-fC-F][0-9a-fA-F]{2}"
-_written = re.compile(rf"""(\\+(?:{_high}\\{{1,16}}{_low}|u[0-9a-fA-F]{{4}}|["/])?)""")
-
-
-def _meant(escape: str) -> str:
-    """Other backslashes are nothing, as in `_plain`."""
-    units = "".join(unit[:4] for unit in escape.split("u")[1:])
-    letter = bytes.fromhex(units).decode("utf-16-be", "surrogatepass") if units else escape[-1]
-    return letter if letter != "\\" else ""
+def _is_of_units(text: str) -> bool:
+    return max(text) <= "\uffff"
 
 
 def _as_bytes(text: str) -> str:
     """A character for each byte of its UTF-8."""
     return text.encode("utf-8", "surrogatepass").decode("latin-1")
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        return bool(text.encode("latin-1").decode())
-    except UnicodeError:
-        return False
 
 
 def _is_token(text: str) -> bool:
@@ -476,18 +396,18 @@ _JSON = frozenset('"{}[],\\ \r\n')
 def _as_json(text: str) -> Iterable[str]:
     for ascii in (True, False):
         once = json.dumps(text, ensure_ascii=ascii)[1:-1]
-        yield from (once, once.replace("/", "\\/"), json.dumps(once, ensure_ascii=ascii)[1:-1])
+        yield from (once, once.replace("/", "\\/"))
 
 
 def _places(shown: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
-    """Raises `_TooMuch`."""
+    """Raises `TooMuch`."""
     places: list[tuple[int, int]] = []
     for secret in secrets:
         at = shown.find(secret)
         while at >= 0:
             places.append((at, at + len(secret)))
             if len(places) > MOST_PLACES:
-                raise _TooMuch
+                raise TooMuch
             at = shown.find(secret, at + 1)
     return places
 
@@ -530,18 +450,18 @@ _ADJOINS = f"{string.ascii_letters}{string.digits}+/_=.-"
 
 def _sound(changed: bytes, before: bytes, secrets: Secrets, most: int) -> bytes:
     """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then, if it
-    can be, and has no more values than that. Raises `_TooMuch`."""
+    can be, and has no more values than that. Raises `TooMuch`."""
     try:
         msgspec.json.decode(changed, type=msgspec.Raw)
         return changed
     except _UNREADABLE:
         pass
     if len(before) > MOST_WALKED:
-        raise _TooMuch
+        raise TooMuch
     try:
         return _write(_walked(_read(before), secrets, itertools.repeat(None, most)))
     except _UNREADABLE:
-        raise _TooMuch from None
+        raise TooMuch from None
 
 
 def _read(body: bytes) -> Any:
@@ -562,11 +482,11 @@ _ENDLESS = itertools.repeat(None)
 
 
 def _walked(value: Any, secrets: Secrets, steps: Iterator[None] = _ENDLESS) -> Any:
-    """Raises `_TooMuch` where it has more values than there are steps."""
+    """Raises `TooMuch` where it has more values than there are steps."""
     for _ in steps:
         break
     else:
-        raise _TooMuch
+        raise TooMuch
     if isinstance(value, str):
         return secrets.text(value)
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -14,7 +14,7 @@ from toolgate.core import large
 
 
 class Event(msgspec.Struct, frozen=True):
-    data: bytes
+    data: large.Whole  # bytes, but where a `Reader` keeps what is large in a file
     event: str = "message"
     id: str | None = None  # None where the event does not set one
     retry: int | None = None  # milliseconds
@@ -81,7 +81,7 @@ class Reader:
 
     def _begin(self) -> None:
         """The next event."""
-        self._data: list[bytes] = []
+        self._data: list[large.Whole] = []
         self._held = 0
         self._event = b"message"
         self._id: bytes | None = None
@@ -143,7 +143,7 @@ class Reader:
         elif name == b"retry" and content.isdigit() and len(content) < 10:
             self._retry = int(content)
 
-    def _has(self, data: bytes) -> None:
+    def _has(self, data: large.Whole) -> None:
         self._data.append(data)
         self._held += len(data) + LINE  # empty lines take room, too
 

@@ -410,6 +410,7 @@ def _read_questions(peek: _TypePeek | _ResultPeek, client: Client) -> tuple[Ask,
 def _asked_too_much() -> Fault:
     most = (
         f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values, with keys of {jsonrpc.LONGEST_ID:,} bytes, "
+        f"{asks.MOST_BYTES:,} bytes together ({jsonrpc.LONGEST_MEMBER:,} in a large answer), "
         f"and {asks.MOST_TO_READ:,} bytes of those to a person"
     )
     return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: the limit is {most}", reach="executed")

@@ -25,6 +25,7 @@ from toolgate.core import jsonrpc
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
+from toolgate.core.large import Whole
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.links.base import Link, Receiver
@@ -123,7 +124,8 @@ class Connection:
 
     # What comes. None of these raises.
 
-    def _received(self, line: bytes, _origin: int | None) -> None:
+    def _received(self, data: Whole, _origin: int | None) -> None:
+        line = bytes(data)  # as it is: it comes over a pipe
         if len(line) > LONGEST_LINE:
             self._too_long(line[:BEGINNING])
             return

@@ -14,6 +14,7 @@ import msgspec
 
 from toolgate.core.bodies import Body
 from toolgate.core.fault import Fault
+from toolgate.core.large import Whole
 
 AUTHORIZATION = b"Authorization"
 LONGEST_MESSAGE = 32 * 1024 * 1024  # bytes; what is longer is not read: each look at so many takes 20 ms
@@ -43,7 +44,7 @@ class Receiver(msgspec.Struct, frozen=True):
 
     principal: str
     whose: Callable[[int | None], str]
-    received: Callable[[bytes, int | None], asyncio.Future[None] | None]
+    received: Callable[[Whole, int | None], asyncio.Future[None] | None]
     awaits: Callable[[int], bool]
     failed: Callable[[int, Fault], None]
     retired: Callable[[Fault], None]

@@ -24,7 +24,7 @@ from toolgate.core.bodies import FREE
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Reach
 from toolgate.core.inflow import IntakeQueue
-from toolgate.core.large import Gathering
+from toolgate.core.large import Gathering, Whole
 from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
@@ -184,7 +184,7 @@ class HttpLink:
     def _follow(
         self, origin: int | None, is_wanted: Callable[[], bool], over: Callable[[int], None], cursor: Cursor
     ) -> Following:
-        def hear(data: bytes) -> asyncio.Future[None] | None:
+        def hear(data: Whole) -> asyncio.Future[None] | None:
             return self.received(data, origin)
 
         def keeps(size: int) -> None:
@@ -310,7 +310,7 @@ class HttpLink:
         else:
             self._receipts.note(reply)
 
-    def received(self, data: bytes, origin: int | None) -> asyncio.Future[None] | None:
+    def received(self, data: Whole, origin: int | None) -> asyncio.Future[None] | None:
         self._was_understood = True
         until = self._receiver.received(data, origin)
         if origin is None:
@@ -337,11 +337,11 @@ class HttpLink:
         if self.awaits(origin):
             self.broke_without(origin, 200, body)
 
-    def broke_without(self, origin: int, status: int, body: bytes) -> None:
+    def broke_without(self, origin: int, status: int, body: Whole) -> None:
         """A request's own response has ended, and the answer was not in it."""
         self.broke(origin, f"sent HTTP {status} with no answer in it: {self.quoted(body)}")
 
-    def quoted(self, body: bytes) -> str:
+    def quoted(self, body: Whole) -> str:
         """What the server said, as it may be quoted."""
         return shown(body, self._server.id)
 
@@ -485,17 +485,17 @@ class _Reply(WholeReader):
         self._link.keeps(self.origin, size)
         self._counted = size
 
-    def _heard(self, origin: int, status: int, body: bytes) -> None:
+    def _heard(self, origin: int, status: int, body: Whole) -> None:
         """What came on a request's own response, which is at its end."""
         if body:
             self._link.received(body, origin)
         if self._link.awaits(origin):
             self._link.broke_without(origin, status, body)
 
-    def _received(self, data: bytes) -> None:
+    def _received(self, data: Whole) -> None:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
         wants none (a notification, or an answer of ours) it would be of no call, and each answer could bring more."""
-        if self.origin is None and _is_request(data):
+        if self.origin is None and _is_request(bytes(data)):
             log.info("ignored a request in the answer to a notification")
             return
         until = self._link.received(data, self.origin)
@@ -530,10 +530,8 @@ class _Reply(WholeReader):
         self._link.done(self)
         body = self._more.taken() if self._more else self._body
         self._body, self._more = b"", None
-        if self._status >= 300 or self.origin is None:
-            body = bytes(body)
         if self._status >= 300:
-            self._link.refused(self.origin, self._status, body, self._location.decode("latin-1"))
+            self._link.refused(self.origin, self._status, bytes(body), self._location.decode("latin-1"))
         elif self._cursor:
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
         else:

@@ -7,6 +7,7 @@ from urllib.parse import urljoin, urlsplit
 from toolgate.config import Server, masking
 from toolgate.core import jsonrpc, redaction
 from toolgate.core.fault import Code, Fault, Reach
+from toolgate.core.large import Whole
 from toolgate.upstreams import diagnosis
 
 LONGEST_PLACE = 500  # characters of a URL that is written into a hint
@@ -82,6 +83,6 @@ def is_rpc_error(body: bytes, to: int | str | None = None) -> bool:
     return bool(message.error) and is_to_it
 
 
-def shown(body: bytes, server: str) -> str:
+def shown(body: Whole, server: str) -> str:
     """The beginning of a body, for a message to people."""
-    return redaction.excerpt(body, server=server)
+    return redaction.excerpt(body[: redaction.LONGEST_QUOTED + 1], server=server)

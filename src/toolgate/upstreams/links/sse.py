@@ -176,7 +176,7 @@ class SseLink(PipeLink):
 
     def event(self, event: sse.Event) -> None:
         if event.event == "endpoint" and not self._endpoint.done():
-            self._find(event.data.decode(errors="replace"))
+            self._find(bytes(event.data).decode(errors="replace"))
         elif event.event == "message" and event.data:
             reading = self._receiver.received(event.data, None)
             if reading and self._stream:

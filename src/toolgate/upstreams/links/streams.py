@@ -16,6 +16,7 @@ from toolgate.core import sse
 from toolgate.core.bodies import FREE
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
+from toolgate.core.large import Whole
 from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.links.http1 import ResponseReader, Wire
 
@@ -65,7 +66,7 @@ class Following:
         self,
         clock: Clock,
         open: Open,
-        hear: Callable[[bytes], asyncio.Future[None] | None],
+        hear: Callable[[Whole], asyncio.Future[None] | None],
         is_wanted: Callable[[], bool],
         over: Callable[[int], None],
         cursor: Cursor,
@@ -128,7 +129,7 @@ class Following:
             log.debug("cannot open an event stream: %s", error)
         return reply
 
-    def _heard(self, data: bytes) -> None:
+    def _heard(self, data: Whole) -> None:
         until = self._hear(data)
         if until and self.wire:
             self.wire.intake.hold_until(until)
@@ -145,7 +146,7 @@ class _Events:
     def __init__(
         self,
         cursor: Cursor,
-        hear: Callable[[bytes], None],
+        hear: Callable[[Whole], None],
         let_go: Callable[[], None],
         events: sse.Reader,
         keeps: Callable[[int], object],

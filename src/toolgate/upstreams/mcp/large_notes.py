@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core.large import Whole
 
 LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
 BEGINNING = 16 * 1024  # bytes of a message in which its method is looked for, and the id of a task
@@ -48,7 +49,7 @@ def has_too_many_values(params: Raw) -> bool:
     return beside >= 2 * MOST_VALUES or counting.has_more_values(whole, counting.MANY)
 
 
-def answered(data: bytes) -> bytes | None:
+def answered(data: Whole) -> bytes | None:
     """The id of the request that a message answers, empty where its beginning does not tell; None where it is a note or
     a request itself."""
     beginning = jsonrpc.beginning(data[:BEGINNING], MOST_TOKENS)
@@ -63,7 +64,7 @@ class LargeNotes:
         self._passed: dict[str, None] = {}
         self.has_passed = False  # the message that was looked at last: it is a note that may be large
 
-    def refused(self, data: bytes) -> str:
+    def refused(self, data: Whole) -> str:
         """The method of a note that is not to be heard, as far as the beginning tells; else nothing. A message whose
         beginning does not tell is read as any other."""
         self.has_passed = False
@@ -73,7 +74,7 @@ class LargeNotes:
         name = method[1:-1].decode(errors="replace")
         return "" if name == mcp.TASK_CHANGED and self._passes(data) else name
 
-    def _passes(self, data: bytes) -> bool:
+    def _passes(self, data: Whole) -> bool:
         found = _task_id.search(data, 0, BEGINNING)
         try:
             id = jsonrpc.read(found[1], str) if found else ""

@@ -25,6 +25,7 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.exchange import Exchange, Part, Retry
 from toolgate.core.fault import Fault, Reach, Reached
 from toolgate.core.jsonrpc import Members, Message, Params, PlainAnswer, RpcError
+from toolgate.core.large import Whole
 from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy, naming
@@ -482,7 +483,7 @@ class Requests:
     # What the link calls.
 
     def received(
-        self, data: bytes, origin: int | None, read: tuple[Message, Raw] | None = None
+        self, data: Whole, origin: int | None, read: tuple[Message, Raw] | None = None
     ) -> asyncio.Future[None] | None:
         """See `Receiver`. `read` is what came of it where it is a large answer, which is read elsewhere."""
         if len(data) > LARGE and not read:
@@ -492,8 +493,8 @@ class Requests:
             if (answers := answered(data)) is not None:
                 reading = self.spawn(self._read(data, origin, answers))
                 return reading if origin is None else None
-            data = bytes(data)
-        elif not read and (answer := jsonrpc.read_plain_answer(data)) and self._takes(answer, origin):
+        is_small, data = len(data) <= LARGE, bytes(data)  # a copy of what is in a file only: a large note
+        if is_small and not read and (answer := jsonrpc.read_plain_answer(data)) and self._takes(answer, origin):
             return None
         try:
             message, frame = read or (jsonrpc.decode(data), jsonrpc.NOTHING)
@@ -512,14 +513,14 @@ class Requests:
             self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id, only=only), data, origin)
         return None
 
-    def _read(self, data: bytes, origin: int | None, answers: bytes) -> Coroutine[Any, Any, None]:
+    def _read(self, data: Whole, origin: int | None, answers: bytes) -> Coroutine[Any, Any, None]:
         """From now on the answer has come. It is read in its client's turn."""
         self._large.begin(origin)
         request = self.pending.get(int(answers) if answers.isdigit() and len(answers) < 16 else origin or 0)
         call = request.call if request else None
         return self._until_read(data, origin, call, call.client.principal.counted_as if call else self.server.id)
 
-    async def _until_read(self, data: bytes, origin: int | None, call: Call | None, whose: str) -> None:
+    async def _until_read(self, data: Whole, origin: int | None, call: Call | None, whose: str) -> None:
         try:
             reading = large.sparing(data, jsonrpc.decoding(data, mcp.OF_RESULTS))
             read = await self.bounds.looked_through(whose, len(data), reading)
@@ -553,11 +554,14 @@ class Requests:
             told = (self.server.name, excerpt(method, server=self.server.id), size, limit)
             log.warning("%s sent a %s of %d bytes; dropped, because the limit is %s", *told)
 
-    def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
+    def _misread(self, error: jsonrpc.Malformed, data: Whole, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
         if self.complaints.takes(self.server.id):
             log.warning(
-                "%s sent an invalid message: %s: %r", self.server.name, error, excerpt(data, server=self.server.id)
+                "%s sent an invalid message: %s: %r",
+                self.server.name,
+                error,
+                excerpt(data[: LONGEST_NOTE + 1], server=self.server.id),
             )
         if error.id != b"null" and error.only == "method":
             self.answer(jsonrpc.error(error.id, error.rpc, error.message))
