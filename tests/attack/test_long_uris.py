@@ -21,7 +21,7 @@ TEMPLATE = "file:///{dir}/{name}"
 CLOSED = {"there+file:///private/*": "off"}
 HARD = "/%25%32%35\\..@:"  # each reader takes it for something else
 HARD_URI = "file:///" + HARD * 100
-WATCHED = "file:///" + "a/../%41/" * 150
+WATCHED = "file:///" + "a/./%41/" * 150
 
 
 async def text(scene: Scene) -> str:
@@ -157,6 +157,52 @@ def test_a_uri_is_judged_once_however_long_it_is(monkeypatch: pytest.MonkeyPatch
     assert {found.verdict("there", "resources", HARD_URI) for _ in range(100)} == {"allow"}
     assert found.verdict("there", "resources", "file:///private/" + HARD * 100) == "off"
     assert looked.uris.count(HARD_URI) == 1
+
+
+LETTERS = "\ufdfa"  # each becomes eighteen
+COSTLY = [
+    "file:///" + LETTERS * 1900,
+    "FILE:%255c%255x+" + LETTERS * 1900,
+    "\t\tFILE:%255c%255x+tp:" + "http://" * 4 + "%00" * 10 + ":x" * 11 + "%66ile" + ":x" * 40 + LETTERS * 900,
+    "\t\ufb03x+\tFILE:\u2100@%2e%2e/%5c%5c" + "/a/./b" * 20 + "\uff11" * 10 + "/a/./b" * 200,
+    "\tx+\tFILE:\u2100" + "http://" * 20 + ("\u0301" * 31 + "urn:") * 15,
+    "file:///" + "%EF%B7%BA" * 220,
+    "file:///" + "\u3300" * 500,
+]
+
+
+@pytest.mark.parametrize("uri", COSTLY, ids=range(len(COSTLY)))
+def test_what_a_uri_costs_has_an_end_whatever_it_holds(monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
+    """Many leniencies on top of each other make many readings, and some letters become many."""
+    looked: list[int] = []
+    folded, resolved = uri_readings.as_a_lenient_reader, uri_readings._resolved
+
+    def counted(text: str) -> str:
+        looked.append(len(text) if text.isascii() else 24 * len(text))
+        return folded(text)
+
+    def counted_too(text: str, *args: Any, **named: Any) -> str:
+        looked.append(len(text))
+        return resolved(text, *args, **named)
+
+    monkeypatch.setattr(uri_readings, "as_a_lenient_reader", counted)
+    monkeypatch.setattr(uri_readings, "_resolved", counted_too)
+    rules(CLOSED).verdict("there", "resources", uri[: uri_readings.LONGEST_URI])
+    assert sum(looked) <= 1_500_000
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///home/j%C3%BCrgen/Dokumente/%C3%9Cbersicht%20der%20Kosten/Anh%C3%A4nge/f%C3%BCr%20den%20Vorstand.md",
+        "file:///home/\u5f20\u4f1f/\u6587\u6863/\u9879\u76ee/\u8868\u683c.xlsx",
+        "file:///home/ann/a/../b.txt",
+        "https://h/a?next=/b",
+        "notes://gr\u00f6\u00dfe/p\u00e4th?x=1",
+    ],
+)
+def test_an_honest_uri_in_any_script_is_read(uri: str) -> None:
+    assert rules(CLOSED).verdict("there", "resources", uri) == "allow"
 
 
 def test_each_reading_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlparse, urlsplit
 from urllib.request import url2pathname
 
 import pytest
@@ -111,9 +111,41 @@ TWO_AT_ONCE = [
 ]
 
 
+WHOSE_READER_TAKES_SOMETHING_OUT = [  # a scheme within, what stands behind a `;`
+    "file:///pfile:///key",
+    "file:///file://p/key",
+    "file:///ffile://ile://p/key",
+    "/pfile:///key",
+    "file:x:///p/key",
+    "file:x://p/key",
+    "notes://privnotes://ate/key",
+    "notes://notes://private/key",
+    "file:///p/key;x=1",
+    "file:///p/key%3Bx",
+    "notes://private/key;v1?a",
+]
+WITH_DOTS_BEHIND_WHAT_READERS_TAKE_APART = [
+    "file:///q?%2fy/../p/key",
+    "file:///x%2f?/../p/key",
+    "file:///x%252f#/../p/key",
+    "file:///q;a/../../p/key",
+    "file:///q%3f/../../p/key",
+    "notes://pub?%2fy/../private/key",
+]
+
+
 @pytest.mark.promise("b.attacks.uris")
 @pytest.mark.parametrize("said", [CLOSED, EXACT], ids=["pattern", "exact"])
-@pytest.mark.parametrize("uri", AUTHORITIES + VARIATIONS + TWO_AT_ONCE)
+@pytest.mark.parametrize(
+    "uri",
+    [
+        *AUTHORITIES,
+        *VARIATIONS,
+        *TWO_AT_ONCE,
+        *WHOSE_READER_TAKES_SOMETHING_OUT,
+        *WITH_DOTS_BEHIND_WHAT_READERS_TAKE_APART,
+    ],
+)
 def test_an_authority_is_no_way_around_a_permission(uri: str, said: Any) -> None:
     assert is_closed(uri, said)
 
@@ -180,6 +212,26 @@ def by_path(uri: str) -> Read | None:
     return ("file", _path(found.path)) if found.scheme.endswith("file") or not found.scheme else None
 
 
+def by_replacing(uri: str) -> Read | None:
+    """A server of files that takes the scheme out, wherever it stands."""
+    return ("file", _path(uri.replace("file://", ""))) if uri.startswith("file:") else None
+
+
+def by_resolving(uri: str) -> Read | None:
+    """A server of files that cuts off the scheme, and decodes nothing."""
+    rest = uri.removeprefix("file://")
+    return ("file", posixpath.normpath("/" + rest.lstrip("/"))) if rest != uri else None
+
+
+def by_parameters(uri: str) -> Read | None:
+    """A server of files that reads a URI by `urllib.parse.urlparse`, which parts it by `;` as well."""
+    try:
+        found = urlparse(uri)
+    except ValueError:
+        return None
+    return ("file", _path(found.path)) if found.scheme == "file" else None
+
+
 def by_what_follows(uri: str) -> Read | None:
     """A server that cuts off what stands before `file:`."""
     before, found, rest = uri.partition("file:")
@@ -197,7 +249,17 @@ def folding(reader: Reader) -> Reader:
     return read
 
 
-PLAIN: list[Reader] = [by_urllib, by_pathname, by_hand, by_slashes, by_path, by_what_follows]
+PLAIN: list[Reader] = [
+    by_urllib,
+    by_pathname,
+    by_hand,
+    by_slashes,
+    by_path,
+    by_what_follows,
+    by_replacing,
+    by_resolving,
+    by_parameters,
+]
 READERS = [*PLAIN, *map(folding, PLAIN)]
 PROTECTED = {("file", "/p/key"), ("notes", "/private/key"), ("http", "/private/key")}
 
@@ -255,6 +317,10 @@ _leniencies = st.sampled_from(
         lambda uri: " " + uri,
         lambda uri: uri + "/file:a/..",
         lambda uri: uri.replace("file:", "FILE:"),
+        lambda uri: uri.replace("k", "file://k"),
+        lambda uri: uri.replace("/p", "/q?%2fy/../p"),
+        lambda uri: uri + ";v=1",
+        lambda uri: uri + "%3Bx",
     ]
 )
 

@@ -462,8 +462,10 @@ class _Uris:
         if self.is_obscure(uri):
             return "off" if self._meant_loosely.narrows(server) else None
         forms = uri_readings.forms(uri)
+        files = uri_readings.folded_files(uri, forms)
+        if files is None:
+            return "off" if self._meant_loosely.narrows(server) else None
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms]
-        files = dict.fromkeys(as_a_lenient_reader(each) for each in uri_readings.as_files(uri, forms))
         meant.extend(loosely for file in files if (loosely := self._meant_loosely.find(_uris(server, file))))
         whole: list[Verdict] = [each or base for each in (found, *meant)]
         return strictest(whole)
@@ -472,8 +474,10 @@ class _Uris:
         if self.is_obscure(uri):
             return
         forms = uri_readings.forms(uri)
+        files = uri_readings.folded_files(uri, forms)
+        if files is None:
+            return
         found = [self._meant.rule(_uris(server, form)) for form in forms]
-        files = {as_a_lenient_reader(each) for each in uri_readings.as_files(uri, forms)}
         found += [self._meant_loosely.rule(_uris(server, file)) for file in sorted(files)]
         yield from filter(None, found)
 

@@ -13,12 +13,15 @@ from typing import TypeVar
 from urllib.parse import unquote
 
 from toolgate.auth import hosts
-from toolgate.core.spelling import as_a_lenient_reader
+from toolgate.core.spelling import as_a_lenient_reader, normalized
 
 _Form = TypeVar("_Form")
 _MOST_DECODED = 5  # times over that a URI may be percent-encoded
 LONGEST_URI = 2048  # characters; what a longer one means is not looked for
+MOST_BEYOND = 512  # of them beyond ASCII, decoded and as they fold: each costs fifty times as much, in each reading
 WORK = 54  # times that a character which is not ASCII is looked at: it may become eighteen, and is folded three times
+_MOST_FOLDED = 256 * 1024  # characters of all readings of one URI
+_DEARER = 24  # times that one is to read that is not ASCII
 _MOST_FORMS = 64  # readings of a URI that readers take apart in different orders, in about
 _MOST_WITHIN = 6  # URIs of files that servers may find in one; more of them mean nothing
 _MOST_UNQUOTED = 16  # URIs of which it is remembered, since the readings of one are decoded again and again
@@ -31,6 +34,9 @@ _hidden = re.compile(r"[\x01-\x1f\x7f]")  # the same but for the end of a string
 _parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
 _dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
 _drive = re.compile(r"(?<=/)([A-Za-z])[:|](?=/|$)")  # a segment that URL parsers take for a drive of Windows
+_plain_enough = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^:?#%;\\\x00-\x20\x7f-\U0010ffff]*")
+"""What all readers resolve `..` of to the same, or to one of a few."""
+_parameters = re.compile(r"(?:;|%(?:25)*3b)[^/?#]*(?=[?#]|$)", re.IGNORECASE)  # of the last segment: not of its path
 _differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orders
 
 
@@ -43,7 +49,22 @@ def forms(uri: str) -> tuple[str, ...]:
 
 def _visible(uri: str) -> Iterable[str]:
     """As it is, and without what some leave out before they do anything else."""
-    return _once((uri, _without_hidden(uri)))
+    found = _once((*_bare_of_own_scheme(uri), *_bare_of_own_scheme(_without_hidden(uri))))
+    return _once((*found, *(_parameters.sub("", each) for each in found)))
+
+
+def _bare_of_own_scheme(uri: str) -> Iterable[str]:
+    """Also as who takes its scheme out has it, wherever that stands (`uri.replace("notes://", "")`)."""
+    scheme, found, rest = uri.partition("://")
+    own = scheme + found
+    return (uri, own + _taken_out(rest, own)) if found and own in rest else (uri,)
+
+
+def _taken_out(text: str, what: str) -> str:
+    """Again and again, as often as more of it may be made by that."""
+    for _ in range(_MOST_WITHIN):
+        text = text.replace(what, "")
+    return text
 
 
 def _apart(uri: str) -> Iterable[str]:
@@ -52,7 +73,7 @@ def _apart(uri: str) -> Iterable[str]:
 
 def work_of(uri: str) -> int:
     """How many characters are looked at, in about, to read it in every way."""
-    if len(uri) > LONGEST_URI:
+    if is_too_long(uri):
         return len(uri)
     return sum(
         len(each) * (_MOST_FORMS if _differs.search(each) else 4) * (1 if each.isascii() else WORK)
@@ -62,13 +83,27 @@ def work_of(uri: str) -> int:
 
 def times(uri: str) -> int:
     """How many URIs are read in every way, to read one."""
-    return 1 if len(uri) > LONGEST_URI else len((*_visible(uri), *_within(uri)))
+    return 1 if is_too_long(uri) else len((*_visible(uri), *_within(uri)))
+
+
+def folded_files(uri: str, found: Iterable[str]) -> Iterable[str] | None:
+    """The same as `as_files`, in the spelling of who minds neither case nor width; None where that would take too
+    long."""
+    left = _MOST_FOLDED
+    files: dict[str, None] = {}
+    for file in as_files(uri, found):
+        if file not in files:
+            files[file] = None
+            left -= len(file) if file.isascii() else _DEARER * len(file)
+            if left < 0:
+                return None
+    return dict.fromkeys(as_a_lenient_reader(each) for each in files)
 
 
 def as_files(uri: str, found: Iterable[str]) -> Iterable[str]:
     """What a server of files takes a URI for, of which `found` are the forms: also one without a scheme, or with
     another one before `file:`. What follows is read in every way again: who is lenient there is so elsewhere too."""
-    for form in _once((*found, *(each for file in _within(uri) for each in forms(file)))):
+    for form in itertools.chain(found, (each for file in _within(uri) for each in forms(file))):
         yield from _as_a_file(form)
 
 
@@ -93,6 +128,9 @@ def _within(uri: str) -> tuple[str, ...]:
         found += ("file:" + text[each.end() :] for each in places)
         if not _parts.fullmatch(text):
             found.append("file:" + text)
+        found += ("file:///" + _taken_out(text, each).lstrip("/") for each in ("file://", "file:") if each in text[1:])
+        if text.startswith("file:") and "://" in text and text[5:7] != "//":
+            found.append("file:///" + text.partition("://")[2].lstrip("/"))
     own = (uri.lower(), _unquoted(uri).lower()) if decoded.isascii() else ()  # of which its own forms are, too
     return tuple(each for each in _once(found) if each not in own)
 
@@ -115,7 +153,7 @@ def _decoded_last(uri: str) -> Iterable[str]:
     """The same to who takes it apart first, or resolves its dots first as well: a `/` that is encoded parts nothing
     there, a backslash may be of the host, and `..` may take back an empty segment (WHATWG URL)."""
     dotted = _dot.sub(".", uri)
-    bare = [re.split(r"[?#]", each, maxsplit=1)[0] for each in (dotted, dotted.replace("\\", "/"))]
+    bare = [_before(each, "?#") for each in (dotted, dotted.replace("\\", "/"))]
     whole = _once(form for each in _once(bare) for form in (_plain(each), _lenient(each)))
     found: dict[tuple[str, int], None] = {}
     for each, start in itertools.product(whole, _starts(uri)):
@@ -123,6 +161,13 @@ def _decoded_last(uri: str) -> Iterable[str]:
         found |= dict.fromkeys((form, start) for form in early)
     decoded = _once((_decoded(form), start) for form, start in found)
     return _once(each for form, start in decoded for each in _ended(_resolved(form, start), form))
+
+
+def _before(uri: str, marks: str) -> str:
+    """What stands before the first of these."""
+    for mark in marks:
+        uri = uri.partition(mark)[0]
+    return uri
 
 
 def _ended(resolved: str, uri: str) -> Iterable[str]:
@@ -133,7 +178,7 @@ def _ended(resolved: str, uri: str) -> Iterable[str]:
 def _forms(uri: str) -> Iterable[str]:
     decoded = _decoded(uri)
     plain = _once(_plain(each) for each in _once((decoded, _decoded(_plain(uri)))))
-    bare = _once(_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in _once((decoded, *plain)))
+    bare = _once(_plain(_before(each, "?#\0")) for each in _once((decoded, *plain)))
     lenient = _once(_lenient(each) for each in _once((*plain, *bare, _unquoted(uri))))  # some take a backslash as host
     starts = _starts(uri)
     resolved = _once(_resolved(each, start) for each in _once((*plain, *bare, *lenient)) for start in starts)
@@ -145,11 +190,24 @@ def _once(each: Iterable[_Form]) -> Iterable[_Form]:
     return dict.fromkeys(each)
 
 
+def is_too_long(uri: str) -> bool:
+    """Whether what it means is not looked for, because that would take too long. Tells soon."""
+    if len(uri) > LONGEST_URI:
+        return True
+    if uri.isascii() and "%" not in uri:
+        return False
+    beyond = re.sub(r"[\x00-\x7f]+", "", _unquoted(uri))
+    return len(beyond) > MOST_BEYOND or len(normalized(beyond)) > MOST_BEYOND
+
+
 def is_obscure(uri: str) -> bool:
-    """Whether it is so long, or so often encoded, that what it means is not looked for, or its host cannot be read."""
-    if len(uri) > LONGEST_URI or unquote(found := _unquoted(uri)) != found:
+    """Whether it is so long, or so often encoded, that what it means is not looked for; or its host cannot be read, or
+    where its `..` lead depends on who reads it: with an encoded slash, a `?` or the like before them."""
+    if is_too_long(uri) or unquote(found := _unquoted(uri)) != found:
         return True
     if len(_within(uri)) > _MOST_WITHIN or unquote(settled := _settled(uri)) != settled:
+        return True
+    if not _plain_enough.fullmatch(uri) and ".." in re.split(r"[/\\?#;]", _unseen.sub("", settled)):
         return True
     found = None if found.isascii() else _parts.fullmatch(_plain(found))
     return bool(found and hosts.is_unknown(found[3]))

@@ -41,10 +41,11 @@ def normalized(text: str, form: Literal["NFKC", "NFKD"] = "NFKC") -> str:
 def as_a_lenient_reader(name: str) -> str:
     """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
     folded = normalized(normalized(name).casefold())
-    visible = "".join(filter(str.isprintable, folded)).replace(" ", "")  # the one space that is printable
+    visible = folded if folded.isprintable() else "".join(filter(str.isprintable, folded))
+    visible = visible.replace(" ", "")  # the one space that is printable
     if not visible.isascii():
         visible = INVISIBLE.sub("", visible)
-    return normalized(visible)
+    return folded if visible == folded else normalized(visible)
 
 
 def are_too_long(names: Iterable[str]) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 import gc
 import re
 from collections.abc import Mapping, MutableMapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl
 
@@ -328,9 +328,10 @@ class Guards:
         body, size, beginning = await self._whole(request, first, limit)
         if size > LARGE:
             self._collect_after(size)
-        if size > SHORT and await has_too_many_values(body, most := self._gateway.snapshot.config.most_values):
+        turn = partial(self._scheduler.turn, request.principal.counted_as)
+        if size > SHORT and await has_too_many_values(body, most := self._gateway.snapshot.config.most_values, turn):
             raise Refused(413, f"Request body too large: {too_many_values(most)}", id=jsonrpc.salvaged(beginning)[0])
-        return await as_text(body, lambda: self._scheduler.turn(request.principal.counted_as))
+        return await as_text(body, turn)
 
     async def _whole(
         self, request: Request, first: MutableMapping[str, Any] | None, limit: int
@@ -395,11 +396,14 @@ async def _nothing() -> MutableMapping[str, Any]:
     return {"type": "http.disconnect"}
 
 
-async def has_too_many_values(data: bytes, most: int) -> bool:
-    """Whether there is more in it than may be read; of what is large others wait for no more than a part."""
+async def has_too_many_values(data: bytes, most: int, take_turn: TakeTurn) -> bool:
+    """Whether there is more in it than may be read; of what is large others wait for no more than a part, and what
+    comes out of several threads in one round of the loop is gone on with by turns."""
     if len(data) <= LARGE:
         return counting.has_more_values(data, most)
-    return await asyncio.to_thread(counting.has_more_values, data, most)
+    has_more = await asyncio.to_thread(counting.has_more_values, data, most)
+    await take_turn()
+    return has_more
 
 
 async def as_text(data: bytes, take_turn: TakeTurn) -> bytes:

@@ -176,12 +176,12 @@ class _Socket:
 
     async def hear(self) -> None:
         while (data := self._read(await self._receive())) is not None:
-            await self._scheduler.turn(self._pipe.principal.counted_as)
+            turn = partial(self._scheduler.turn, self._pipe.principal.counted_as)
+            await turn()
             conversation = self._pipe.conversation
-            if len(data) > SHORT and await has_too_many_values(data, most := conversation.most_values):
+            if len(data) > SHORT and await has_too_many_values(data, most := conversation.most_values, turn):
                 conversation.refuse_as_too_many(data, most)
             else:
-                turn = partial(self._scheduler.turn, self._pipe.principal.counted_as)
                 conversation.received(await as_text(data, turn))
             del data  # it may be large, and the next one may be long in coming
 

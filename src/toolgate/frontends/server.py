@@ -72,9 +72,16 @@ class _Cycle(RequestResponseCycle):
     latter written at once and not looked at twice."""
 
     _is_taken = False  # all of the request
+    is_awaited = False  # its end, by whom it was started for
+
+    def end(self) -> None:
+        """Nothing more comes of its body."""
+        self.more_body = False
+        self.message_event.set()
 
     async def receive(self) -> Any:
         is_over = self.disconnected or self.response_complete
+        self.is_awaited = self.more_body
         if self.more_body or self._is_taken or is_over or self.waiting_for_100_continue:
             return await super().receive()
         self._is_taken = True
@@ -545,7 +552,21 @@ class HttpProtocol(HttpToolsProtocol):
             self._stop_timer()
         self._patience = 0.0
         self._is_between = True
-        super().on_message_complete()
+        cycle: RequestResponseCycle | None = self.cycle
+        if isinstance(cycle, _Cycle) and cycle.is_awaited:
+            self._end_in_turn(cycle)
+        else:
+            super().on_message_complete()
+
+    def _end_in_turn(self, cycle: _Cycle) -> None:
+        """What a request is started for is done when it is whole. One that somebody has waited for takes another turn:
+        else all whose last bytes come together would be worked on in one round."""
+        cycle.is_awaited = False
+        turn, self._turn = self._turn, None
+        if turn:
+            self._scheduler.ended(turn)
+        soon = partial(self.loop.call_soon, cycle.end)  # in this round it may be woken by what came before its end
+        self._schedule(cycle, cycle.end, soon)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """No answer is made while the one before is not read."""
@@ -556,14 +577,17 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._schedule(cycle, partial(super()._start_asgi_task, cycle, app))
 
-    def _schedule(self, cycle: RequestResponseCycle, start: Callable[[], object]) -> None:
-        """Have a request started when it is its principal's turn."""
+    def _schedule(
+        self, cycle: RequestResponseCycle, start: Callable[[], object], later: Callable[[], object] | None = None
+    ) -> None:
+        """Have a request started when it is its principal's turn, by `later` where that is not now."""
         stranger = self._application.stranger(cast(Any, cycle.scope), self._stranger)
         key = self._callers.key(cycle.scope["headers"], stranger)
         if self._scheduler.lets_pass(key):
             start()
         else:
-            self._turn = self._scheduler.start(key, lambda: cycle.disconnected or start())
+            then = later or start
+            self._turn = self._scheduler.start(key, lambda: cycle.disconnected or then())
 
     def on_response_complete(self) -> None:
         """Who was answered before all was read has a moment to end it."""
