@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -91,6 +92,27 @@ async def test_a_websocket_carries_large_messages_and_refuses_those_over_the_lim
                 await socket.recv()
         async with connected(served) as socket:
             assert (await ask(socket, 1, "ping"))["result"] == {}
+
+
+@pytest.mark.parametrize("frames", [[b"\xff"], [b'{"jsonrpc":', b'"\xc3', b'"}'], [b"\xed\xa0\x80"]])
+@real
+async def test_text_that_is_none_closes_a_websocket_and_is_no_error_of_the_log(
+    frames: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "toolgate.frontends.frames")
+    async with gateway(GREETER) as served:
+        for _ in range(30):
+            async with connected(served) as socket:
+                await socket.send(frames if len(frames) > 1 else frames[0], text=True)
+                with pytest.raises(websockets.ConnectionClosed) as closed:
+                    await socket.recv()
+                assert closed.value.rcvd and closed.value.rcvd.code == 1007
+        async with connected(served) as socket:
+            await socket.send(['{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"é', 'é"}}'])
+            assert json.loads(await socket.recv())["result"] == {}
+    told = [each.getMessage() for each in caplog.records if "UTF-8" in each.getMessage()]
+    assert 0 < len(told) <= 20 and all(each.startswith("127.0.0.1 ") for each in told)
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 @real

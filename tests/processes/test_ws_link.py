@@ -448,3 +448,24 @@ async def test_nor_does_it_keep_a_gateway_from_ending(monkeypatch: pytest.Monkey
             await until(lambda: server.calls)
         with contextlib.suppress(ConnectionResetError):  # where its connection was closed before the answer was read
             await again
+
+
+@pytest.mark.parametrize("scheme", ["ws", "wss"])
+@real
+async def test_a_server_that_says_nothing_when_it_is_opened_has_its_start_timeout(scheme: str) -> None:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    try:
+        async with gateway(settings(one={"type": "ws", "url": url, "start_timeout": 0.1})) as served:
+            async with asyncio.timeout(ws.CONNECT_TIMEOUT / 2):
+                error = await failure(served.client().call("one__act"))
+            assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "not_sent")
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()

@@ -8,6 +8,7 @@ message that is still to end is a body (`bodies`), and has the same time to end.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 MOST_FRAMES = 8192  # that one message is sent in
 PATIENCE = 120.0  # seconds for the rest of a message
-TOO_BIG = 1009
+NO_TEXT, TOO_BIG = 1007, 1009
+
+log = logging.getLogger(__name__)
 
 
 class _Unfinished:
@@ -67,6 +70,14 @@ class _Unfinished:
             self._intake.let_go(self._body)
             self._body.ended()
         self._body = self._timer = self._waiting = None
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 _NO_OPENING = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"  # it has a body
@@ -135,7 +146,18 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
 
         def send_receive_event_to_app(self) -> None:
             self._size = 0
+            if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(b"".join(self.frames)):
+                self.frames = []
+                self._refuse_letters()
+                return
             super().send_receive_event_to_app()
+
+        def _refuse_letters(self) -> None:
+            """Here, since `uvicorn` logs an error for it, with a traceback and without an address."""
+            address = self.client[0] if self.client else "a client"
+            log.info("%s sent text that is not UTF-8: its WebSocket is closed", address)
+            self.conn.send_close(NO_TEXT)
+            self.handle_parser_exception()
 
         def take(self, piece: bytes) -> None:
             super().take(piece)

@@ -32,11 +32,10 @@ from toolgate.core.bodies import Bodies
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import Intake, IntakeQueue, LittleReads, PacedProtocol, SharedTransport
-from toolgate.frontends import tls, unread
+from toolgate.frontends import frames, tls, unread
 from toolgate.frontends.accepting import GivesWay, accepting
 from toolgate.frontends.application import Application
 from toolgate.frontends.connections import HEAD_FREE, STATE, Connection, UnfinishedHead
-from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.known_heads import CAME, END, Parted
 from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Turn
@@ -666,7 +665,7 @@ _absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
 def _websocket(bodies: Bodies, turns: IntakeQueue, **given: Any) -> asyncio.Protocol:
-    return paced_socket()(bodies=bodies, turns=turns, **given)
+    return frames.paced_socket()(bodies=bodies, turns=turns, **given)
 
 
 class _Server(uvicorn.Server):
@@ -687,6 +686,7 @@ def bind(host: str, port: int) -> socket.socket:
 _who = {
     "uvicorn.error": "an HTTP client",
     tls.of_clients.name: "a TLS client",
+    frames.log.name: "a WebSocket client",
     unread.log.name: "a client whose connection was closed",
 }
 

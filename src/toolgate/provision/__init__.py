@@ -6,6 +6,7 @@ May import `catalog`, `search`, `workspace`, `sandbox` and the rooms below them.
     provisioning  `Provisioning`: finds entries, reports on them, has a package checked before it runs
     entries       what a list of servers says of one, of any era of the registries' API
     registries    MCP registries, read page by page and kept for a day
+    lists         the entries of a list, packed
     catalogue     the list that comes with toolgate: `catalogue.toml`
     packages      what npm and PyPI say of one version: its age, its hash, whose it is
     lookups       the same for several callers at once: whose turn it is, and what is kept for a minute

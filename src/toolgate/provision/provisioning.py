@@ -13,7 +13,7 @@ import asyncio
 import json
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,10 +31,11 @@ from toolgate.provision import catalogue, gates
 from toolgate.provision.clients import PackageClients
 from toolgate.provision.entries import Entry, Package
 from toolgate.provision.gates import Gate, Given
+from toolgate.provision.lists import Entries, packed
 from toolgate.provision.lookups import Lookups
 from toolgate.provision.packages import Facts, Packages, Unknown, chosen
 from toolgate.provision.registries import Listing, Registries
-from toolgate.search import Candidate, Comparison, Document, Index, Verdict
+from toolgate.search import Candidate, Comparison, Document, LongLists, Verdict
 from toolgate.state.base import Store
 
 MOST_MATCHES = 5
@@ -101,11 +102,11 @@ class Provisioning:
         self.registries = Registries(config, store, net, clock)
         self.packages = Packages(net, clients.base)
         self._lookups = Lookups(lambda package: self.packages.facts(package), clock)
-        self._index = Index()
-        self._vouched = Index()  # the same, without what strangers publish
-        self._vouched_by: Sequence[str] | None = None  # the patterns that it was made by
-        self._indexed: dict[str, int] = {}  # which list of each registry, by its identity
-        self._entries: dict[Document, Entry] = {}
+        self._all = LongLists()
+        self._vouched = LongLists()  # the same, without what strangers publish
+        self._vouched_by: Sequence[str] = ()  # the patterns that it was made by
+        self._lists: dict[str, Entries] = {}  # as they are indexed
+        self._own: tuple[Sequence[Entry], Entries] = ((), Entries())  # the list that needs no network
         self._turns = FairLimit(1, most=MOST_WAITING, what="searches for servers")  # of the index
 
     def prepared(self, config: Config) -> Swap:
@@ -137,53 +138,52 @@ class Provisioning:
     def _searched(self, intent: str, listings: Sequence[Listing]) -> list[Match]:
         """On a thread of its own: to index ten thousand servers takes seconds."""
         self._put(listings)
-        vouched = self._matches(Comparison(self._vouched.ranking(intent)))
+        vouched = self._matches(_Answers(self._vouched, self._lists, intent))
         first = [each for each in vouched if each.is_match]
-        strangers = self._strangers(Comparison(self._index.ranking(intent)))[: MOST_MATCHES - len(first)]
+        strangers = self._strangers(_Answers(self._all, self._lists, intent))[: MOST_MATCHES - len(first)]
         last = [each for each in vouched if not each.is_match][: MOST_MATCHES - len(first) - len(strangers)]
         return [*first, *strangers, *last]
 
     def _put(self, listings: Sequence[Listing]) -> None:
-        bundled = self._bundled()
-        lists: dict[str, Mapping[str, Entry] | Sequence[Entry]] = {"": bundled}
-        lists |= {each.url: each.entries for each in listings}
-        taken = {(each.package.kind, each.package.name) for each in bundled if each.package}
-        changed = [url for url, listed in lists.items() if self._indexed.get(url) != id(listed)]
-        gone = [url for url in self._indexed if url not in lists]
-        for url in gone:
-            self._index.drop(url)
-            del self._indexed[url]
-        for url in changed:
-            listed = lists[url]
-            all_of_it = listed.values() if isinstance(listed, Mapping) else listed
-            wanted = [each for each in all_of_it if not url or _key(each) not in taken]
-            documents = {as_document(entry): entry for entry in wanted}
-            self._index.put(url, documents)
-            self._entries = {key: each for key, each in self._entries.items() if each.source != url} | documents
-            self._indexed[url] = id(listed)
-        if changed or gone or self._vouched_by != self._config.provision.trusted:
-            self._vouched_by = self._config.provision.trusted
-            known = {key: each for key, each in self._entries.items() if each.source in lists}
-            self._vouched.put("", (key for key, each in known.items() if self._is_vouched_for(each)))
+        """What is no longer listed is let go first: a list takes its memory once."""
+        own, trusted = self._bundled(), self._config.provision.trusted
+        if own is not self._own[0]:
+            self._own = own, packed(own)
+        lists = {"": self._own[1], **{each.url: each.entries for each in listings}}
+        taken = {_key(each) for each in own if each.package}
+        for url in [url for url, listed in self._lists.items() if lists.get(url) is not listed]:
+            self._all.drop(url)
+            self._vouched.drop(url)
+            del self._lists[url]
+
+        def counts(entry: Entry) -> bool:
+            return entry.is_bundled or _key(entry) not in taken
+
+        for url, listed in lists.items():
+            if url not in self._lists:
+                self._all.put(url, _numbered(listed, counts))
+            if url not in self._lists or self._vouched_by != trusted:
+                self._vouched.put(url, _numbered(listed, lambda each: self._is_vouched_for(each) and counts(each)))
+        self._lists, self._vouched_by = lists, trusted
 
     def _is_vouched_for(self, entry: Entry) -> bool:
         """By whoever made the bundled list, or the operator; that it names a package of theirs proves nothing."""
         return entry.is_bundled or gates.is_trusted(entry, self._config.provision.trusted, ())
 
-    def _matches(self, found: Comparison) -> list[Match]:
+    def _matches(self, found: _Answers) -> list[Match]:
         return self._judged(found, found.candidates[:MOST_MATCHES], lambda document: bool(document.server))
 
-    def _strangers(self, found: Comparison) -> list[Match]:
+    def _strangers(self, found: _Answers) -> list[Match]:
         """The best, and those that answer as much by age: a copy is younger than what it was copied from."""
-        own = [each for each in found.candidates if not self._is_vouched_for(self._entries[each.document])]
+        own = [each for each in found.candidates if not self._is_vouched_for(found.entries[each.document])]
         if not own:
             return []
         alike = {own[0], *found.as_good(own[0])}
-        by_age = sorted((each for each in own if each in alike), key=lambda each: _age(self._entries[each.document]))
+        by_age = sorted((each for each in own if each in alike), key=lambda each: _age(found.entries[each.document]))
         publishers = set[str]()
         first: list[Candidate] = []
         for each in by_age:
-            publisher = self._entries[each.document].namespace
+            publisher = found.entries[each.document].namespace
             if publisher not in publishers:
                 first.append(each)
             publishers.add(publisher)
@@ -191,7 +191,7 @@ class Provisioning:
         return self._judged(found, [*first, *dict.fromkeys(rest)][:MOST_MATCHES], lambda _document: True)
 
     def _judged(
-        self, found: Comparison, candidates: Sequence[Candidate], sets_aside: Callable[[Document], bool]
+        self, found: _Answers, candidates: Sequence[Candidate], sets_aside: Callable[[Document], bool]
     ) -> list[Match]:
         """Confidence never rises down the list."""
         matches: list[Match] = []
@@ -201,8 +201,8 @@ class Provisioning:
             alone = found.alone(each, sets_aside)
             if least[1] == alone == "none":
                 continue
-            others = (self._entries[other.document] for other in found.as_good(each))
-            entry = self._entries[each.document]
+            others = (found.entries[other.document] for other in found.as_good(each))
+            entry = found.entries[each.document]
             as_good = tuple(
                 other.name for other in others if self._is_vouched_for(other) == self._is_vouched_for(entry)
             )
@@ -320,6 +320,25 @@ class Provisioning:
         data = await self.packages.bytes_of(package, file)
         await asyncio.to_thread(self._clients.keep, file.hash, file.name, data)
         return file.hash
+
+
+class _Answers(Comparison):
+    """What is found, with the entries of the candidates."""
+
+    def __init__(self, index: LongLists, lists: Mapping[str, Entries], intent: str) -> None:
+        self.entries: dict[Document, Entry] = {}
+
+        def read(url: str, numbers: Iterable[int]) -> Mapping[int, Document]:
+            found = {number: (as_document(entry), entry) for number, entry in lists[url].at(numbers).items()}
+            self.entries |= dict(found.values())
+            return {number: document for number, (document, _) in found.items()}
+
+        super().__init__(index.ranking(intent, read))
+
+
+def _numbered(listed: Entries, counts: Callable[[Entry], bool]) -> Iterator[tuple[int, Document, float]]:
+    """For an index: of those that fit as well, the oldest are looked at first."""
+    return ((at, as_document(each), _age(each)[0]) for at, each in enumerate(listed) if counts(each))
 
 
 def table_of(report: Report) -> dict[str, Any]:

@@ -12,9 +12,10 @@ import asyncio
 import logging
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
@@ -30,6 +31,7 @@ from toolgate.core.redaction import excerpt
 from toolgate.core.services import Swap
 from toolgate.provision import entries
 from toolgate.provision.entries import Entry
+from toolgate.provision.lists import LONGEST_KEPT, Entries, Full, Packing
 from toolgate.state.base import Store
 
 log = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ LONGEST_LIST = 128 * 1024 * 1024  # bytes of all pages
 PATIENCE = 15.0  # seconds for a page
 LONGEST_READ = 180.0  # seconds for all of them
 LONGEST_CURSOR = 2048  # characters
-LONGEST_KEPT = 16 * 1024 * 1024  # bytes in the store
+LONGEST_ENTRY = 16 * 1024  # bytes of what is kept of one server
 WAIT = 8.0  # seconds that a caller waits for a list that is read for the first time
 
 
@@ -56,20 +58,29 @@ class Unread(Exception):
     """A registry could not be read; `str()` says why."""
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What is known of a registry: its entries by name. `read` is when it was asked last, `whole` when for all of it,
-    in seconds since 1970."""
+class Kept(NamedTuple):
+    """What is known of a registry. `read` is when it was asked last, `whole` when for all of it, in seconds since
+    1970."""
 
-    entries: Mapping[str, Entry] = {}
+    entries: Entries = Entries()
     read: float = 0.0
     whole: float = 0.0
+
+
+class _Stored(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """The same, as the store has it."""
+
+    blocks: tuple[bytes, ...]
+    size: int
+    read: float
+    whole: float
 
 
 class Listing(msgspec.Struct, frozen=True):
     """What is to be had of a registry now. `note` says what is wrong with it."""
 
     url: str
-    entries: Mapping[str, Entry]
+    entries: Entries
     note: str = ""
 
 
@@ -160,9 +171,7 @@ class Registries:
                     found = await self._all_pages(url, Kept(), since := 0.0)  # some cannot say what changed
             state.kept = Kept(found, now, before.whole if since else now)
             state.problem, state.tried = "", None
-            packed = await asyncio.to_thread(_packed, state.kept)
-            if len(packed) <= LONGEST_KEPT:
-                self._store.put(SPACE, url, packed)
+            self._store.put(SPACE, url, _stored(state.kept))
         except Unread as why:
             self._failed(url, state, str(why))
         except TimeoutError:
@@ -175,13 +184,13 @@ class Registries:
         state.problem, state.tried = why, self._clock.now()
         log.warning("the registry %s could not be read: %s", url, why)
 
-    async def _all_pages(self, url: str, before: Kept, since: float) -> Mapping[str, Entry]:
-        """Its entries by name: those of `before`, with what is other since then. Raises `Unread`."""
+    async def _all_pages(self, url: str, before: Kept, since: float) -> Entries:
+        """Those of `before`, with what is other since then. Raises `Unread`."""
         asked: dict[str, str] = {"limit": str(PAGE), "version": "latest"}
         if since:
             when = datetime.fromtimestamp(since - 3600, UTC)  # whatever its clock shows
             asked |= {"updated_since": when.strftime("%Y-%m-%dT%H:%M:%SZ"), "include_deleted": "true"}
-        found, size, cursors = dict(before.entries), 0, set[str]()
+        found, size, cursors = await asyncio.to_thread(Packing, before.entries), 0, set[str]()
         path, cursor = "/v0.1/servers", ""
         for _ in range(MOST_PAGES):
             body = await self._page(url, path, asked | ({"cursor": cursor} if cursor else {}))
@@ -193,18 +202,11 @@ class Registries:
             size += len(body)
             if size > LONGEST_LIST:
                 raise Unread(f"its list has more than {LONGEST_LIST:,} bytes")
-            page = await asyncio.to_thread(_decoded, body, url)
-            for entry in page[0]:
-                before_it = found.get(entry.name)
-                if entry.status != "deleted":
-                    found[entry.name] = entry
-                elif before_it and before_it.version == entry.version:  # and not an old version of it alone
-                    del found[entry.name]
+            cursor = await asyncio.to_thread(_taken, found, body, url)
             if len(found) > MOST_ENTRIES:
                 raise Unread(f"it has more than {MOST_ENTRIES:,} servers")
-            cursor = page[1]
             if not cursor:
-                return found
+                return await asyncio.to_thread(_packed, found)
             if cursor in cursors or len(cursor) > LONGEST_CURSOR:
                 raise Unread("its pages do not end")
             cursors.add(cursor)
@@ -235,21 +237,43 @@ class Registries:
     # Keeping.
 
     def _kept(self, url: str) -> Kept:
-        packed = self._store.get(SPACE, url)
+        stored = self._store.get(SPACE, url)
         try:
-            return _unpacked(packed) if packed else Kept()
-        except (zlib.error, *jsonrpc.UNREADABLE):
+            found = msgspec.msgpack.decode(stored, type=_Stored) if stored else None
+            kept = Kept(Entries(found.blocks, found.size), found.read, found.whole) if found else Kept()
+            kept.entries.at(range(min(1, len(kept.entries))))
+        except (zlib.error, IndexError, *jsonrpc.UNREADABLE):
             return Kept()  # of another version
+        return kept
 
 
-def _packed(kept: Kept) -> bytes:
-    return zlib.compress(msgspec.msgpack.encode(kept))
+def _stored(kept: Kept) -> bytes:
+    return msgspec.msgpack.encode(_Stored(tuple(kept.entries.blocks), len(kept.entries), kept.read, kept.whole))
 
 
-def _unpacked(packed: bytes) -> Kept:
-    unpacking = zlib.decompressobj()
-    data = unpacking.decompress(packed, LONGEST_LIST)
-    return msgspec.msgpack.decode(data, type=Kept)
+def _taken(found: Packing, body: bytes, url: str) -> str:
+    """The entries of a page are in the list then. The cursor of the next page. Raises `Unread`."""
+    entries, cursor = _decoded(body, url)
+    with _bounded():
+        for entry in entries:
+            if entry.status == "deleted":
+                found.drop(entry)
+            elif not found.put(entry, LONGEST_ENTRY):
+                log.debug("%s of %s is too long and left out", entry.name, url)
+    return cursor
+
+
+def _packed(found: Packing) -> Entries:
+    with _bounded():
+        return found.packed()
+
+
+@contextmanager
+def _bounded() -> Generator[None]:
+    try:
+        yield
+    except Full:
+        raise Unread(f"what is kept of its list has more than {LONGEST_KEPT:,} bytes") from None
 
 
 def _decoded(body: bytes, url: str) -> tuple[list[Entry], str]:

@@ -4,6 +4,7 @@ May import `upstreams` and the rooms below it; it needs `core` alone.
 
 Finding
     index       documents by server, found by a few words
+    long_lists  the same for long lists of strangers, in little memory
     documents   what can be found, and by which terms
     words       text as terms: identifiers split, endings off
     queries     a request as terms, what each is worth, and its synonyms (from `synonyms.txt`)
@@ -33,3 +34,4 @@ from toolgate.search.documents import Hit as Hit
 from toolgate.search.documents import Unsearchable as Unsearchable
 from toolgate.search.documents import Verdict as Verdict
 from toolgate.search.index import Index as Index
+from toolgate.search.long_lists import LongLists as LongLists

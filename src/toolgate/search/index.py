@@ -14,11 +14,7 @@ from weakref import WeakValueDictionary
 
 from toolgate.search import confidence, patterns, places, points, queries
 from toolgate.search.documents import Document, Hit, Unsearchable, Vector
-from toolgate.search.ranking import IndexEntry, Ranking, Scope, rank
-
-_SHORTEST_PIECE = 3  # letters of a word that is looked for inside of others
-_MOST_PIECES = 20  # words that it is looked for in
-_CANDIDATES = 128  # are ranked exactly
+from toolgate.search.ranking import CANDIDATES, MOST_PIECES, SHORTEST_PIECE, IndexEntry, Ranking, Scope, rank
 
 Permitted = Callable[[Document], bool]
 
@@ -101,7 +97,7 @@ class Index:
 
     def ranking(self, query: str) -> Ranking:
         """Of all that is indexed, for a `Comparison`."""
-        return self._ranking(query, _CANDIDATES, None)
+        return self._ranking(query, CANDIDATES, None)
 
     def documents(
         self,
@@ -144,14 +140,14 @@ class Index:
     def _ranking(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> Ranking:
         scope = Scope(self._postings, allowed, self._sizes, self._terms)
         query = queries.read(text, scope.count, scope.total, lambda term: self._within(term, scope))
-        return rank(text, query, scope, max(limit, _CANDIDATES))
+        return rank(text, query, scope, max(limit, CANDIDATES))
 
     def _within(self, term: str, scope: Scope) -> list[str]:
         """The parts of names that a term is a piece of (`shot` of `screenshot`), where nothing has it for a part."""
-        if len(term) < _SHORTEST_PIECE or any(term in entry.vector.name for entry in scope.posting(term)):
+        if len(term) < SHORTEST_PIECE or any(term in entry.vector.name for entry in scope.posting(term)):
             return []
         found = (part for part in self._parts if term in part and scope.count(part))
-        return list(islice(found, _MOST_PIECES))
+        return list(islice(found, MOST_PIECES))
 
     def _matched(self, pattern: str, limit: int, allowed: set[IndexEntry] | None) -> list[Hit]:
         entries = allowed if allowed is not None else {e for own in self._servers.values() for e in own.values()}

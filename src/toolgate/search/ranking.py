@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from toolgate.search import queries, spellings, weights
 from toolgate.search.documents import Document, Vector
 from toolgate.search.queries import Query
 
+SHORTEST_PIECE = 3  # letters of a word that is looked for inside of others
+MOST_PIECES = 20  # words that it is looked for in
+CANDIDATES = 128  # are ranked exactly
 _BUDGET = 5_000  # entries of postings that are looked at to find the candidates
 _OF_OTHERS = 32  # candidates that are looked at of other servers, where one has nearly all
 _COMPARED = 48  # entries whose spelling is compared, and
@@ -54,6 +57,27 @@ class Ranking(NamedTuple):
     named: Values
 
 
+class Counted(Protocol):
+    """What candidates are ranked by: which of them have a term, and how rare it is among all."""
+
+    def posting(self, term: str) -> Posting: ...
+
+    def rarity(self, term: str) -> float: ...
+
+
+Key = TypeVar("Key")
+
+
+class Postings(Protocol[Key]):
+    """What candidates are found by. `size` is how long a posting is, `owner` who lists an entry; empty: nobody does."""
+
+    def size(self, term: str) -> int: ...
+
+    def posting(self, term: str) -> Mapping[Key, float]: ...
+
+    def owner(self, entry: Key, /) -> object: ...
+
+
 class Scope:
     """The postings of one search: what is not allowed is in none of them. `sizes` says how many documents each server
     lists, and `terms` how many of these have a term; both of all that is indexed.
@@ -87,6 +111,12 @@ class Scope:
             self._seen[term] = {entry: found[entry] for entry in found.keys() & self._allowed}
         return self._seen[term]
 
+    def size(self, term: str) -> int:
+        return len(self.posting(term))
+
+    def owner(self, entry: IndexEntry) -> str:
+        return entry.document.listed_by
+
     def count(self, term: str) -> float:
         """The votes of those that have it."""
         if term not in self._counts:
@@ -106,7 +136,12 @@ class Scope:
 
 
 def rank(text: str, query: Query, scope: Scope, most: int) -> Ranking:
-    ranking = _weighed(query, scope, _promising(query, scope, most))
+    return ranked(text, query, scope, promising(query, scope, most))
+
+
+def ranked(text: str, query: Query, scope: Counted, candidates: Collection[IndexEntry]) -> Ranking:
+    """The candidates, exactly. Of those that are worth as much the first are compared by spelling."""
+    ranking = _weighed(query, scope, candidates)
     worth = _worth(ranking, query.variants)
     for entry in worth:
         ranking.named[entry] = _said_of_name(ranking, entry, scope)
@@ -121,15 +156,15 @@ def _order(each: tuple[IndexEntry, float]) -> tuple[float, str, str]:
     return -each[1], each[0].document.server, each[0].document.name
 
 
-def _promising(query: Query, scope: Scope, most: int) -> set[IndexEntry]:
-    """The entries that are worth a closer look."""
+def promising(query: Query, scope: Postings[Key], most: int) -> dict[Key, float]:
+    """The entries that are worth a closer look, and how much they seem to be worth."""
     worth: dict[str, float] = defaultdict(float)
     for variants in query.variants.values():
         for term, weight in variants.items():
             worth[term] += weight
-    sums: Values = defaultdict(float)
+    sums: dict[Key, float] = defaultdict(float)
     left = _BUDGET
-    for count, term in sorted((len(scope.posting(term)), term) for term in worth):
+    for count, term in sorted((scope.size(term), term) for term in worth):
         left -= count
         if left < 0 and sums:
             break
@@ -137,22 +172,22 @@ def _promising(query: Query, scope: Scope, most: int) -> set[IndexEntry]:
         for entry, value in scope.posting(term).items():
             sums[entry] += weight * value
     if len(sums) <= most:
-        return set(sums)
+        return sums
     least = heapq.nlargest(most, sums.values())[-1]
-    best = {entry for entry, value in sums.items() if value >= least}
-    return best | _of_others(best, sums)
+    best = {entry: value for entry, value in sums.items() if value >= least}
+    return best | {entry: sums[entry] for entry in _of_others(best, sums, scope.owner)}
 
 
-def _of_others(best: set[IndexEntry], sums: Values) -> set[IndexEntry]:
+def _of_others(best: Collection[Key], sums: Mapping[Key, float], owner: Callable[[Key], object]) -> list[Key]:
     """Where one server has most of what is looked at, the best of all others are looked at, too."""
-    server, taken = Counter(entry.document.listed_by for entry in best).most_common(1)[0]
+    server, taken = Counter(map(owner, best)).most_common(1)[0]
     if not server or len(best) - taken >= _OF_OTHERS:
-        return set()
-    others = (entry for entry in sums if entry.document.listed_by != server)
-    return set(heapq.nlargest(_OF_OTHERS, others, key=sums.__getitem__))
+        return []
+    others = (entry for entry in sums if owner(entry) != server)
+    return heapq.nlargest(_OF_OTHERS, others, key=sums.__getitem__)
 
 
-def _weighed(query: Query, scope: Scope, candidates: set[IndexEntry]) -> Ranking:
+def _weighed(query: Query, scope: Counted, candidates: Collection[IndexEntry]) -> Ranking:
     """Each term counts once, by itself or by its best synonym."""
     parts, covers = dict[str, Values](), dict[str, Values]()
     for term, variants in query.variants.items():
@@ -160,8 +195,9 @@ def _weighed(query: Query, scope: Scope, candidates: set[IndexEntry]) -> Ranking
         for variant, weight in variants.items():
             posting = scope.posting(variant)
             answered = query.weights[term] * (1 if variant == term else weights.SYNONYM_COVERS)
-            for entry in posting.keys() & candidates:
-                if (value := weight * posting[entry]) > own.get(entry, 0):
+            fewer, more = (posting, candidates) if len(posting) < len(candidates) else (candidates, posting)
+            for entry in fewer:
+                if entry in more and (value := weight * posting[entry]) > own.get(entry, 0):
                     own[entry], covered[entry] = value, answered
     return Ranking(query, [], parts, covers, {})
 
@@ -183,7 +219,7 @@ def _length(ranking: Ranking, terms: Iterable[str]) -> float:
     return sum(ranking.query.weights[term] for term in terms)
 
 
-def _said_of_name(ranking: Ranking, entry: IndexEntry, scope: Scope) -> float:
+def _said_of_name(ranking: Ranking, entry: IndexEntry, scope: Counted) -> float:
     said = [part for part in entry.vector.name if part in ranking.parts and entry in ranking.parts[part]]
     if not said:
         return 0

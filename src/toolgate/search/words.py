@@ -54,7 +54,10 @@ def _compound(word: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if lower in STOP_WORDS:
         return ()
     lower = lower.partition("'")[0]
-    parts = tuple(stem(part.lower()) for part in split(word.partition("'")[0]) if part.lower() not in STOP_WORDS)
+    found = split(word.partition("'")[0])
+    if found == [lower] and lower not in STOP_WORDS:
+        return ((stem(lower), ()),)
+    parts = tuple(stem(part.lower()) for part in found if part.lower() not in STOP_WORDS)
     if len(parts) < 2:
         return ((parts[0], ()),) if parts else ()
     return ((stem(lower.replace("_", "")), parts),)
@@ -85,6 +88,10 @@ _ENDINGS = (
     ("sses", "ss"), ("ally", ""), ("ly", ""), ("als", ""), ("al", ""), ("es", ""), ("s", ""), ("e", ""),
 )  # fmt: skip
 
+_BY_LAST_LETTER = {
+    last: tuple(each for each in _ENDINGS if each[0][-1] == last) for last in {e[-1] for e, _ in _ENDINGS}
+}
+
 
 @lru_cache(16384)
 def stem(word: str) -> str:
@@ -93,7 +100,7 @@ def stem(word: str) -> str:
         return word
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-3] + "y" if word.endswith("ies") and len(word) > 4 else word[:-1]
-    for ending, instead in _ENDINGS:
+    for ending, instead in _BY_LAST_LETTER.get(word[-1], ()):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word[: -len(ending)] + instead
             break

@@ -12,6 +12,7 @@ from virtualtime import FakeClock
 from toolgate.config import Config
 from toolgate.config.provision import Provision
 from toolgate.provision import registries
+from toolgate.provision.entries import Entry
 from toolgate.provision.registries import DAY, PAUSE, WEEK, Listing, Registries
 from toolgate.state.memory import MemoryStore
 
@@ -48,6 +49,10 @@ def numbered(count: int) -> list[Any]:
     return [item(f"io.github.ann/notes-{number}") for number in range(count)]
 
 
+def named(listing: Listing) -> dict[str, Entry]:
+    return {entry.name: entry for entry in listing.entries}
+
+
 async def test_all_pages_are_read_by_their_cursors() -> None:
     reader = Reader(Registry(*numbered(250), page=100))
     found = await reader.settled()
@@ -71,12 +76,12 @@ async def test_a_list_is_good_for_a_day_in_another_process_too() -> None:
 async def test_after_a_day_only_what_changed_is_asked_for_with_what_was_deleted() -> None:
     old, gone, new = item("io.github.ann/old"), item("io.github.ann/gone"), item("io.github.ann/new")
     reader = Reader(Registry(old, gone))
-    assert set((await reader.settled()).entries) == {"io.github.ann/old", "io.github.ann/gone"}
+    assert set(named(await reader.settled())) == {"io.github.ann/old", "io.github.ann/gone"}
     gone["_meta"][OFFICIAL] |= {"status": "deleted", "updatedAt": "2999-01-01T00:00:00Z"}
     new["_meta"][OFFICIAL]["updatedAt"] = "2999-01-01T00:00:00Z"
     reader.registry.items = [old, gone, new]
     await reader.clock.advance(DAY + 1)
-    assert set((await reader.settled()).entries) == {"io.github.ann/old", "io.github.ann/new"}
+    assert set(named(await reader.settled())) == {"io.github.ann/old", "io.github.ann/new"}
     assert reader.registry.asked[-1][1]["include_deleted"] == "true"
     assert "updated_since" in reader.registry.asked[-1][1]
     await reader.clock.advance(WEEK + 1)
@@ -91,13 +96,13 @@ async def test_an_old_version_that_was_deleted_leaves_the_one_that_counts() -> N
     await reader.settled()
     reader.registry.items.append(deleted)
     await reader.clock.advance(DAY + 1)
-    assert (await reader.settled()).entries["io.github.ann/notes"].version == "1.0.0"
+    assert named(await reader.settled())["io.github.ann/notes"].version == "1.0.0"
 
 
 async def test_of_a_mirror_that_lists_all_versions_the_latest_count() -> None:
     items = [item(version="2.0.0"), item(version="1.0.0", isLatest=False)]
     found = await Reader(Registry(*items)).settled()
-    assert found.entries["io.github.ann/notes"].version == "2.0.0"
+    assert named(found)["io.github.ann/notes"].version == "2.0.0"
 
 
 async def test_a_registry_of_the_time_before_is_read_at_its_own_path_and_in_its_own_words() -> None:
@@ -123,7 +128,7 @@ async def test_what_a_registry_does_not_answer_is_had_from_the_time_before_and_t
 
 async def test_a_registry_that_never_answered_is_named() -> None:
     found = await Reader(Registry()).settled()
-    assert (found.entries, found.note) == ({}, "")
+    assert (len(found.entries), found.note) == (0, "")
     broken = Registry()
     broken.answers = {"/v0.1/servers": b"<html>"}
     assert (await Reader(broken).settled()).note == "could not be read: its answer is no list of servers"
@@ -148,7 +153,7 @@ async def test_a_registry_that_answers_wrong_is_no_registry_and_says_why(answer:
     registry = Registry()
     registry.answers = {"/v0.1/servers": answer, "/v0/servers": answer}
     found = await Reader(registry).settled()
-    assert found.entries == {}
+    assert not len(found.entries)
     assert says in found.note
 
 

@@ -63,7 +63,10 @@ class WsLink(PipeLink):
 
         paced = partial(paced_connection(), self._turns, self._server.id, unread=2 * PING)
         url, address = self._server.url, masking.url(self._server.url)
+        began, patience = time.perf_counter(), min(CONNECT_TIMEOUT, self._server.start_timeout)
         try:
+            async with asyncio.timeout(patience):
+                dialled = await self._dialled()
             self._socket = await Connect(
                 url,
                 subprotocols=["mcp"],  # type: ignore[list-item]  # a NewType of str
@@ -71,13 +74,13 @@ class WsLink(PipeLink):
                 user_agent_header=f"toolgate/{__version__}",
                 compression=None,
                 proxy=None,
-                open_timeout=CONNECT_TIMEOUT,
+                open_timeout=max(0.0, patience - (time.perf_counter() - began)),
                 close_timeout=PATIENCE,
                 ping_interval=PING,
                 ping_timeout=PING,
                 max_size=LONGEST_MESSAGE,
                 create_connection=paced,  # type: ignore[arg-type]  # it is only called
-                sock=await self._dialled(),
+                sock=dialled,
             )
         except InvalidStatus as error:
             status = error.response.status_code
@@ -95,8 +98,7 @@ class WsLink(PipeLink):
 
     async def _dialled(self) -> socket:
         target = Target("http" + self._server.url[2:])  # ws: and wss: have the ports of http: and https:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
-            return await self._dial(target.host, target.port)
+        return await self._dial(target.host, target.port)
 
     async def _read(self, socket: ClientConnection) -> None:
         from websockets.exceptions import ConnectionClosed
