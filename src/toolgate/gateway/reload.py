@@ -27,7 +27,7 @@ from toolgate.state.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOOK = 0.5  # seconds between looks at the files
+LOOK = 0.2  # seconds between looks at the files: two, and the time to read them, are within half a second
 Looked = TypeVar("Looked")
 
 NOBODY = Principal("")  # who works inside this process
