@@ -631,6 +631,7 @@ class ModernServer(_Server):
         self.is_fussy = is_fussy  # the first `server/discover` is refused, in favour of the very same revision
         self.connection = _ModernConnection
         self.initialize_error = initialize_error
+        self.key_of_questions = "q{}"  # with their numbers in a call
         self.states: list[str] = []  # those that it gave out
 
     def end_listening(self) -> None:
@@ -753,7 +754,8 @@ class _ModernConnection(_Connection):
 
     async def ask_all(self, scene: Scene, questions: Sequence[Question]) -> list[Json]:
         assert isinstance(scene, _ModernScene)
-        keys = [f"q{scene.asked + number}" for number, _ in enumerate(questions, 1)]
+        name = self.server.key_of_questions.format
+        keys = [name(scene.asked + number) for number, _ in enumerate(questions, 1)]
         scene.asked += len(questions)
         missing = {
             key: {"method": method, "params": params}

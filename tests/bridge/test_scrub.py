@@ -46,6 +46,12 @@ async def asks(scene: Scene) -> str:
     return f"it was {answer['action']} for {SECRET}"
 
 
+async def asks_much(scene: Scene) -> str:
+    one, two = await scene.ask_all(form("One?"), form("Two?"))
+    last = await scene.ask(form("Three?"))
+    return ", ".join(each["content"]["name"] for each in (one, two, last))
+
+
 async def long(scene: Scene) -> str:
     return "".join(f"{number} {SECRET}\n" for number in range(2000))
 
@@ -54,7 +60,7 @@ async def plain(scene: Scene) -> str:
     return "nothing of the kind"
 
 
-TOOLS = {"tells": tells, "notes": notes, "fails": fails, "crashes": crashes, "asks": asks, "long": long, "plain": plain}
+TOOLS = {each.__name__: each for each in (tells, notes, fails, crashes, asks, asks_much, long, plain)}
 
 
 def server(kind: type[Any], **more: Any) -> Any:
@@ -130,6 +136,48 @@ async def test_questions_are_without_secrets_and_answered_as_ever(kind: type[Any
         reply = await client.converse("tools/call", {"elicitation/create": accept}, name="one__asks")
         assert reply.text == f"it was accept for {GONE}"
     assert asked == [f"Use {GONE}?"]
+
+
+@pytest.mark.parametrize(("mode", "key", "shown"), [
+    ("known", f"q{{}}: {SECRET}", "q{}: " + GONE),
+    ("known", f"{SECRET}{{}}", GONE),  # they are alike then, and still two
+    ("known", f"/a%20b?key={SECRET}&q={{}}", None),
+    ("known", f"q{{}} {TOKEN}", f"q{{}} {TOKEN}"),
+    ("patterns", f"q{{}} {TOKEN}", "q{} " + GONE),
+    ("off", f"q{{}}: {SECRET}", f"q{{}}: {SECRET}"),
+])  # fmt: skip
+async def test_keys_of_questions_are_without_secrets_and_each_gets_its_own_answer(
+    mode: Any, key: str, shown: str | None
+) -> None:
+    asker = server(ModernServer)
+    asker.key_of_questions = key
+    async with gateway(config=guarded(mode), one=asker) as rig:
+        client = rig.modern(capabilities={"elicitation": {}})
+        pending, keys = client.start("tools/call", name="one__asks_much"), list[str]()
+        while (reply := await pending.reply()).result["resultType"] == "input_required":
+            keys += reply.asks
+            assert mode == "off" or SECRET not in json.dumps(reply.message)
+            given = {
+                name: {"action": "accept", "content": {"name": words_of(ask["params"])}}
+                for name, ask in reply.asks.items()
+            }
+            pending = client.retry_later(pending, reply, given)
+        assert reply.text == "One?, Two?, Three?"
+    assert len(keys) == 3
+    assert shown is None or keys[0] == shown.format(1)
+
+
+async def test_a_session_is_asked_whatever_the_keys_of_questions_hold() -> None:
+    asker = server(ModernServer)
+    asker.key_of_questions = f"{SECRET}{{}}"
+
+    def accept(params: Any) -> Any:
+        return {"action": "accept", "content": {"name": words_of(params)}}
+
+    async with gateway(one=asker) as rig:
+        client = await rig.client(LATEST, capabilities={"elicitation": {}})
+        reply = await client.converse("tools/call", {"elicitation/create": accept}, name="one__asks_much")
+        assert reply.text == "One?, Two?, Three?"
 
 
 async def test_pages_that_an_older_server_wants_visited_are_asked_for_without_what_looks_like_a_token() -> None:

@@ -149,12 +149,14 @@ def _log_level(meta: Members) -> str | None:
     return level if level is None else calls.check_level(level)
 
 
-def read_answers(params: Members) -> Mapping[str, Answer]:
-    """The `inputResponses` of a retry."""
+def read_answers(params: Members, called: Mapping[str, str] = {}) -> Mapping[str, Answer]:
+    """The `inputResponses` of a retry, to questions of which some keys were `called` something else."""
     found = params.get("inputResponses")
     if not found:
         return {}
-    return {key: Answer(result=raw) for key, raw in calls.read_members(found, "inputResponses").items()}
+    keys = {shown: key for key, shown in called.items()}
+    answers = calls.read_members(found, "inputResponses")
+    return {keys.get(shown, shown): Answer(result=raw) for shown, raw in answers.items()}
 
 
 def read_state(params: Members) -> str | None:
@@ -234,10 +236,13 @@ def _spoken(client: Client) -> Revision:
     return client.revision
 
 
-def write_required(client: Client, asks: Iterable[Ask], state: str | None) -> bytes:
-    """The `input_required` result."""
+def write_required(client: Client, asks: Iterable[Ask], state: str | None, called: Mapping[str, str] = {}) -> bytes:
+    """The `input_required` result. Some keys of questions are `called` something else in it."""
     result: dict[str, Any] = {"resultType": "input_required"}
-    requests = {ask.key: {"method": ask.method, "params": write_question(ask, _spoken(client))} for ask in asks}
+    requests = {
+        called.get(ask.key, ask.key): {"method": ask.method, "params": write_question(ask, _spoken(client))}
+        for ask in asks
+    }
     if requests:
         result["inputRequests"] = requests
     if state is not None:

@@ -292,7 +292,7 @@ class ModernResponses:
                 return self._written(route, call, None, outcome)
             return await self._reply(request, call, None, outcome)
         state = self._states.opened(sealed, call, route)
-        answers = modern.read_answers(params)
+        answers = modern.read_answers(params, state.called)
         if state.parked_call is None:
             again = msgspec.structs.replace(call, resumption=Resumption(state.asker, answers, state=state.inner))
             spent = hashlib.sha256(sealed.encode()).digest()
@@ -368,8 +368,9 @@ class ModernResponses:
                 if parked_call:  # a policy asks anew in front of parked work, which no later state would find again
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
-                state = self._states.sealed(call, route, origin.asker, 0, None, origin.state)
-                return Reply(modern.write_required(call.client, outcome.asks, state))
+                called = self._gateway.snapshot.scrubber(origin.asker.name).keys(outcome.asks)
+                state = self._states.sealed(call, route, origin.asker, 0, None, origin.state, called)
+                return Reply(modern.write_required(call.client, outcome.asks, state, called))
             questions = await self._gathered(outcome)
             if questions:
                 parked_call = self._held(parked_call, outcome, request, call.notes)

@@ -5,6 +5,8 @@ It binds principal, path, method, target, arguments, asker, round and expiry.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from toolgate.auth.seal import Broken, Seal
@@ -17,7 +19,7 @@ from toolgate.gateway.snapshot import Route
 
 class State(msgspec.Struct, frozen=True, array_like=True):
     """What a sealed `requestState` holds. `parked_call` names parked work; else `inner` is what the asker wants
-    back."""
+    back. `called` are keys of its questions that were shown as something else."""
 
     principal: str
     path: str
@@ -28,6 +30,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     round: int
     parked_call: str | None
     inner: str | None
+    called: Mapping[str, str] = {}
 
 
 class RequestStates:
@@ -40,7 +43,14 @@ class RequestStates:
         self._node = node
 
     def sealed(
-        self, call: Call, route: Route, asker: Asker, round: int, parked_call: str | None, inner: str | None
+        self,
+        call: Call,
+        route: Route,
+        asker: Asker,
+        round: int,
+        parked_call: str | None,
+        inner: str | None,
+        called: Mapping[str, str] = {},
     ) -> str:
         return self._seal.seal(
             State(
@@ -53,6 +63,7 @@ class RequestStates:
                 round=round,
                 parked_call=parked_call,
                 inner=inner,
+                called=called,
             )
         )
 

@@ -99,6 +99,19 @@ class Scrubber(msgspec.Struct, frozen=True):
             return tuple(asks)
         return tuple(msgspec.structs.replace(ask, params=self.raw(ask.params)) for ask in asks)
 
+    def keys(self, asks: Iterable[Ask]) -> dict[str, str]:
+        """What keys of questions that have a secret in them are called. Their server wants them back as they are."""
+        given = dict.fromkeys((ask.key for ask in asks), 0)
+        if not self.has_work or self.body(said := jsonrpc.encode(given)) is said:
+            return {}
+        called: dict[str, str] = {}
+        for number, key in enumerate(given):
+            name = next(iter(jsonrpc.members(self.body(jsonrpc.encode({key: 0})))), redaction.GONE)
+            if name != key:
+                is_taken = name in given or name in called.values()
+                called[key] = f"{name} {number}" if is_taken else name
+        return called
+
     def event(self, event: Event) -> Event:
         if not event.params or not self.has_work:
             return event
