@@ -23,6 +23,7 @@ from processes.ground import LEGACY, MODERN, PREFIX, Json, Served, gateway, real
 from processes.ground import child as scripted_child
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from wires import modern
 
 from toolgate.config import Config, Server
 from toolgate.core.inflow import Intake
@@ -32,6 +33,7 @@ from toolgate.upstreams.links.memory import MemoryLink
 
 GREETER = Config((Server(id="greeter", name="greeter", type="registry"),))
 CHANGED = "notifications/tools/list_changed"
+MCP = websockets.Subprotocol("mcp")
 HELLO: Json = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 
 
@@ -51,7 +53,7 @@ async def scripted(script: Scripted) -> AsyncIterator[Served]:
 @asynccontextmanager
 async def connected(served: Served, path: str = "/mcp", **more: Any) -> AsyncIterator[Any]:
     url = f"ws://127.0.0.1:{served.port}{path}"
-    async with websockets.connect(url, subprotocols=[websockets.Subprotocol("mcp")], **more) as socket:
+    async with websockets.connect(url, subprotocols=[MCP], **more) as socket:
         yield socket
 
 
@@ -113,6 +115,18 @@ async def test_text_that_is_none_closes_a_websocket_and_is_no_error_of_the_log(
     told = [each.getMessage() for each in caplog.records if "UTF-8" in each.getMessage()]
     assert 0 < len(told) <= 20 and all(each.startswith("127.0.0.1 ") for each in told)
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+@real
+async def test_an_operator_reads_who_has_sent_text_that_is_none() -> None:
+    async with toolgate("serve", "--port", "0", config={}) as it:
+        port = (await it.until_it_serves()).port
+        async with websockets.connect(f"ws://127.0.0.1:{port}/mcp", subprotocols=[MCP]) as socket:
+            await socket.send(b"\xff", text=True)
+            with pytest.raises(websockets.ConnectionClosed):
+                await socket.recv()
+        await it.until_it_says(b" 127.0.0.1 sent text that is not UTF-8")
+        assert b"Traceback" not in it.errors
 
 
 @real
@@ -340,3 +354,27 @@ async def test_the_sdks_own_stream_goes_on_after_a_break() -> None:
             between.break_all()
             script.change(tools("v"))
             await until(lambda: heard == [CHANGED] * 2)
+
+
+@pytest.mark.parametrize("head_is_known", [False, True])
+@real
+async def test_a_client_that_closes_its_writing_side_is_taken_for_one_that_has_left(head_is_known: bool) -> None:
+    script = Scripted(tools_list=tools("slow"), tools_call=said("early"))
+
+    def call(id: int) -> bytes:
+        return modern(id, "tools/call", {"name": "docs__slow", "arguments": {}})
+
+    async with scripted(script) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        for id in range(3 if head_is_known else 0):
+            writer.write(call(id))
+            await reader.readuntil(b"early")
+            await reader.readuntil(b"}")
+        before, script.answers["tools/call"] = calls(script), ...
+        writer.write(call(9))
+        await until(lambda: calls(script) > before)
+        writer.write_eof()
+        await until(lambda: script.requests[-1]["method"] == "notifications/cancelled")
+        assert b"HTTP/1.1" not in await reader.read()
+        assert not served.app.http.under_way()
+        await shut(writer)

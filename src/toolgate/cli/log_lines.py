@@ -17,7 +17,7 @@ from toolgate.telemetry.access_log import LOGGER, Access, Beside
 # Modules whose every step an operator wants to read of.
 TOLD = (
     *("cli", "app", "gateway.reload", "gateway.notices", "state.opening"),
-    *("frontends.operator", "frontends.server", "frontends.tls"),
+    *("frontends.frames", "frontends.operator", "frontends.server", "frontends.tls"),
 )
 _LEVELS: Mapping[str, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
