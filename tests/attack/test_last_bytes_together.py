@@ -17,6 +17,7 @@ from toolgate.config import Config
 from toolgate.config.access import KnownClient
 from toolgate.core import inflow, jsonrpc
 from toolgate.frontends import guards, scheduling
+from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.scheduling import FRESH, MOST_ALONE
 
 MANY = 60
@@ -91,6 +92,36 @@ async def test_where_another_calls_one_of_them_is_and_it_waits_for_one(read: lis
         for wire in wires:
             assert (await wire.answer()).status == 400
             await wire.leave()
+
+
+@pytest.mark.promise("b.fair.turns")
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_a_large_request_is_read_in_one_step_and_worked_on_in_another(
+    is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    decode, answer = jsonrpc.decode, ModernResponses.answer
+
+    def noted(data: bytes, *more: Any) -> jsonrpc.Message:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: loop.call_soon(order.append, "another is heard"))  # it has come meanwhile, and is read
+        order.append("read")
+        return decode(data, *more)
+
+    def work(self: Any, *given: Any, **more: Any) -> Any:
+        order.append("worked on")
+        return answer(self, *given, **more)
+
+    monkeypatch.setattr(jsonrpc, "decode", noted)
+    monkeypatch.setattr(ModernResponses, "answer", work)
+    async with gateway(config=CONFIG) as app:
+        wire = Wire(app)
+        reply = await wire.ask(call(ANN, 1, said="x" * (guards.LARGE if is_large else 10)))
+        assert reply.status == 400
+        await settle()
+        then = ["another is heard", "worked on"]
+        assert order == ["read", *(then if is_large else reversed(then))]
+        await wire.leave()
 
 
 @pytest.mark.promise("b.fair.turns")

@@ -124,7 +124,7 @@ async def test_parameters_of_many_members_are_refused_before_any_is_looked_at(
             await visitor.initialize(revision)
         written = (visitor.request if revision == LATEST else visitor.modern_request)(method, name="there__act")
         params = written["params"]
-        many = {number + "\N{KELVIN SIGN}" * 54: 1 for number in members(20_000)}
+        many = {number + "\N{KELVIN SIGN}" * 54: 1 for number in members(2_000)}
         params.update(many if place == "params" else {"_meta": params.get("_meta", {}) | many})
         headers = (
             {"Mcp-Method": method, "MCP-Protocol-Version": MODERN, "Mcp-Name": "there__act"}
@@ -135,6 +135,28 @@ async def test_parameters_of_many_members_are_refused_before_any_is_looked_at(
         assert error["code"] == jsonrpc.INVALID_PARAMS
         assert f"{place} has " in error["message"] and "the limit is 1,000" in error["message"]
         assert len(folded) < MOST
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_meta_of_megabytes_is_refused_before_it_is_parted(
+    revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parted: list[str] = []
+    read = calls.read_members
+    async with gateway(scripts={"there": script(LATEST)}) as app:
+        visitor = Visitor(app)
+        await visitor.ask("tools/list")
+        if revision == LATEST:
+            await visitor.initialize(revision)
+        written = (visitor.request if revision == LATEST else visitor.modern_request)("tools/call", name="there__act")
+        params = written["params"]
+        params.update(_meta={**params.get("_meta", {}), "x": "\N{KELVIN SIGN}" * calls.LONGEST_META})
+        headers = {"Mcp-Method": "tools/call", "MCP-Protocol-Version": MODERN, "Mcp-Name": "there__act"}
+        monkeypatch.setattr(calls, "read_members", lambda raw, what: (parted.append(what), read(raw, what))[1])
+        error = (await visitor.post(written, headers=headers if revision == MODERN else {})).last["error"]
+        assert (error["code"], error["data"]["outcome"]) == (jsonrpc.INVALID_PARAMS, "not_sent")
+        assert "_meta has " in error["message"] and "the limit is 1,048,576" in error["message"]
+        assert "_meta" not in parted
 
 
 class Filled(LegacyTaskServer):

@@ -24,6 +24,7 @@ from toolgate.core.notes import Notes
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]  # of HTTP
 
 LONGEST_NAME = 16 * 1024  # characters
+LONGEST_META = 1024 * 1024  # bytes; those of real requests have some hundreds
 MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed
 LONGEST_OF_OURS = 64  # characters of any name that means something here; to fold one makes it no shorter
 LONGEST_QUOTE = 100  # characters of one in an error
@@ -170,6 +171,9 @@ def read_meta(raw: Raw | None) -> Meta:
     """Raises `Fault` INVALID_ARGS."""
     if not raw:
         return _NO_META
+    if len(raw) > LONGEST_META:
+        message = f"Invalid params: _meta has {len(raw):,} bytes; the limit is {LONGEST_META:,}"
+        raise Fault("INVALID_ARGS", message, reach="not_sent")
     found = read_members(raw, "_meta")
     token = found.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING)
     if len(token) > jsonrpc.LONGEST_ID:

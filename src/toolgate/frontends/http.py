@@ -27,7 +27,7 @@ from toolgate.frontends.application import Application
 from toolgate.frontends.channels import Channel, is_of_session
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.deps import FrontendDeps
-from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, connection_of, not_allowed
+from toolgate.frontends.guards import LARGE, Guards, Identify, Refused, Request, Scope, connection_of, not_allowed
 from toolgate.frontends.known_heads import CAME, Parted
 from toolgate.frontends.lane import Lane, LaneCall, LegacyCall, ModernCall
 from toolgate.frontends.modern import Reply
@@ -193,6 +193,8 @@ class HttpFrontend(Application):
                 return
         finally:
             del malformed  # or this frame and it would hold each other
+        if len(data) > LARGE:  # to read it has taken its time
+            await self._let_others_in(request)
         is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params)
         if is_modern and request.twice:
             raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
@@ -209,6 +211,12 @@ class HttpFrontend(Application):
             await (self._modern_post if is_modern else self._legacy_post)(request, response, message)
         finally:
             self._unanswered.answered(whose, kept)
+
+    async def _let_others_in(self, request: Request) -> None:
+        """What came meanwhile is read in the next round, behind us, and heard before this goes on."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await self.scheduler.turn(request.principal.counted_as)
 
     async def _modern_told(self, _request: Request, response: Response, message: Message) -> None:
         if message.is_response:
