@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 
 import pytest
 from inmemory import LATEST, THE_SOCKET, Exchange, Scripted, Visitor, gateway, said, tools
@@ -398,3 +400,25 @@ async def test_nobody_on_an_open_gateway_gets_the_rights_of_a_session_of_the_ope
         shown = {"mcp-session-id": id, "origin": origin}
         assert (await second.post(second.request("ping"), headers=shown)).status == 404
         assert (await first.ask("ping")).result == {}
+
+
+async def test_an_idle_session_keeps_less_than_two_kilobytes() -> None:
+    async with gateway() as app:
+
+        async def open_sessions(count: int) -> None:
+            for _ in range(count):
+                visitor = Visitor(app)
+                await visitor.initialize()
+                await visitor.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+                await visitor.ask("ping")
+
+        await open_sessions(20)  # whatever the first of them load stays out of it
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await open_sessions(200)
+            gc.collect()
+            kept = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/toolgate/*")])
+        finally:
+            tracemalloc.stop()
+        assert sum(each.size for each in kept.statistics("filename")) < 200 * 2048

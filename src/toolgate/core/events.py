@@ -104,6 +104,8 @@ class _Sender:
 class Listening:
     """How one client is told: of what can be watched it hears what it watches, of what is one client's, its own."""
 
+    __slots__ = ("_events", "_identity", "_number", "_whose")
+
     def __init__(self, events: Events, number: int, whose: str, identity: tuple[str, str]) -> None:
         self._events = events
         self._number = number

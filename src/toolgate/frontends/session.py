@@ -109,6 +109,40 @@ class Session:
     """`ask_time` in seconds is how long a client may take to answer a question; `revision` is what it speaks unless
     it initializes."""
 
+    __slots__ = (
+        "__weakref__",
+        "_ask_time",
+        "_cancelled",
+        "_clock",
+        "_gateway",
+        "_has_logging",
+        "_has_tasks",
+        "_ids",
+        "_in_flight",
+        "_listeners",
+        "_log_level",
+        "_memos",
+        "_pages",
+        "_pending_events",
+        "_questions",
+        "_relayed",
+        "_replay_buffer",
+        "_replay_buffers",
+        "_rest",
+        "_roots_to_tell",
+        "_subscriber",
+        "_telling_roots",
+        "_work",
+        "client",
+        "counted_as",
+        "id",
+        "is_initialized",
+        "is_to_end",
+        "path",
+        "revision",
+        "used",
+    )  # there are thousands; with so many attributes a dict would take five times as much
+
     def __init__(
         self,
         gateway: Gateway,

@@ -31,6 +31,8 @@ class Subscriber:
     """`wants` are the notifications that the client wants, besides those of what it watches; `client` may become
     another. Raises `Fault` where its principal has too many."""
 
+    __slots__ = ("_client", "_coming", "_gateway", "_listening", "_path", "_say", "_wants", "_watched")
+
     def __init__(self, gateway: Gateway, path: str, client: Client, say: Say, wants: Collection[str]) -> None:
         self._client = client
         self._gateway = gateway
