@@ -243,6 +243,7 @@ async def test_a_tool_that_gives_orders_to_the_model_is_what_the_guard_says(
         client = rig.modern()
         seen = await names(client)
         assert seen == (["there__find"] if mode == "quarantine" else ["there__read", "there__find"])
+        await rig.clock.advance(1.0)  # what holds nothing back is looked at after it was answered with
         warned = "an order to ignore other instructions; an order to hide something from the user" in caplog.text
         assert warned == (mode != "off")
         if mode == "quarantine":

@@ -20,7 +20,8 @@ from toolgate.surfaces import aggregate
 PIECES = [
     *("ignore", "all", "previous", "instructions", "system:", " system prompt", "tell", "do not", "the user", "send"),
     *("before using", "any other", "tools", "<important>", "~/.ssh/", "a" * 201, "**", "_", '"', "\\", "\n", "\t", "/"),
-    *("\u200b", "\u202e", "\x7f", "\x00", "é", "’", "\u2028", "A"),
+    *("\u200b", "\u202e", "\x7f", "\x00", "é", "’", "\u2028", "A", "e\u0301", "\u0338", "ﬁ", "＜important＞", "İ"),
+    *("ｉgnore", "\ufe0f", "\ufe0f\ufe0f", "\u00a0", "\u00ad", "ẞ", "\uff3c", "\uff02", "检索"),
 ]
 texts = st.lists(st.sampled_from(PIECES), max_size=6).map(" ".join) | st.text(max_size=20)
 schemas = st.recursive(

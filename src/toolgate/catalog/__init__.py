@@ -12,6 +12,7 @@ May import `upstreams` and the rooms below it.
     tool_info    what a tool's listing says that matters to calls of it
     server_info  what the servers of a route say of themselves together
     pins         what tools were when they were first seen or approved, and which have changed
+    reviews      when tools are compared with their pins that were shown already
     pin_review   how they differ, for who decides, and the decision
     prints       what of a tool is pinned
     poisoning    words in a description that are meant for the model: a table of patterns

@@ -40,6 +40,7 @@ from toolgate.catalog.overlays import Overlays
 from toolgate.catalog.permitted import is_judged, permitted
 from toolgate.catalog.pins import Pins, ReadTools
 from toolgate.catalog.refresh import Refresh
+from toolgate.catalog.reviews import Reviews
 from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.config import CatalogLimits
 from toolgate.core import jsonrpc, mcp
@@ -103,6 +104,7 @@ class Catalog:
         self._complaints = complaints or Complaints(clock)
         self._upstreams = upstreams
         self._pins = pins
+        self._reviews = Reviews(pins, bounds, clock, self._fetching) if pins else None
         self._clock = clock
         self._bounds = bounds
         self.version = 0
@@ -155,7 +157,11 @@ class Catalog:
             return server_list
         reader = self._readers.get((server, scope))
         whose = reader.principal.counted_as if reader else ""
-        held = self._pins.judge(server, scope, server_list.own, whose) if self._pins else None
+        held = None
+        if self._pins and self._pins.holds(server):
+            held = self._pins.judge(server, scope, server_list.own, whose)
+        elif self._reviews:
+            self._reviews.add((server, scope), server_list.own, whose)
         shown = overlays.apply(server_list, self.overlays.get(server, {}), held)
         warned = self._warned.setdefault(server, set())
         for warning in shown.warnings:
@@ -347,11 +353,12 @@ class Catalog:
                     self._slots.setdefault((server, "", kind), Slot(ServerList({}, self._clock.now())))
 
     def _know(self, place: Place, kept: ServerList) -> None:
-        """What the store has. Pins look at it in a thread where it is more than little."""
+        """What the store has. Where pins may hold some of it back they look first: in a thread, if it is more than
+        little."""
         if place in self._slots:
             return
         slot = self._slots[place] = Slot()
-        if place[2] == "tools" and self._pins and kept.size > LITTLE:
+        if place[2] == "tools" and self._pins and self._pins.holds(place[0]) and kept.size > LITTLE:
             self._fetches(place, slot, self._looked_at(place, slot, kept))
         else:
             slot.server_list = self._shown(place, kept)
@@ -430,10 +437,20 @@ class Catalog:
 
     async def close(self) -> None:
         await self._refresh.close()
-        fetching = [slot.fetch for slot in self._slots.values() if slot.fetch]
+        fetching = self._fetching()
         for task in fetching:
             task.cancel()
         await asyncio.gather(*fetching, return_exceptions=True)
+        if self._reviews:
+            await self._reviews.close()
+
+    def _fetching(self) -> list[asyncio.Task[ServerList]]:
+        return [slot.fetch for slot in self._slots.values() if slot.fetch]
+
+    async def reviewed(self) -> None:
+        """Wait until all tools that were listed are compared with their pins."""
+        if self._reviews:
+            await self._reviews.done()
 
     def _drop(self, server: str) -> None:
         """Know nothing of a server that is gone, or is now another."""
@@ -540,6 +557,8 @@ class Catalog:
             if at != scope:  # which was found out on the way
                 place, slot = (server, at, kind), self._slots.setdefault((server, at, kind), Slot())
             self._keep(place, slot, server_list)
+        if self._reviews:
+            await self._reviews.made_room()
         return server_list
 
     def _taken(
@@ -550,7 +569,11 @@ class Catalog:
         items = self._scrubbed(server, msgspec.structs.replace(items, raw=tuple(Raw(bytes(raw)) for raw in items.raw)))
         own, nameless = _keyed(items.raw, kind)
         yield
-        read = (yield from self._pins.read(server, own)) if self._pins and kind == "tools" else None
+        read = (
+            (yield from self._pins.read(server, own))
+            if self._pins and kind == "tools" and self._pins.holds(server)
+            else None
+        )
         return items, own, nameless, read
 
     def _keep(self, place: Place, slot: Slot, server_list: ServerList) -> None:

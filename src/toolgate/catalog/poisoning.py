@@ -23,6 +23,7 @@ LONGEST_SPELLED = MOST_TEXT + MOST_TEXT // 4  # in one kind of spelling, in whic
 MOST_ALIKE = 3  # that are named of one kind: what is harmless and stands there often hides nothing else
 LONGEST_PLACE = 200  # characters that say where something stands
 EXCERPT = 60  # characters
+LONG = 200  # characters without a space: no word
 UNSEEN = ("icons", "_meta")  # members of a tool that no model is shown
 
 
@@ -94,7 +95,7 @@ WORDS = {
         r"\.ssh/|\bid[_ ](?:rsa|ed25519|ecdsa)\b|\.aws/credentials|/etc/(?:passwd|shadow)\b|\.cursor/mcp\.json"
         r"|claude[_ ]desktop[_ ]config|\.git-credentials|\.netrc\b|\.kube/config|\.gnupg/|169\.254\.169\.254"
     ),
-    "a long encoded text": r"[a-z0-9+/]{200}",
+    "a long encoded text": rf"[a-z0-9+/]{{{LONG}}}",
 }
 
 # Of each of these groups a text has one at least where the pattern is in it: these are found in a tenth of the time.
@@ -154,6 +155,9 @@ _words = {what: re.compile(pattern) for what, pattern in WORDS.items()}
 _words_anywhere = {what: re.compile(pattern.replace(r"(?:^|\x1e)", "")) for what, pattern in WORDS.items()}
 _spaces = re.compile(r"[ \t\r\n_*`\"]+")
 _invisible = re.compile("|".join(HIDDEN.values()) + "|\u00ad")
+_sets = re.findall(r"(?<!=)\[([^]]+)\]", "".join(HIDDEN.values()))
+_may_hide = re.compile(f"[{''.join(_sets)}\u00ad]")
+"""Any character that these may find: one set is looked for in a fifth of the time."""
 _blank = re.compile(HIDDEN["characters that show nothing"])  # some are letters, and printable to Python
 
 
@@ -174,10 +178,13 @@ def of_each(tools: Iterable[tuple[Raw, bool]]) -> list[tuple[PoisoningSign, ...]
     """What of each of some listed tools is suspicious, and whether it is known that `read` would read it. What words
     they have together is looked at first: most patterns need some that none of them has."""
     split = [(tool, _words_of(bytes(tool)) if is_read else None) for tool, is_read in tools]
-    together = b" ".join(set[bytes]().union(*(words for _, words in split if words))).decode()
+    every = set[bytes]().union(*(words for _, words in split if words))
+    together = b" ".join(every).decode()
     if not together.isprintable():
         return [of(tool) for tool, _ in split]
     left = {what: each for what, each in _words_anywhere.items() if _may_be_in(together, _NEEDED_ALONE[what])}
+    if max(map(len, every), default=0) < LONG:
+        del left["a long encoded text"]
     return [
         () if words is not None and not (left and _found(b" ".join(words).decode(), left)) else of(tool)
         for tool, words in split
@@ -207,12 +214,19 @@ def of(tool: Raw) -> tuple[PoisoningSign, ...]:
 def _words_of(tool: bytes) -> list[bytes] | None:
     """The words of a tool, to see without taking it apart that nothing would be found, as in most tools: each text
     stands in it as it is, between quotation marks, which are spaces here. None where that is not to be seen so."""
-    if len(tool) > MOST_TEXT or not tool.isascii():
+    if len(tool) > MOST_TEXT:
         return None
     if b"\\" in tool:
         for space in (rb"\n", rb"\"", rb"\t", rb"\r"):
             tool = tool.replace(space, b" ")
         if b"\\" in tool:  # some other character, or one of these is none
+            return None
+    if not tool.isascii():
+        text = tool.decode(errors="replace")
+        if _may_hide.search(text) or "\ufffd" in text:
+            return None
+        tool = _one_spelling(text).casefold().encode()
+        if len(tool) > MOST_TEXT:
             return None
     return tool.translate(_SMALL).split()
 
@@ -302,8 +316,12 @@ def _is_plain(text: str) -> bool:
 
 def _spelled(text: str) -> str:
     """In one kind of spelling, without what nobody sees."""
-    plain = text if text.isascii() else normalized(_invisible.sub("", text)).replace("’", "'")
+    plain = text if text.isascii() else _one_spelling(_invisible.sub("", text))
     return _spaces.sub(" ", plain).casefold()
+
+
+def _one_spelling(text: str) -> str:
+    return normalized(text).replace("’", "'")
 
 
 def _excerpt(text: str, match: re.Match[str]) -> str:

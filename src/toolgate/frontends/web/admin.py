@@ -429,6 +429,7 @@ class Admin:
             return 200, ServerChecked(**self._shown(server))
         wanted = [(server.id, kind) for kind in mcp.LIST_OF_KIND]
         view = await snapshot.catalog.view({server.id: server.name}, wanted, Client(asked.by), anew=True)
+        await snapshot.catalog.reviewed()
         server_list, fault = view.server_list(server.id, "tools"), view.fault(server.id, "tools")
         return 200, ServerChecked(
             **self._shown(server),
