@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Raw
@@ -58,6 +59,7 @@ class Lists:
         self._as_known = as_known
         self._current = current
         self._known = KnownListings()
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # principals for their tasks
 
     def forget(self) -> None:
         """Another configuration is served: what was shown by the old one is not shown again."""
@@ -164,8 +166,13 @@ class Lists:
         return [route.upstreams[id] for id in seen if id not in names.INTERNAL or route.is_strict]
 
     async def tasks(self, route: Route, client: Client) -> Listing:
-        """The tasks that this principal has made, of all servers on this route."""
+        """The tasks that this principal has made, of all servers on this route. However often it asks, one list of them
+        is made at a time: each asks servers a thousand times, and keeps what they say."""
         route.check_let_in(self._access.rules(client.principal))
+        async with self._asking.setdefault(client.principal.counted_as, asyncio.Lock()):
+            return await self._tasks(route, client)
+
+    async def _tasks(self, route: Route, client: Client) -> Listing:
         servers = self.upstreams(route, client)
         async with asyncio.TaskGroup() as together:
             asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
