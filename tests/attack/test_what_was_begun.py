@@ -3,6 +3,7 @@ may do now, and by the token that it comes with now."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from bridge.test_tasks import Gate, knowing, made
 from doors.issuers import AUDIENCE, AUTH, CONFIG, KEYS, Issuer, bearer, issuer
 from inmemory import LATEST, MODERN, Scripted, Visitor, said, tools
 from inmemory import gateway as in_memory
-from peers import LegacyServer, ModernClient, Rig, eventually, gateway
+from peers import LegacyServer, ModernClient, Rig, Scene, eventually, form, gateway
 from task_peers import LegacyTaskServer, ModernTaskServer
 from virtualtime import settle
 
@@ -87,6 +88,52 @@ async def test_a_task_whose_tool_may_still_be_used_is_delivered_after_a_change(k
         gate.opened.set()
         await settle()
         assert (await ann.request("tasks/get", taskId=id)).result["status"] == "completed"
+
+
+@pytest.mark.parametrize("edit", [*EDITS.values(), hidden], ids=[*EDITS, "hidden"])
+async def test_who_waits_for_a_result_while_its_tool_is_turned_off_does_not_get_it(edit: Edit) -> None:
+    server, gate = task_server("legacy")
+    async with gateway(config=clients(client()), edited=edit, there=server) as rig:
+        ann = await knowing_of(rig, "legacy")
+        waiting = ann.start("tasks/result", taskId=await made(ann))
+        await server.got("tasks/result")
+        await rig.app.reload()
+        gate.opened.set()
+        reply = await waiting.reply()
+        assert reply.error["data"]["code"] in ("ACCESS_DENIED", "TOOL_NOT_FOUND")
+        assert "at last" not in str(reply.message)
+
+
+async def test_who_waits_for_a_result_gets_it_where_something_else_was_changed_meanwhile() -> None:
+    server, gate = task_server("legacy")
+    edit = then(client(tools={"there__other": "off", "there__slow": "ask"}))
+    async with gateway(config=clients(client()), edited=edit, there=server) as rig:
+        ann = await knowing_of(rig, "legacy")
+        waiting = ann.start("tasks/result", taskId=await made(ann))
+        await server.got("tasks/result")
+        await rig.app.reload()
+        gate.opened.set()
+        assert "at last" in str((await waiting.reply()).result)
+
+
+async def test_who_waits_for_a_result_is_asked_nothing_for_a_tool_that_was_turned_off() -> None:
+    may_ask = asyncio.Event()
+
+    async def asks(scene: Scene) -> str:
+        await may_ask.wait()
+        return str(await scene.ask(form("A secret?")))
+
+    server = LegacyTaskServer({"slow": asks}, support={"slow": "optional"})
+    async with gateway(config=clients(client()), edited=EDITS["off"], there=server) as rig:
+        ann = await rig.legacy()
+        waiting = ann.start("tasks/result", taskId=await made(ann))
+        await server.got("tasks/result")
+        await rig.app.reload()
+        may_ask.set()
+        reply = await waiting.reply()
+        assert reply.error["data"]["code"] == "ACCESS_DENIED" and ann.asked == []
+        (own,) = server.kept.tasks.values()
+        own.cancel()
 
 
 @pytest.mark.parametrize("kind", ["modern", "legacy"])

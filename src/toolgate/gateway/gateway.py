@@ -30,7 +30,7 @@ from toolgate.gateway.closed import missed
 from toolgate.gateway.lists import Lists
 from toolgate.gateway.memos import CallMemo
 from toolgate.gateway.own_work import OwnWork
-from toolgate.gateway.recheck import Rechecks
+from toolgate.gateway.recheck import Rechecks, may_still_have
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.resolve import Resolver
 from toolgate.gateway.round import Round
@@ -259,6 +259,8 @@ class Gateway:
             outcome = await (begun.outcome() if begun else upstream.invoke(call))
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
+        if call.method == mcp.TASK_RESULT:
+            await may_still_have(round, call, outcome)
         if call.reference:
             outcome = await looked_through(self.in_turns, self.access, call, outcome)
         return await self._looked_at(call, outcome, route) if scrub.is_large(outcome) else outcome

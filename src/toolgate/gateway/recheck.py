@@ -1,7 +1,7 @@
 """A call that has waited is looked at once more before it is sent: anything may have changed.
 
 It has waited for a person, for its turn at a server, or until the server was up; meanwhile the configuration, a list or
-what its server is may have become another.
+what its server is may have become another. What a task has made is looked at once more when it is there.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from toolgate.core.model import Call
+from toolgate.core.model import Call, NeedInput, Outcome
 from toolgate.gateway.snapshot import Route, Snapshot
-from toolgate.policy.run import Hooks
+from toolgate.policy.run import Hooks, PolicyRun
 
 Enter: TypeAlias = Callable[[Call, Route], Awaitable[tuple[Call, Sequence[Hooks]]]]
 
@@ -39,3 +39,13 @@ class Rechecks:
         """Whether a server whose changes are held back may have become another, and was not listed since."""
         is_held = entered.kind == "tools" and now.catalog.is_held(entered.server)
         return is_held and not now.catalog.is_live(entered.server, "tools", entered.client)
+
+
+async def may_still_have(round: PolicyRun, call: Call, outcome: Outcome) -> None:
+    """Raises `Fault` where a client that has waited for what a task makes, perhaps for a day, may not have it now."""
+    try:
+        await round.recheck(call)
+    except BaseException:
+        if isinstance(outcome, NeedInput):
+            outcome.resume.cancel()
+        raise
