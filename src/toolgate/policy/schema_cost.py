@@ -202,6 +202,64 @@ def _anywhere_inside(node: Mapping[str, Any]) -> Iterator[object]:
     yield from _values(node.get("patternProperties"))
 
 
+def has_alternatives(schema: object) -> bool:
+    return any(name in node for node in _all_objects(schema) for name in ("anyOf", "oneOf"))
+
+
+def matched_members(schema: object) -> frozenset[str] | None:
+    """The members of a value that patterns may be held against; None: anything of it may be."""
+    if not isinstance(schema, dict):
+        return None
+    root = cast("dict[str, object]", schema)
+    applied = {name: each for name, each in root.items() if name not in ("properties", "$defs", "definitions")}
+    known = root.get("properties", {})
+    if _may_match(applied) or not isinstance(known, dict):
+        return None
+    return frozenset(name for name, each in cast("dict[str, object]", known).items() if _may_match(each))
+
+
+def _may_match(schema: object) -> bool:
+    """Whether there is a pattern in it, or a reference to what may have one."""
+    named = ("patternProperties", *_REFERENCES)
+    return any(_has_pattern(node) or any(name in node for name in named) for node in _all_objects(schema))
+
+
+def _has_pattern(node: Mapping[str, Any]) -> bool:
+    return isinstance(node.get("pattern"), str)  # an argument may have this name, too
+
+
+_TURNED = ("not", "if", "contains", "oneOf", "patternProperties")  # what takes less where a part of it takes more
+
+
+def without_patterns(schema: object) -> object:
+    """The same schema, but that any text matches; None where it would then refuse what it takes, or is too deep."""
+    if any(name in node for node in _all_objects(schema) for name in _TURNED):
+        return None
+    try:
+        rest = _copied(schema, 0)
+    except TooMuch:
+        return None
+    return None if any(map(_has_pattern, _all_objects(rest))) else rest
+
+
+def _copied(node: object, level: int) -> object:
+    if level > 2 * DEEPEST:
+        raise TooMuch("it is nested too deeply")
+    if isinstance(node, list):
+        return [_copied(each, level + 1) for each in cast("list[object]", node)]
+    if not isinstance(node, dict):
+        return node
+    members = cast("dict[str, object]", node)
+    return {
+        name: each if name in DATA else _copied(each, level + 1)
+        for name, each in members.items()
+        if name != "pattern" or not isinstance(each, str)
+    }
+
+
+DATA = frozenset({"const", "enum", "default", "examples"})  # keywords below which there is no schema
+
+
 def _items(value: object) -> Sequence[object]:
     return cast("list[object]", value) if isinstance(value, list) else ()
 

@@ -16,7 +16,8 @@ from msgspec import Raw
 from toolgate.core import counting, jsonrpc, surrogates
 from toolgate.core.model import ToolInfo
 from toolgate.core.redaction import excerpt
-from toolgate.policy.schema_cost import DEEPEST, SchemaCost, TooMuch, parts
+from toolgate.policy import schema_cost
+from toolgate.policy.schema_cost import DATA, DEEPEST, SchemaCost, TooMuch, parts
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -27,14 +28,16 @@ LARGEST_SHOWN = 16 * 1024  # bytes of one in an error
 MOST_VALUES = 20_000  # in one
 MOST_KEPT = 128 * 1024 * 1024  # bytes that all compiled schemas together may take, about
 _COMPILED = 20  # bytes that one of a schema takes when it is compiled
-_FURTHER = 128 * 1024  # bytes that each pattern may take when it has run
+_FURTHER = (128 * 1024, 2 * 1024 * 1024)  # bytes that each pattern may take when it has run: so many at least, at most
+_FURTHER_TIMES = 16  # what it takes itself, between these: usual texts are then matched a thousand times as fast
 _PATTERNS = 16 * 1024 * 1024  # bytes that the patterns of one schema may take: about a tenth of a second to compile
-_SIZES = (4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, 1024 * 1024, 8 * 1024 * 1024)  # that are tried for each pattern
+_SIZES = tuple(4096 << step for step in range(12))  # that are tried for each pattern
 MOST_NAMED = 20  # errors
 _BACKTRACKS = 200  # steps that one pattern may go back in one text, each of which may be a look at all that is left
+_LOOKS = 10  # such looks at a whole text that take as long as all of these steps at the very worst, as measured
 _MOST_VISITS = 4_000_000  # of parts by schemas: about a tenth of a second, in which nothing else is done
 _MOST_LISTED = 5_000  # visits after which all errors are listed, which takes 25 µs for each; else the first is named
-_MOST_MATCHED = 40 * 10**9  # bytes of arguments by bytes of compiled patterns: two tenths of a second at the very worst
+_MOST_MATCHED = 4 * 10**8  # bytes of texts by bytes of compiled patterns: a tenth of a second at the very worst, twice
 _LONGEST_POINTER = 1000
 _MOST_OPTIONS, _LONGEST = 10, 200  # of what was expected that is shown
 
@@ -56,6 +59,9 @@ class ArgumentsVerdict(msgspec.Struct, frozen=True):
 
 
 FINE = ArgumentsVerdict()
+_SOMEWHERE = ArgumentsVerdict(
+    (Wrong("", "anyOf", "do not match the schema, and have too many parts to say where"),), 1, is_whole=False
+)
 
 
 def in_error(tool_info: ToolInfo) -> dict[str, Raw]:
@@ -67,13 +73,17 @@ def in_error(tool_info: ToolInfo) -> dict[str, Raw]:
 class Schema(msgspec.Struct):
     """`problem` says why nothing can be judged by it; `was_told`: somebody has said so. `work` weighs what it takes to
     judge, `errors` how much can be wrong, `visits` is the most that `work` says of any value; `matched` are bytes of
-    compiled patterns that a byte of a text may be held against. `size`: bytes that it takes, about."""
+    compiled patterns that a byte of a text may be held against, which has to stand in these `members` of a value (None:
+    anywhere). `without_patterns` is the same schema but for them. `size`: bytes that it takes, about."""
 
     validator: Any = None
     work: Any = None
     errors: Any = None
     visits: int = 0
     matched: int = 0
+    members: frozenset[str] | None = None
+    has_alternatives: bool = False
+    without_patterns: Schema | None = None
     size: int = 0
     problem: str = ""
     was_told: bool = False
@@ -81,7 +91,7 @@ class Schema(msgspec.Struct):
 
     def __post_init__(self) -> None:
         if not self.problem:
-            self.quick = min(QUICK, _MOST_VISITS // (self.visits or 1), _MOST_MATCHED // (self.matched or 1)) - 1
+            self.quick = min(QUICK, _MOST_VISITS // (self.visits or 1), _MOST_MATCHED // (4 * self.matched or 1)) - 1
 
     def surely_takes(self, arguments: bytes) -> bool:
         """Whether they are right, and that is soon told. If not, `judge` tells."""
@@ -94,14 +104,15 @@ class Schema(msgspec.Struct):
 
     def judge(self, arguments: bytes, undecided: ArgumentsVerdict = FINE) -> ArgumentsVerdict:
         """What cannot be read here, or would take too long, is `undecided`: left to the server to judge."""
-        if self.matched * len(arguments) > _MOST_MATCHED:
-            return undecided
         if arguments.find(b"\\u") >= 0:
             arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
             value = decode(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return undecided
+        if self.matched * len(arguments) > _MOST_MATCHED and self.matched * self._texts(value) > _MOST_MATCHED:
+            spare = self.without_patterns if undecided is FINE else None
+            return spare.judge(arguments) if spare else undecided
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
         try:
             if self.visits * most > _MOST_VISITS and not _is_within(_MOST_VISITS, self.work, value, most):
@@ -109,10 +120,20 @@ class Schema(msgspec.Struct):
             if self.validator.is_valid(value):
                 return FINE
             jsonrpc.value(arguments)  # which refuses what is infinite here
-            is_short = _is_within(_MOST_LISTED, self.errors, value, most)
-            return (_listed if is_short else _first)(self.validator, value) or undecided
+            if _is_within(_MOST_LISTED, self.errors, value, most):
+                return _listed(self.validator, value) or undecided
+            if self.has_alternatives:  # of each that is wrong, all that is wrong would be kept
+                return _SOMEWHERE
+            return _first(self.validator, value) or undecided
         except (ValueError, *jsonrpc.UNREADABLE):  # nested deeper than the validator goes, or with an infinite number
             return undecided
+
+    def _texts(self, value: object) -> int:
+        """How many bytes of texts patterns are held against, at most."""
+        if self.members is None or not isinstance(value, dict):
+            return len(jsonrpc.encode(value))
+        known = cast("dict[str, object]", value)
+        return len(jsonrpc.encode([known[name] for name in self.members if name in known]))
 
 
 # Not by `jsonrpc`, since each call passes this. Python reads the floats, as there (`jsonrpc._float` says why), and
@@ -199,10 +220,25 @@ def _compiled(text: bytes) -> Schema:
         validator, of_pattern, largest = _validator(replaced.decode(), plain.patterns)
         work = plain if of_pattern == 1 else SchemaCost(schema, of_pattern)
         work.reckon()
+        spare = (
+            _compiled(jsonrpc.encode(rest))
+            if plain.patterns and (rest := schema_cost.without_patterns(schema))
+            else None
+        )
     except (TooMuch, ValueError, *jsonrpc.UNREADABLE) as problem:
         return Schema(problem=str(problem).partition("\n")[0], size=size)
-    size += plain.patterns * (largest + _FURTHER)
-    return Schema(validator, work, plain, work.visits(DEEPEST), plain.patterns * largest * of_pattern, size)
+    size += plain.patterns * (largest + _further(largest)) + (spare.size if spare else 0)
+    matched, members = plain.patterns * largest * min(of_pattern, _LOOKS), schema_cost.matched_members(schema)
+    spare = spare if spare and not spare.problem else None
+    found = Schema(
+        validator, work, plain, work.visits(DEEPEST), matched, members, schema_cost.has_alternatives(schema), spare
+    )
+    return msgspec.structs.replace(found, size=size)
+
+
+def _further(largest: int) -> int:
+    least, most = _FURTHER
+    return min(max(least, _FURTHER_TIMES * largest), most)
 
 
 def _spare_defaults(schema: object) -> bool:
@@ -218,7 +254,7 @@ def _spare_defaults(schema: object) -> bool:
                 missed = [name for name in cast("list[Any]", required) if not _has_default(cast("Any", known), name)]
                 found = found or len(missed) < len(cast("list[Any]", required))
                 members["required"] = missed
-            ahead += [each for name, each in members.items() if name not in _DATA]
+            ahead += [each for name, each in members.items() if name not in DATA]
         elif isinstance(node, list):
             ahead += node
     return found
@@ -227,9 +263,6 @@ def _spare_defaults(schema: object) -> bool:
 def _has_default(known: Mapping[str, Any], name: object) -> bool:
     of_it = known.get(name) if isinstance(name, str) else None
     return isinstance(of_it, dict) and "default" in of_it
-
-
-_DATA = frozenset({"const", "enum", "default", "examples"})  # keywords below which there is no schema
 
 
 def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:
@@ -252,12 +285,12 @@ def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:
         return made(options(sizes[-1])), sizes[-1]
 
     try:
-        found, size = tried(lambda size: jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_FURTHER))
+        found, size = tried(lambda size: jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_further(size)))
         return found, 1, size
     except ValueError:
         found, size = tried(
             lambda size: jsonschema_rs.FancyRegexOptions(
-                backtrack_limit=_BACKTRACKS, size_limit=size, dfa_size_limit=_FURTHER
+                backtrack_limit=_BACKTRACKS, size_limit=size, dfa_size_limit=_further(size)
             )
         )
         return found, _BACKTRACKS, size
