@@ -327,6 +327,56 @@ async def test_a_revoked_key_opens_no_worker_and_one_chain_has_the_calls_of_all(
             assert len(called) == len(script.calls), verdict
 
 
+async def over_websocket(port: int, key: str, **message: Any) -> Json:
+    """The answer to one request of a modern client; of an opening that is refused, its status."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        async with websockets.connect(
+            f"ws://127.0.0.1:{port}/mcp",
+            subprotocols=[websockets.Subprotocol("mcp")],
+            additional_headers=headers,
+        ) as socket:
+            await socket.send(Client(port).request(**message).partition(b"\r\n\r\n")[2].decode())
+            return json.loads(await asyncio.wait_for(socket.recv(), 30))
+    except websockets.InvalidStatus as refused:
+        return {"status": refused.response.status_code}
+
+
+@pytest.mark.promise("b.workers.owned")
+@real
+@pytest.mark.parametrize("count", [1, COUNT])
+async def test_a_websocket_needs_a_key_and_has_its_rights_as_it_does_without_workers(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "COUNT", count)
+    few: Json = {"id": "few", "mcp_permissions": {"tools": {"there__act": "off"}}, "mcp_server_access": ["there"]}
+    call: Json = {"method": "tools/call", "params": {"name": "there__act", "arguments": {}}}
+    async with scripted(answers, modern=True) as script:
+        with home() as environ:
+            async with served(script, environ, clients=[*CI["clients"], few]) as gateway:
+                ci, little = [
+                    await asyncio.to_thread(command, environ, "keys", "create", client) for client in ("ci", "few")
+                ]
+                for nobody in ("", "tg_0123_wrong"):
+                    assert await over_websocket(gateway.port, nobody, **call) == {"status": 401}
+                refused = await over_websocket(gateway.port, little, **call)
+                assert refused["error"]["data"]["code"] == "ACCESS_DENIED" and script.calls == []
+                assert (await over_websocket(gateway.port, ci, **call))["result"]["content"][0]["text"] == "ok"
+                async with websockets.connect(
+                    f"ws://127.0.0.1:{gateway.port}/mcp",
+                    subprotocols=[websockets.Subprotocol("mcp")],
+                    additional_headers={"Authorization": f"Bearer {ci}"},
+                ) as open_one:
+                    await asyncio.to_thread(command, environ, "keys", "revoke", ci.split("_")[1])
+                    async with asyncio.timeout(30):
+                        await open_one.wait_closed()
+                gateway.process.terminate()
+                assert await gateway.ended() == 0
+            log = Path(environ["HOME"], ".local/state/toolgate/audit.jsonl").read_text()
+            lines = [json.loads(line) for line in log.splitlines()]
+            assert {line["client"] for line in lines if line.get("method") == "tools/call"} == {"ci", "few"}
+
+
 @pytest.mark.promise("b.workers.limits")
 @real
 async def test_a_rate_holds_for_all_workers_together() -> None:

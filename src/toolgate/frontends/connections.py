@@ -35,6 +35,9 @@ class Connection:
     (`Principal.counted_as`)."""
 
     principal: Principal | None = None  # of its last request
+    client: tuple[str, int] | None = None  # who is at the other end, as ASGI has it; of the gateway's user: `Operator`
+    server: tuple[str, int | None] | None = None  # where it came to
+    is_encrypted = False
 
     def __init__(self, unread: Unread, transport: Any, address: str) -> None:
         self.address = address

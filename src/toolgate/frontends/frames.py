@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from toolgate.core.bodies import Bodies, Body
 from toolgate.core.inflow import Intake, IntakeQueue, PacedProtocol
 from toolgate.frontends.connections import STATE, Connection
-from toolgate.frontends.peers import met
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -99,7 +98,8 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.client = met(transport) or self.client
+            self.client, self.server = self._connection.client, self._connection.server  # type: ignore[assignment]
+            self.scheme = "wss" if self._connection.is_encrypted else "ws"
             self._unfinished = _Unfinished(self._bodies, self._connection, self.intake, transport.abort)
 
         def connection_lost(self, exc: Exception | None) -> None:

@@ -130,7 +130,7 @@ async def _serve(application: Application, path: Path) -> None:
         await _called(listener)
         # The HTTP server takes a tenth of a second to import, which no gateway over stdio pays whom nobody asks.
         server = await asyncio.to_thread(importlib.import_module, "toolgate.frontends.server")
-        async with server.serving(application, listener):
+        async with server.serving(application, listener, protocol=server.OperatorProtocol):
             await asyncio.Event().wait()
     finally:
         path.unlink(missing_ok=True)

@@ -314,6 +314,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.client = self.peer(transport) or self.client
         address = self.client[0] if self.client else ""
         self._connection = Connection(self._connections.unread, transport, address)
+        self._connection.client, self._connection.server = self.client, self.server
+        self._connection.is_encrypted = self.scheme == "https"
         self._stranger = self._connection.key
         self.app_state = {STATE: self._connection}
         self._timer = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
@@ -322,7 +324,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def peer(self, transport: asyncio.Transport) -> tuple[str, int] | None:
         """Who is at the other end, where its address does not say."""
-        return met(transport)
+        return None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.drop()
@@ -659,6 +661,13 @@ def _refused_target(target: bytes) -> tuple[int, str] | None:
     if b"%" in target and _malformed.search(target):
         return 400, "The request's target has a percent sign that begins nothing."
     return None
+
+
+class OperatorProtocol(HttpProtocol):
+    """Of a connection to the operator's socket, which alone makes anybody the operator."""
+
+    def peer(self, transport: asyncio.Transport) -> tuple[str, int] | None:
+        return met(transport)
 
 
 _absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
