@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from peers import LATEST, MODERN, Json, LegacyServer, ModernServer, Pending, Rig, Scene, gateway
-from virtualtime import FakeClock, settle, soon
+from virtualtime import FakeClock, patience, settle, soon
 
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import CatalogLimits, Config, Server
@@ -53,6 +53,50 @@ def slow(there: Any, seconds: float = 20.0) -> Any:
 
 def state(rig: Rig, server: str) -> str:
     return rig.app.gateway.snapshot.upstreams[server].status().state
+
+
+def without_lists(there: Any) -> Any:
+    """Has a server answer all but what asks it for a list."""
+
+    class WithoutLists(there.connection):
+        def requested(self, message: Json) -> None:
+            if not message["method"].endswith("/list"):
+                super().requested(message)
+
+    there.connection = WithoutLists
+    return there
+
+
+# Names that nobody has.
+
+
+ASKED = {
+    "tool": ("tools/call", {"name": "nobodys", "arguments": {}}),
+    "prompt": ("prompts/get", {"name": "nobodys"}),
+    "resource": ("resources/read", {"uri": "nobodys:x"}),
+}
+
+
+@pytest.mark.parametrize("never", [without_lists, lambda there: slow(there, 1e6)], ids=["lists", "anything"])
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_name_that_nobody_has_is_refused_soon_also_beside_a_server_that_lists_nothing(
+    revision: str, asked: str, never: Any
+) -> None:
+    method, params = ASKED[asked]
+    mute = never(LegacyServer({"plain": plain}))
+    async with gateway(mute=mute, there=LegacyServer({"plain": plain})) as rig:
+        client = await rig.client(revision)
+        took: list[float] = []
+        for _ in range(4):
+            began = rig.clock.now()
+            with patience(70.0):
+                reply = await client.start(method, **params).reply()
+            took.append(rig.clock.now() - began)
+        limits = CatalogLimits()
+        assert took[0] <= limits.list_timeout + 1 and max(took[1:]) <= limits.first_wait + 0.1, took
+        assert "not found" in reply.error["message"], reply.error
+        await rig.clock.advance(200.0)  # what is asked of the server is given up
 
 
 # Servers that are started with the gateway.

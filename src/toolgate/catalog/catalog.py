@@ -213,16 +213,18 @@ class Catalog:
         rules: Rules | None = None,
         anew: bool = False,
         first: float | None = None,
+        has_some: bool = False,
     ) -> CatalogView:
         """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit). What
         has failed or is pending may be there as it was. `anew`: nothing is good as it is known. `first`: where
-        anything is there by then, nobody waits for longer than so many seconds of fetching."""
+        anything is there by then, nobody waits for longer than so many seconds of fetching. `has_some`: something is
+        there beside what is wanted."""
         faults: dict[Wanted, Fault] = {item: _gone(item[0]) for item in wanted if item[0] not in self._upstreams}
         there = [item for item in wanted if item not in faults]
         stale = [item for item in there if anew or not self._holds(self._place(item, client))]
         failed = self._still_failed(stale, client) if len({server for server, _ in wanted}) > 1 else {}
         fetches = {item: self._fetch(self._place(item, client), client) for item in stale if item not in failed}
-        has_some = any(self.known(*item, client) for item in there)
+        has_some = has_some or any(self.known(*item, client) for item in there)
         await self._finish([self._place(item, client) for item in fetches], patience, first, has_some)
         found = {item: _result(item[0], fetch) for item, fetch in fetches.items()} | failed
         faults |= {item: each for item, each in found.items() if isinstance(each, Fault)}

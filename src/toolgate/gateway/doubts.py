@@ -11,7 +11,7 @@ from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, ToolInfo
+from toolgate.core.model import Call, ToolInfo
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.faults import NOT_FOUND
 
@@ -57,12 +57,22 @@ class Doubts:
         return any(policy.refuses(call) for policy in route.policies)
 
     async def looked_at(
-        self, wanted: Sequence[Wanted], route: Route, client: Client, rules: Rules | None
+        self,
+        wanted: Sequence[Wanted],
+        needs: Sequence[Wanted],
+        entered: Call | Fault,
+        call: Call,
+        route: Route,
+        rules: Rules | None,
     ) -> CatalogView:
-        """Lists as they are now. Raises `Fault` where the one that it is about is not to be had."""
+        """Lists as they are now. A call of what none of several servers has waits for one of them no longer than for
+        all of them. Raises `Fault` where the one that it is about is not to be had."""
+        is_anyones = isinstance(entered, Fault) and len({server for server, _ in needs}) > 1
         snapshot = self._current()
-        patience = snapshot.list_timeout if len(wanted) > 1 else None
-        view = await snapshot.catalog.view(route.servers, wanted, client, patience, rules=rules, anew=True)
-        if len(wanted) == 1 and (fault := view.fault(*wanted[0])):
+        patience = snapshot.list_timeout if is_anyones or len(wanted) > 1 else None
+        view = await snapshot.catalog.view(
+            route.servers, wanted, call.client, patience, rules=rules, anew=True, has_some=is_anyones
+        )
+        if len(wanted) == 1 and not is_anyones and (fault := view.fault(*wanted[0])):
             raise fault.at(wanted[0][0], "")
         return view

@@ -65,7 +65,7 @@ class Resolver:
             view = await snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
         entered, plan = self._tried(call, route, view, rules)
         if doubtful := self._doubts.lists(entered, needs, call, route):
-            is_known, view = False, await self._doubts.looked_at(doubtful, route, call.client, rules)
+            is_known, view = False, await self._doubts.looked_at(doubtful, needs, entered, call, route, rules)
             entered, plan = self._tried(call, route, view, rules)
         if isinstance(entered, Fault):
             try:
