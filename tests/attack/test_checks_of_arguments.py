@@ -114,3 +114,64 @@ def test_patterns_are_held_against_the_members_that_have_them(of: Any, held: set
 )
 def test_or_against_any_where_that_is_not_to_be_seen(more: Any) -> None:
     assert schema({"type": "string"}, **more).members is None
+
+
+DIGITS = 10**20
+TINY = {"allOf": [{"multipleOf": float(f"1e-{number}")} for number in range(300, 308)]}
+
+
+@pytest.mark.parametrize(
+    ("of", "value", "right"),
+    [
+        ({"uniqueItems": True}, [DIGITS + number for number in range(3000)], [1, 2]),
+        ({"allOf": [{"uniqueItems": True, "title": str(n)} for n in range(30)]}, list(map(str, range(5000))), [1, 2]),
+        ({"uniqueItems": True}, [[number] for number in range(2000)], [[1], [2]]),
+        (
+            {"items": {"enum": [number + 0.5 for number in range(2000)]}},
+            [number + 0.25 for number in range(12_000)],
+            [],
+        ),
+        ({"items": {"enum": [{"a": number} for number in range(1000)]}}, [{"b": number} for number in range(3000)], []),
+        ({"items": {"enum": [DIGITS + number for number in range(1000)]}}, [DIGITS - each for each in range(1000)], []),
+        ({"items": TINY}, list(range(18_000)), []),
+    ],
+    ids=["long numbers", "often", "lists", "fractions", "objects", "long ones of a kind", "parts"],
+)
+def test_comparing_numbers_and_items_counts(of: Any, value: Any, right: Any) -> None:
+    judge = schema(of)
+    assert not judge.problem and wrong(judge, a=value, n="x") == [], "it is left to the server"
+    assert wrong(judge, a=right, n="x") == [("/n", "type")]
+
+
+def test_usual_lists_are_still_checked() -> None:
+    assert wrong(schema({"items": {"type": "string"}, "uniqueItems": True}), a=["x"] * 2) == [("/a", "uniqueItems")]
+    names = [f"name {number}" for number in range(500)]
+    assert wrong(schema({"uniqueItems": True}), a=[*names, names[0]]) == [("/a", "uniqueItems")]
+    assert wrong(schema({"uniqueItems": True}), a=names) == []
+    assert wrong(schema({"items": {"multipleOf": 0.01}}), a=[0.5] * 5000, n="x") == [("/n", "type")]
+    assert wrong(schema({"enum": [f"x{number}" for number in range(1000)]}), a="y") == [("/a", "enum")]
+
+
+@pytest.mark.parametrize("of", [{"const": "x" * 200_000}, {"enum": ["x" * 100_000, "y" * 100_000]}])
+def test_of_many_errors_that_would_repeat_a_large_schema_one_is_told(of: Any) -> None:
+    verdict = schema({"items": of}).judge(json.dumps({"a": [1] * 1500}).encode())
+    assert len(verdict.wrong) == 1 and not verdict.is_whole
+    few = schema({"items": of}).judge(json.dumps({"a": [1, 1]}).encode())
+    assert len(few.wrong) == 2 and few.is_whole
+
+
+@pytest.mark.parametrize("of", [r"\S" * 316, r"\s" * 316, r"\d" * 200])
+def test_a_pattern_of_hundreds_of_classes_is_not_compiled(of: str) -> None:
+    assert schema({"pattern": of}).problem == "its patterns have too many classes of characters"
+    assert not schema({"pattern": r"^\s*\S+(\s\d+)*$"}).problem
+
+
+def test_the_size_of_a_pattern_is_found_in_few_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import jsonschema_rs
+
+    tried: list[Any] = []
+    made = jsonschema_rs.validator_for
+    monkeypatch.setattr(jsonschema_rs, "validator_for", lambda *of, **more: tried.append(of) or made(*of, **more))
+    assert schema({"pattern": "^plain$"}).matched == 4096 and len(tried) == 2  # with it, and without
+    tried.clear()
+    assert 4096 < schema({"pattern": "(?:.{1,60}){1,16}§!"}).matched <= 2 * 1024 * 1024 and len(tried) <= 7

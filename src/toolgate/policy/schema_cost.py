@@ -7,8 +7,9 @@ stops the gateway.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 from urllib.parse import unquote
 
 DEEPEST = 64  # levels of a value that are reckoned with
@@ -32,6 +33,16 @@ _LISTS = ("enum", "properties")
 _LOOKUPS = 8
 _LONGEST_INDEX = 9  # digits of a place in a list
 _PATTERNS = ("pattern", "patternProperties")
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_COMPARED = 8  # visits that it takes as long as to compare two numbers, or two parts of lists and objects
+_DIVIDED = 400  # the same to divide by what is very small or very large
+_PLAIN, _PAIR = (
+    160,
+    10,
+)  # the same to see that an item of a list stands there once: of a plain one, and of each two others
+
+
+_class = re.compile(r"\\[sSwWdD]")
 
 
 class TooMuch(Exception):
@@ -55,6 +66,8 @@ class SchemaCost:
         self._has_addresses = False
         self._steps = 0
         self.patterns = 0  # in all of it
+        self.has_unique = False  # lists whose items may stand there once only
+        self.escapes = 0  # of classes in patterns: what it takes to compile one grows with the square
         for node in _all_objects(schema):
             self._note(node)
         for resource in self._resources:
@@ -82,6 +95,10 @@ class SchemaCost:
 
     def _note(self, node: Mapping[str, Any]) -> None:
         self.patterns += isinstance(node.get("pattern"), str)
+        self.has_unique = self.has_unique or node.get("uniqueItems") is True
+        named = node.get("patternProperties")
+        for pattern in (node.get("pattern"), *(cast("dict[str, object]", named) if isinstance(named, dict) else ())):
+            self.escapes += len(_class.findall(pattern)) ** 2 if isinstance(pattern, str) else 0
         self.patterns += len(_values(node.get("patternProperties")))
         if any(isinstance(node.get(name), str) for name in ("$id", "id")):
             self._has_addresses = True
@@ -126,7 +143,7 @@ class SchemaCost:
         """Once for each schema, however deep it is met."""
         own = 1 + sum(len(node[name]) // _LOOKUPS for name in _LISTS if isinstance(node.get(name), list | dict))
         own += len(_items(node.get("required"))) + sum(map(len, map(_items, _values(node.get("dependentRequired")))))
-        own += sum(self._of_pattern for name in _PATTERNS if name in node)
+        own += sum(self._of_pattern for name in _PATTERNS if name in node) + _of_comparisons(node)
         times = 2 + len(_INSIDE_ONE_TOO) if any(name in node for name in _INSIDE_ONE_TOO) else 1
         places = (_values(node.get("properties")), _items(node.get("prefixItems")), _items(node.get("items")))
         in_places = [each for place in places for each in place]
@@ -189,6 +206,39 @@ class _Applied(NamedTuple):
     beside: Sequence[object]
     in_places: Sequence[object]
     anywhere: Sequence[object]
+
+
+def _of_comparisons(node: Mapping[str, Any]) -> int:
+    """What it takes more than looking a text up."""
+    found = sum(map(_of_comparing, _items(node.get("enum")))) + _of_comparing(node.get("const"))
+    found += sum(_COMPARED for name in _BOUNDS if _is_number(each := node.get(name)) and abs(each) >= 2**53)
+    if _is_number(divisor := node.get("multipleOf")):
+        found += _COMPARED if 1e-9 <= abs(divisor) <= 1e15 else _DIVIDED
+    return found
+
+
+def _of_comparing(value: object) -> int:
+    return 0 if value is None or isinstance(value, str | bool) else _COMPARED * parts(value)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def of_unique(value: object) -> int:
+    """The visits that it takes as long as to see whether in each list of a value each item stands once."""
+    found, left = 0, [value]
+    while left:
+        each = left.pop()
+        inner = [*_items(each), *_values(each)]
+        left += [one for one in inner if isinstance(one, list | dict)]
+        if isinstance(each, list):
+            found += len(inner) * (_PLAIN if all(map(_is_plain, inner)) else _PAIR * len(inner))
+    return found
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | float | None) or (isinstance(value, int) and abs(value) < 2**63)
 
 
 def _inside(found: Any, name: str) -> Any:

@@ -6,6 +6,7 @@ time without bound; arguments may be secrets, so that no message shows one, only
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -37,6 +38,10 @@ _BACKTRACKS = 200  # steps that one pattern may go back in one text, each of whi
 _LOOKS = 10  # such looks at a whole text that take as long as all of these steps at the very worst, as measured
 _MOST_VISITS = 4_000_000  # of parts by schemas: about a tenth of a second, in which nothing else is done
 _MOST_LISTED = 5_000  # visits after which all errors are listed, which takes 25 µs for each; else the first is named
+_MOST_TOLD = 25 * 10**6  # bytes of a schema by visits that errors are listed after: each may repeat what was expected
+_MOST_ESCAPES = 10_000  # class escapes in patterns, by their square: some hundredths of a second to compile
+_UNIQUE = 512  # bytes of arguments in which no list takes long to be seen to say nothing twice
+_LONG = 16  # how many times as long it takes to compare numbers beyond 64 bits
 _MOST_MATCHED = 4 * 10**8  # bytes of texts by bytes of compiled patterns: a tenth of a second at the very worst, twice
 _LONGEST_POINTER = 1000
 _MOST_OPTIONS, _LONGEST = 10, 200  # of what was expected that is shown
@@ -83,6 +88,8 @@ class Schema(msgspec.Struct):
     matched: int = 0
     members: frozenset[str] | None = None
     has_alternatives: bool = False
+    has_unique: bool = False
+    listed: int = _MOST_LISTED
     without_patterns: Schema | None = None
     size: int = 0
     problem: str = ""
@@ -91,7 +98,8 @@ class Schema(msgspec.Struct):
 
     def __post_init__(self) -> None:
         if not self.problem:
-            self.quick = min(QUICK, _MOST_VISITS // (self.visits or 1), _MOST_MATCHED // (4 * self.matched or 1)) - 1
+            most = _UNIQUE if self.has_unique else QUICK
+            self.quick = min(most, _MOST_VISITS // (self.visits or 1), _MOST_MATCHED // (4 * self.matched or 1)) - 1
 
     def surely_takes(self, arguments: bytes) -> bool:
         """Whether they are right, and that is soon told. If not, `judge` tells."""
@@ -114,18 +122,21 @@ class Schema(msgspec.Struct):
             spare = self.without_patterns if undecided is FINE else None
             return spare.judge(arguments) if spare else undecided
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
+        limit = _MOST_VISITS // _LONG if _long_number.search(arguments) else _MOST_VISITS
         try:
-            if self.visits * most > _MOST_VISITS and not _is_within(_MOST_VISITS, self.work, value, most):
+            if self.visits * most > limit and not _is_within(limit, self.work, value, most):
+                return undecided
+            if self.has_unique and self.work.of(value) * schema_cost.of_unique(value) > _MOST_VISITS:
                 return undecided
             if self.validator.is_valid(value):
                 return FINE
             jsonrpc.value(arguments)  # which refuses what is infinite here
-            if _is_within(_MOST_LISTED, self.errors, value, most):
+            if _is_within(self.listed, self.errors, value, most):
                 return _listed(self.validator, value) or undecided
             if self.has_alternatives:  # of each that is wrong, all that is wrong would be kept
                 return _SOMEWHERE
             return _first(self.validator, value) or undecided
-        except (ValueError, *jsonrpc.UNREADABLE):  # nested deeper than the validator goes, or with an infinite number
+        except (ValueError, TooMuch, *jsonrpc.UNREADABLE):  # nested deeper than the validator goes, or infinite
             return undecided
 
     def _texts(self, value: object) -> int:
@@ -139,6 +150,7 @@ class Schema(msgspec.Struct):
 # Not by `jsonrpc`, since each call passes this. Python reads the floats, as there (`jsonrpc._float` says why), and
 # makes infinite what no double can hold.
 decode = msgspec.json.Decoder(float_hook=float).decode
+_long_number = re.compile(rb"[0-9]{19}")
 
 
 def _is_within(limit: int, weight: SchemaCost, value: object, most: int) -> bool:
@@ -217,6 +229,8 @@ def _compiled(text: bytes) -> Schema:
             replaced = jsonrpc.encode(schema)
         plain = SchemaCost(schema)
         plain.reckon()
+        if plain.escapes > _MOST_ESCAPES:
+            raise ValueError("its patterns have too many classes of characters")
         validator, of_pattern, largest = _validator(replaced.decode(), plain.patterns)
         work = plain if of_pattern == 1 else SchemaCost(schema, of_pattern)
         work.reckon()
@@ -230,10 +244,19 @@ def _compiled(text: bytes) -> Schema:
     size += plain.patterns * (largest + _further(largest)) + (spare.size if spare else 0)
     matched, members = plain.patterns * largest * min(of_pattern, _LOOKS), schema_cost.matched_members(schema)
     spare = spare if spare and not spare.problem else None
-    found = Schema(
-        validator, work, plain, work.visits(DEEPEST), matched, members, schema_cost.has_alternatives(schema), spare
+    return Schema(
+        validator,
+        work,
+        plain,
+        work.visits(DEEPEST),
+        matched,
+        members,
+        has_alternatives=schema_cost.has_alternatives(schema),
+        has_unique=plain.has_unique,
+        listed=min(_MOST_LISTED, _MOST_TOLD // len(text)),
+        without_patterns=spare,
+        size=size,
     )
-    return msgspec.structs.replace(found, size=size)
 
 
 def _further(largest: int) -> int:
@@ -277,12 +300,18 @@ def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:
         sizes = [size for size in _SIZES if size * patterns <= _PATTERNS]
         if not sizes:
             raise ValueError("it has too many patterns")
-        for size in sizes[:-1]:
+        found, fails, fits = None, -1, len(sizes)  # places among them
+        at = 0  # most are small
+        while fits - fails > 1:
             try:
-                return made(options(size)), size
-            except ValueError:
-                pass  # for its size, or for another reason, which is said in the end
-        return made(options(sizes[-1])), sizes[-1]
+                found, fits = made(options(sizes[at])), at
+            except ValueError:  # for its size, or for another reason, which is said in the end
+                fails = at
+                if at == len(sizes) - 1:
+                    raise
+            at = (fails + fits) // 2 if found else len(sizes) - 1
+        assert found
+        return found, sizes[fits]
 
     try:
         found, size = tried(lambda size: jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_further(size)))

@@ -116,6 +116,7 @@ class Lists:
         client: Client,
         patience: float | None = None,
         *,
+        has_some: bool = False,
         rules: Any = None,
         anew: bool = False,
     ) -> CatalogView:
@@ -414,7 +415,7 @@ async def test_for_a_bare_name_that_nobody_has_stopped_servers_are_not_started()
     assert gateway.lists.looked == []
     gateway.lists.live_or_stopped.remove(("other", "tools"))
     assert (await gateway.fault("c")).code == "TOOL_NOT_FOUND"
-    assert gateway.lists.looked == [([("other", "tools")], None, True)]
+    assert gateway.lists.looked == [([("other", "tools")], 7.0, True)]
     gateway.lists.live_or_stopped.clear()
     await gateway.fault("c")
     assert gateway.lists.looked[1:] == [([("there", "tools"), ("other", "tools")], PATIENCE, True)]
