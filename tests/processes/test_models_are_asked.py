@@ -249,6 +249,17 @@ async def test_a_key_that_an_api_takes_for_a_word_reaches_no_client_and_no_log(
 
 
 @real
+async def test_an_answer_that_repeats_the_key_shows_it_to_no_client(
+    type: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for code in (f"```python\n['{KEY}', len(data)]\n```", f"```python\nnothing_such('{KEY}')\n```", KEY):
+        async with model(code) as api, asked(api, type) as asker:
+            told = await asker.call("process_large_dataset", dataset())
+            assert api.heard and KEY not in json.dumps(told) + caplog.text
+
+
+@real
 async def test_a_model_that_is_not_there_is_a_mistake_of_the_configuration(type: str) -> None:
     async with model() as api, asked(api, type, model="another") as asker:
         told = await asker.failed("process_large_dataset", **dataset())

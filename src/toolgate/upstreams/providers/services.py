@@ -190,10 +190,11 @@ class Providers:
         return msgspec.structs.replace(prompt, text=clean.decode(errors="replace"))
 
     async def _answer(self, state: _State, request: Request) -> bytes:
-        """The body of an answer with status 200. Raises `Fault`."""
+        """The body of an answer with status 200, without secrets: it may repeat the key that it was asked with. Raises
+        `Fault`."""
         fetched = await _fetched(self._net, state.name, state.provider, request)
         if fetched.status == 200:
-            return fetched.body
+            return self._redactor.anywhere.body(fetched.body)
         return self._refused(state, fetched)
 
     def _refused(self, state: _State, fetched: Fetched) -> bytes:
