@@ -6,7 +6,7 @@ from virtualtime import FakeClock
 
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Asker, Call, Client, Principal
-from toolgate.upstreams.mcp.attribution import OpenRequest, heir_of, owner_of
+from toolgate.upstreams.mcp.attribution import OpenRequest, heir_of, owner_of, that_ask
 
 EXCHANGE = Exchange(Asker("upstream", "there"), FakeClock())
 OWN = OpenRequest(EXCHANGE, None)
@@ -76,3 +76,15 @@ def test_a_question_is_taken_over_by_the_same_clients_newest_other_call() -> Non
     assert first.call
     assert heir_of(first.call, {1: OWN, 2: second, 3: bob, 4: other}) is second
     assert heir_of(first.call, {1: OWN, 3: bob, 4: other}) is None
+
+
+class NeverCompared(OpenRequest):
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("of thousands each would be compared with each")
+
+
+def test_those_that_may_ask_are_found_without_comparing_them_with_each_other() -> None:
+    calls = {
+        number: NeverCompared(EXCHANGE, each.call) for number, each in enumerate((of("ada"), OWN, of("ada"), of("bob")))
+    }
+    assert list(that_ask(calls)) == [0, 2, 3]

@@ -68,6 +68,12 @@ def askers(requests: Iterable[OpenRequest]) -> list[OpenRequest]:
     return calls or asking
 
 
+def that_ask(requests: Mapping[int, OpenRequest]) -> dict[int, OpenRequest]:
+    """The same with their numbers. There may be thousands: none is compared with the others."""
+    asking = set(map(id, askers(requests.values())))
+    return {number: request for number, request in requests.items() if id(request) in asking}
+
+
 def waiting_for(task: str, in_flight: Mapping[int, OpenRequest]) -> OpenRequest | None:
     """The request that waits for this task's result: on it the task asks (spec 2025-11-25: basic/utilities/tasks)."""
     found = (request for request in in_flight.values() if request.call and request.call.method == mcp.TASK_RESULT)

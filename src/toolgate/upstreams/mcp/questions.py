@@ -32,6 +32,7 @@ from toolgate.upstreams.mcp.attribution import (
     is_certain,
     owner_of,
     tasks_waited_for,
+    that_ask,
     waiting_for,
 )
 from toolgate.upstreams.mcp.requests import Requests
@@ -233,7 +234,7 @@ class Questions:
         self._requests.take_turns()
         if self._over not in self._requests.on_over:
             self._requests.on_over.append(self._over)
-        live, gone = _that_ask(self._in_flight), _that_ask(self._given_up)
+        live, gone = that_ask(self._in_flight), that_ask(self._given_up)
         if not asks.has_room(ask, [held.ask for held in self._held]) or not is_certain(live.values()):
             self._refuse(id, ask, _UNCLEAR)
             return
@@ -379,11 +380,6 @@ _UNCLEAR = (
     "Calls of several clients are in progress or were just cancelled, and it is unclear which of them this "
     "question belongs to, so no client was asked. From now on clients take turns here: make the same call again"
 )
-
-
-def _that_ask(requests: Mapping[int, OpenRequest]) -> dict[int, OpenRequest]:
-    asking = askers(requests.values())
-    return {id: request for id, request in requests.items() if request in asking}
 
 
 def _share(kept: Sequence[_Kept]) -> float:
