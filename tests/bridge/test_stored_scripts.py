@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from inmemory import Visitor
+from inmemory import ENVELOPE, META, Visitor
 from scripts_room import Room, room, script
 from virtualtime import FakeClock
 
@@ -51,6 +51,16 @@ async def test_a_bare_name_never_means_a_script() -> None:
         paid = (await here.visitor().ask("tools/call", name="pay", arguments={})).result
         assert paid["content"][0]["text"] == "pay done"
         assert "error" in (await here.visitor().ask("tools/call", name="purchase", arguments={})).last
+
+
+async def test_what_the_gateway_asks_within_a_script_is_no_question_of_a_server() -> None:
+    async with room(allowed(tools={"shop__buy": "ask"})) as here:
+        await here.approve(BUY)
+        meta = {**ENVELOPE, f"{META}clientCapabilities": {"elicitation": {"form": {}}}}
+        reply = await here.visitor("ann").ask_modern("tools/call", name=NAME, arguments={}, _meta=meta)
+        (asked,) = reply.result["inputRequests"].values()
+        assert asked["params"]["message"].startswith("toolgate asks for your approval")
+        assert "toolgate/server" not in str(asked) and here.called == []
 
 
 async def test_its_definition_is_the_same_to_the_byte_in_each_session_and_whatever_was_approved_first() -> None:

@@ -30,7 +30,8 @@ _BY_NOBODY = "roots/list"
 
 def shown(asker: Asker, asked: tuple[Ask, ...], is_alone: bool) -> tuple[Ask, ...]:
     """The questions of a server, or of ourselves, at a path of many servers or of one that `is_alone`."""
-    is_known = is_alone or asker.kind != "upstream" or asker.name == names.OWN
+    is_ours = asker.kind != "upstream" or asker.name == names.OWN or asker.name in names.INTERNAL
+    is_known = is_alone or is_ours  # what a server asks of our own has its name already
     return asked if is_known else tuple(named(ask, asker.name) for ask in asked)
 
 
