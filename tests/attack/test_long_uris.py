@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from bridge.test_permissions import client, clients
@@ -168,6 +169,10 @@ COSTLY = [
     "\tx+\tFILE:\u2100" + "http://" * 20 + ("\u0301" * 31 + "urn:") * 15,
     "file:///" + "%EF%B7%BA" * 220,
     "file:///" + "\u3300" * 500,
+    "file:///" + "%uFDFA" * 340,
+    "file:///" + "%uFF21" * 340,
+    "x+FILE:%u005c%u002f" + "http://" * 4 + "%u0000" * 10 + "%u0066ile:" * 5 + "%FF/a" * 400,
+    "file:///" + "%uD835" * 340,
 ]
 
 
@@ -199,10 +204,20 @@ def test_what_a_uri_costs_has_an_end_whatever_it_holds(monkeypatch: pytest.Monke
         "file:///home/ann/a/../b.txt",
         "https://h/a?next=/b",
         "notes://gr\u00f6\u00dfe/p\u00e4th?x=1",
+        "file:///home/j%FCrgen/Gr%F6%DFe.txt",
+        "notes://%u4F60%u597D/%u006Eew",
     ],
 )
 def test_an_honest_uri_in_any_script_is_read(uri: str) -> None:
     assert rules(CLOSED).verdict("there", "resources", uri) == "allow"
+
+
+@pytest.mark.parametrize("uri", ["file:///a%20b/100%used/%u00", "file:///j%C3%BCrgen/%E0%A4%95", "notes://a/b"])
+def test_what_can_be_decoded_in_one_way_only_has_no_further_reading(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = uri_readings.forms(uri)
+    monkeypatch.setattr(uri_readings, "_unquote", unquote)
+    uri_readings._unquoted.cache_clear()
+    assert uri_readings.forms(uri) == found
 
 
 def test_each_reading_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote, urlparse, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlparse, urlsplit
 from urllib.request import url2pathname
 
 import pytest
@@ -134,6 +134,65 @@ WITH_DOTS_BEHIND_WHAT_READERS_TAKE_APART = [
     "notes://pub?%2fy/../private/key",
 ]
 
+WHOSE_READER_DECODES_MORE = [  # `%uXXXX`, bytes that are no UTF-8
+    "file:///%u0070/key",
+    "file:///%U0070/k%u0065y",
+    "file:///q/%u002e%u002E/p/key",
+    "file:%u002f%u002f/p%u002Fkey",
+    "file%u003A///p/key",
+    "%u0066ile:///p/key",
+    "file:///%25u0070/key",
+    "file:///%u002570/key",
+    "file:///%u0025u0070/key",
+    "file:///%75%u0030070/../p/key",
+    "file:///%%750070/key",
+    "file:///%uff50/key",
+    "file:///%uD835%uDC29/key",
+    "file:///%uD835%25uDC29/key",
+    "file:///p%uD835/key",
+    "file:///\uff05u0070/key",
+    "file:///p/key%u0000.txt",
+    "file:///p/key%u003fx",
+    "file:///p/key%u003Bx",
+    "file:///p/key%25u003bx",
+    "file:///p/key%u00253bx",
+    "file:///p/key%3%62x",
+    "file://x%u002fy/p/key",
+    "notes://%u0070rivate/key",
+    "notes://a%u0040private/key",
+    "notes://private%3A80\\p/key?x",
+    "notes://PRIVAT%u0045%u003A80/key",
+    "http://priv%u0061te/key",
+    "file:///%C1%B0/key",
+    "file:///%25c1%25b0/key",
+    "file:///%c1%25b0/key",
+    "file:///%E0%81%B0/key",
+    "file:///%E0%2581%B0/key",
+    "file:///%F0%80%81%B0/key",
+    "file:///%f8%80%80%81%b0/key",
+    "file:///%FC%80%80%80%81%B0/key",
+    "file:///%F0%8F%BD%90/key",
+    "file:///%ED%A0%B5%ED%B0%A9/key",
+    "file:///q/%c0%ae%c0%ae/p/key",
+    "file:///q/%c0%ae./p%C0%AFkey",
+    "file:///q\\%C0%AE%C0%AE%C1%9Cp\\KEY",
+    "file:///q%c1%1c%c0%2e%c0.%c0/p/key",
+    "file:///\uff05C1\uff05B0/key",
+    "file%C0%BA///p/key",
+    "notes://%C1%B0rivate/key",
+    "notes://priv%E0%81%A1te/key",
+    "http://private%C0%AF/key",
+    "file:///%80%81%B0/key",
+    "file:///%C1p/key",
+    "file:///p%C1/key",
+    "file:///%FFp/k%80ey",
+    "file:///%%FF70/key",
+    "file:///q/.%FF./p/key",
+    "notes://pri%FFvate/key",
+    "http://pri%FFvate/key",
+    "fil%FFe:///p/key",
+]
+
 
 @pytest.mark.promise("b.attacks.uris")
 @pytest.mark.parametrize("said", [CLOSED, EXACT], ids=["pattern", "exact"])
@@ -145,6 +204,7 @@ WITH_DOTS_BEHIND_WHAT_READERS_TAKE_APART = [
         *TWO_AT_ONCE,
         *WHOSE_READER_TAKES_SOMETHING_OUT,
         *WITH_DOTS_BEHIND_WHAT_READERS_TAKE_APART,
+        *WHOSE_READER_DECODES_MORE,
     ],
 )
 def test_an_authority_is_no_way_around_a_permission(uri: str, said: Any) -> None:
@@ -154,6 +214,50 @@ def test_an_authority_is_no_way_around_a_permission(uri: str, said: Any) -> None
 @pytest.mark.parametrize("uri", ["file:///q/key", "file://x/q/p/key", "notes://public:80/key", "notes://u@public/key"])
 def test_what_is_another_resource_to_everybody_stays_open(uri: str) -> None:
     assert not is_closed(uri)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///q/%u0070",
+        "file:///%u4F60%u597D/key",
+        "file:///100%used/key",
+        "file:///p%u00ZZ/key",
+        "file:///%u007/key",
+        "notes://caf%u00E9/key",
+        "file:///home/j%FCrgen/%E4ndern.txt",  # no UTF-8, and nothing that is closed to who leaves that out
+        "file:///%D0%9F%D0%B0%D0%BF%D0%BA%D0%B0/%E0%A4%95/%F0%9F%93%84/%ED%95%9C",
+        "file:///%E2%80%80%E3%80%80%E3%80%81/%EF%BC%8E",
+    ],
+)
+def test_what_looks_as_if_it_could_be_decoded_otherwise_stays_open(uri: str) -> None:
+    assert not is_closed(uri)
+
+
+@pytest.mark.parametrize(
+    ("said", "uri"),
+    [
+        ("file:///%u0070/*", "file:///p/key"),
+        ("file:///%u4F60/*", "file:///\u4f60/key"),
+        ("file:///j%FC/*", "file:///j%fc/key"),
+        ("file:///j%FC/*", "file:///j\ufffd/key"),
+        ("file:///%C1%B0/*", "file:///%c1%b0/key"),
+    ],
+)
+def test_a_permission_is_read_as_a_uri_is(said: str, uri: str) -> None:
+    assert is_closed(uri, {f"docs+{said}": "off"})
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:///d%AAta/x", "file:///data/n%ba1", "file:///d%u00AAta/x", "file:///d%C2%AAta/x"]
+)
+def test_letters_of_latin_1_that_fold_to_ascii_are_read_as_that(uri: str) -> None:
+    assert is_closed(uri, {"docs+file:///data/*": "off"})
+
+
+def test_what_is_read_in_no_known_way_is_allowed_by_its_own_name() -> None:
+    said = {"docs+file:///%C1%B0/a": "allow", "docs+file:///p/*": "off"}
+    assert not is_closed("file:///%C1%B0/a", said) and is_closed("file:///%C1%B0/b", said)
 
 
 def test_a_name_without_slashes_is_closed_whole() -> None:
@@ -250,6 +354,72 @@ def folding(reader: Reader) -> Reader:
     return read
 
 
+def _joined(text: str) -> str:
+    """Its surrogates in pairs."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def by_unescape(uri: str) -> str:
+    """JavaScript's `unescape`."""
+    escape = "%u([0-9A-Fa-f]{4})|%([0-9A-Fa-f]{2})"
+    return _joined(re.sub(escape, lambda found: chr(int(found[1] or found[2], 16)), uri))
+
+
+def by_url_decode(uri: str) -> str:
+    """`HttpUtility.UrlDecode` of .NET; ModSecurity's `urlDecodeUni` takes `%U` as well."""
+    return unquote(_joined(re.sub("%[uU]([0-9A-Fa-f]{4})", lambda found: chr(int(found[1], 16)), uri)))
+
+
+_LENGTHS = ((0xFC, 6), (0xF8, 5), (0xF0, 4), (0xE0, 3), (0xC0, 2))
+
+
+def by_any_bytes(uri: str) -> str:
+    """A decoder of UTF-8 that does not look whether a form is the shortest, or whether bytes are what continues one."""
+    raw, at, found = unquote_to_bytes(uri.encode("utf-8", "surrogatepass")), 0, ""
+    while at < len(raw):
+        length = next((length for least, length in _LENGTHS if raw[at] >= least), 1)
+        value = raw[at] if length == 1 else raw[at] & (0x7F >> length)
+        for each in raw[at + 1 : at + length]:
+            value = value << 6 | each & 0x3F
+        found += chr(value) if value <= 0x10FFFF else "\ufffd"
+        at += length
+    return _joined(found)
+
+
+def by_three_bytes_at_most(uri: str) -> str:
+    """One for JavaScript that was copied for years: what does not begin one or two bytes, begins three."""
+    raw, at, found = unquote_to_bytes(uri.encode("utf-8", "surrogatepass")), 0, ""
+    while at < len(raw):
+        first, second, third = (*raw[at : at + 3], 0, 0)[:3]
+        if first < 0x80:
+            value, length = first, 1
+        elif 0xC0 <= first < 0xE0:
+            value, length = (first & 31) << 6 | second & 63, 2
+        else:
+            value, length = (first & 15) << 12 | (second & 63) << 6 | third & 63, 3
+        found += chr(value)
+        at += length
+    return _joined(found)
+
+
+def by_leaving_out(uri: str) -> str:
+    """A server that leaves out what is no UTF-8."""
+    return unquote(uri, errors="ignore")
+
+
+DECODERS = [by_unescape, by_url_decode, by_any_bytes, by_three_bytes_at_most, by_leaving_out]
+
+
+def as_decoded(uri: str) -> dict[str, str]:
+    """What servers have before they read it, who decode it first, and how they came to it."""
+    found = {uri: ""}
+    for decoder in DECODERS:
+        once = decoder(uri)
+        found.setdefault(once, f" after {decoder.__name__}")
+        found.setdefault(decoder(once), f" after {decoder.__name__} twice")
+    return found
+
+
 PLAIN: list[Reader] = [
     by_urllib,
     by_pathname,
@@ -322,6 +492,31 @@ _leniencies = st.sampled_from(
         lambda uri: uri.replace("/p", "/q?%2fy/../p"),
         lambda uri: uri + ";v=1",
         lambda uri: uri + "%3Bx",
+        lambda uri: uri.replace("p", "%u0070"),
+        lambda uri: uri.replace("k", "%U006B"),
+        lambda uri: uri.replace("p", "%uff50", 1),
+        lambda uri: uri.replace("p", "%uD835%uDC29", 1),
+        lambda uri: uri.replace("/", "%u002f"),
+        lambda uri: uri.replace("/", "%u005C", 1),
+        lambda uri: uri.replace(":", "%u003A", 1),
+        lambda uri: uri.replace(".", "%u002e"),
+        lambda uri: uri.replace("%", "%u0025"),
+        lambda uri: uri.replace("u", "%75"),
+        lambda uri: uri + "%u003bx",
+        lambda uri: uri + "%3%62x",
+        lambda uri: uri + "%u0000",
+        lambda uri: uri.replace("p", "%C1%B0"),
+        lambda uri: uri.replace("k", "%E0%81%AB"),
+        lambda uri: uri.replace("e", "%F0%80%81%A5"),
+        lambda uri: uri.replace(".", "%c0%ae"),
+        lambda uri: uri.replace("/", "%c0%af", 1),
+        lambda uri: uri.replace("/", "%c1%9c", 1),
+        lambda uri: uri.replace("/", "%c1%1c", 1),
+        lambda uri: uri.replace("%", "%c0%a5"),
+        lambda uri: uri.replace("p", "%FFp"),
+        lambda uri: uri.replace("e", "%E9e", 1),
+        lambda uri: uri.replace("k", "%u00ADk", 1),
+        lambda uri: uri.replace("k", "%ADk", 1),
     ]
 )
 
@@ -351,6 +546,9 @@ _uris = st.one_of(
 @example("fil\te://:p%2Fkey/p/key")  # what is left out first stands beside another leniency
 @example("fil\te://\\p/p/key")
 @example(" notes://private:\\p/key")
+@example("notes://private%3A80\\p/key?x")
+@example("notes://%u0070rivate/key")
+@example("file:///%C1%B0/key")
 @settings(max_examples=500, deadline=None)
 def test_what_any_reader_takes_for_a_closed_resource_is_closed(uri: str) -> None:
     _held(uri)
@@ -364,10 +562,12 @@ def test_what_any_reader_takes_for_a_closed_resource_is_closed_at_length(uri: st
 
 
 def _held(uri: str) -> None:
-    for reader in READERS:
-        if reader(uri) in PROTECTED:
-            assert is_closed(uri), f"{reader.__name__} reads {uri!r} as {reader(uri)}"
-            assert is_closed(uri, EXACT), f"{reader.__name__} reads {uri!r} as {reader(uri)}"
+    for text, how in as_decoded(uri).items():
+        for reader in READERS:
+            if reader(text) in PROTECTED:
+                assert is_closed(uri), f"{reader.__name__}{how} reads {uri!r} as {reader(text)}"
+                assert is_closed(uri, EXACT), f"{reader.__name__}{how} reads {uri!r} as {reader(text)}"
+                break
 
 
 NODE = """
@@ -379,6 +579,15 @@ console.log(JSON.stringify(lines.map(line => {
   } catch { return null; }
 })));
 """
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="there is no Node here")
+def test_unescape_is_read_here_as_node_does() -> None:
+    given_lines = "\n".join(map(json.dumps, found := [*WHOSE_READER_DECODES_MORE, "%u00e9%E9%u00E%uD835%uDC29%U0070"]))
+    found_there = "{pathname: unescape(JSON.parse(line)), hostname: '', protocol: ''}"
+    script = NODE.replace("new URL(JSON.parse(line))", found_there)
+    ended = subprocess.run(["node", "-e", script], input=given_lines, capture_output=True, text=True, timeout=60)
+    assert [each[2] for each in json.loads(ended.stdout)] == list(map(by_unescape, found))
 
 
 @pytest.mark.promise("b.attacks.uris")

@@ -29,14 +29,24 @@ _PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  
 _BEHIND_A_DRIVE = 4  # slashes before the first segment that `..` takes back there
 _HERE = ("", "localhost", "127.0.0.1", "[::1]")
 _file = re.compile("file:")
-_unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
-_hidden = re.compile(r"[\x01-\x1f\x7f]")  # the same but for the end of a string in C, which cuts
+_wide = re.compile("%[uU]([0-9A-Fa-f]{4})")  # `unescape` of JavaScript and `UrlDecode` of .NET decode these; some `%U`
+_no_utf8 = r"\ud800-\udfff"  # bytes that are none, as `surrogateescape` keeps them, and halves of characters
+_overlong = re.compile(
+    r"[\udcc0\udcc1]|\udce0[\udc80-\udc9f]|\udced[\udca0-\udcbf]|\udcf0[\udc80-\udc8f]|\udcf8[\udc80-\udc87]"
+    r"|\udcfc[\udc80-\udc83]|[\udc80\udc90\udca0\udcb0\udce0\udcf0\udcf8\udcfc][\0\1@A\udc80\udc81]"
+    r"|[\udcaa\udcb2\udcb3\udcb9\udcba]"
+)
+"""Bytes that are no UTF-8, and ASCII to some: in longer forms than need be, with anything for the bytes that continue
+one, by surrogates, or as Latin-1 (`\xaa` folds to `a`)."""
+_UNREADABLE = "\ufffd"
+_unseen = re.compile(rf"[\x00-\x1f\x7f{_no_utf8}]")  # what URL parsers leave out, and decoders
+_hidden = re.compile(rf"[\x01-\x1f\x7f{_no_utf8}]")  # the same but for the end of a string in C, which cuts
 _parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
 _dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
 _drive = re.compile(r"(?<=/)([A-Za-z])[:|](?=/|$)")  # a segment that URL parsers take for a drive of Windows
 _plain_enough = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^:?#%;\\\x00-\x20\x7f-\U0010ffff]*")
 """What all readers resolve `..` of to the same, or to one of a few."""
-_parameters = re.compile(r"(?:;|%(?:25)*3b)[^/?#]*(?=[?#]|$)", re.IGNORECASE)  # of the last segment: not of its path
+_parameters = re.compile(r"(?:;|%(?:25)*(?:u00)?3b)[^/?#]*(?=[?#]|$)", re.IGNORECASE)  # of its last segment
 _differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orders
 
 
@@ -50,7 +60,9 @@ def forms(uri: str) -> tuple[str, ...]:
 def _visible(uri: str) -> Iterable[str]:
     """As it is, and without what some leave out before they do anything else."""
     found = _once((*_bare_of_own_scheme(uri), *_bare_of_own_scheme(_without_hidden(uri))))
-    return _once((*found, *(_parameters.sub("", each) for each in found)))
+    bare = _once(_parameters.sub("", each) for each in found)
+    decoded = (_unquoted(each) for each in bare if "%" in each)
+    return _once((*found, *bare, *(_parameters.sub("", each) for each in decoded if ";" in each)))
 
 
 def _bare_of_own_scheme(uri: str) -> Iterable[str]:
@@ -181,7 +193,8 @@ def _forms(uri: str) -> Iterable[str]:
     decoded = _decoded(uri)
     plain = _once(_plain(each) for each in _once((decoded, _decoded(_plain(uri)))))
     bare = _once(_plain(_before(each, "?#\0")) for each in _once((decoded, *plain)))
-    lenient = _once(_lenient(each) for each in _once((*plain, *bare, _unquoted(uri))))  # some take a backslash as host
+    kept = _unquoted(uri)  # some take a backslash as host
+    lenient = _once(_lenient(each) for each in _once((*plain, *bare, kept, _before(kept, "?#\0"))))
     starts = _starts(uri)
     resolved = _once(_resolved(each, start) for each in _once((*plain, *bare, *lenient)) for start in starts)
     return decoded, *resolved, *plain, *lenient
@@ -204,10 +217,11 @@ def is_too_long(uri: str) -> bool:
 
 def is_obscure(uri: str) -> bool:
     """Whether it is so long, or so often encoded, that what it means is not looked for; or its host cannot be read, or
-    where its `..` lead depends on who reads it: with an encoded slash, a `?` or the like before them."""
-    if is_too_long(uri) or unquote(found := _unquoted(uri)) != found:
+    where its `..` lead depends on who reads it: with an encoded slash, a `?` or the like before them; or it has bytes
+    that are ASCII to some, and left out, or no character at all, to others."""
+    if is_too_long(uri) or _UNREADABLE in (found := _unquoted(uri)) or _unquote(found) != found:
         return True
-    if len(_within(uri)) > _MOST_WITHIN or unquote(settled := _settled(uri)) != settled:
+    if len(_within(uri)) > _MOST_WITHIN or _UNREADABLE in (settled := _settled(uri)) or _unquote(settled) != settled:
         return True
     if not _plain_enough.fullmatch(uri) and ".." in re.split(r"[/\\?#;]", _unseen.sub("", settled)):
         return True
@@ -231,11 +245,23 @@ def _with_hosts_read(uri: str) -> Iterable[str]:
 @functools.lru_cache(_MOST_UNQUOTED)
 def _unquoted(uri: str) -> str:
     for _ in range(_MOST_DECODED):
-        again = unquote(uri)
+        again = _unquote(uri)
         if again == uri:
             break
         uri = again
     return uri
+
+
+def _unquote(uri: str) -> str:
+    """Once, by all ways of encoding a character. Of bytes that are no UTF-8 it keeps which they are: they may become
+    something with others that were encoded more often."""
+    if "%" not in uri:
+        return uri
+    if "%u" in uri or "%U" in uri:
+        uri = _wide.sub(lambda found: chr(int(found[1], 16)), uri)
+        uri = uri.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")  # two halves are one character
+    uri = unquote(uri, errors="surrogateescape")
+    return uri if uri.isascii() else _overlong.sub(_UNREADABLE, uri)
 
 
 def _decoded(uri: str) -> str:

@@ -3,7 +3,8 @@
 The rule this file keeps: what `${secret:…}` brings in, keys, and what goes by the name of a secret are secrets
 whatever they look like; of the rest of `env`, headers, queries and variables all is, but for what is plainly a word, a
 number, a path, a host or a short name, or is named in `secrets.public`. What stands in the clear is a secret of its own
-server: of others only if it goes by the name of one and looks like a token.
+server: of others only if it goes by the name of one and looks like a token. In names of members it is one only if it
+goes by the name of one and can hardly be the name of any member: else its server's schemas would break.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from toolgate.core.redaction import MOST_SURE, InTheClear, looks_like_token
 
 NO_KEY = "sha256:" + "0" * 64  # in place of a key: the hash of none that anybody knows
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
+# Characters besides blanks, as many as tokens have. What is shorter, such as `$skiptoken`, `user[password]`,
+# `OAuth2Token` or an account's number, may be a setting (`TOKEN_PARAM`), and so the name of a member as well.
+SHORTEST_AS_NAME = 16
 
 _path = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][^\s?&=]*")
 _word = "(?:[A-Z]?[a-z]{1,24}|[A-Z]{1,24})"
@@ -32,6 +36,9 @@ _plain = re.compile(
     rf"|(?=.{{1,32}}\Z){_piece}(?:[-_.]{_piece})*"  # eu-central-1, gpt-4o-mini
 )
 _LONGEST_PLAIN = 200
+_name = re.compile(
+    r"[^\W\d_]+(?:[_.:/-]{1,2}[^\W\d_]+)*"
+)  # of words, as in `clientCredentials`, `aws_secret_access_key`
 _names_a_file = re.compile(r"(?:FILE|PATH|DIR|FOLDER)\Z", re.IGNORECASE)
 _FOLDERS = ("PWD", "OLDPWD")  # every shell says so where it is; `pwd` is short for a password, too
 _counts = re.compile(r"TOKENS|TOKENI[ZS]", re.IGNORECASE)
@@ -60,7 +67,8 @@ class Private:
         sure = [value for value in named if looks_like_token(value) and not _is_plain(value)][-MOST_SURE:]
         others = [value for value in self._found if len("".join(value.split())) >= SHORTEST]  # not of blanks
         kept = set(sure)
-        return InTheClear(sure, sorted((each for each in others if each not in kept), key=self._found.__getitem__))
+        guessed = sorted((each for each in others if each not in kept), key=self._found.__getitem__)
+        return InTheClear(sure, guessed, [each for each in guessed if self._found[each] and not _may_be_a_name(each)])
 
     def add(self, value: str, is_named: bool = True) -> None:
         if len(value) >= SHORTEST:
@@ -199,6 +207,14 @@ def _is_plain(value: str) -> bool:
     if len(value) > _LONGEST_PLAIN:
         return False
     return bool(_plain.fullmatch(value) or (_path.fullmatch(value) and not _has_secret_part(value)))
+
+
+def _may_be_a_name(value: str) -> bool:
+    """Whether a member may be called so, or have it in its name. A setting may be such a name, too: `AUTH_TYPE`."""
+    if len("".join(value.split())) < SHORTEST_AS_NAME:
+        return True
+    is_one_word = not any(map(str.isspace, value)) and not value.isdecimal()
+    return is_one_word and len(value) <= _LONGEST_PLAIN and bool(_name.fullmatch(value) or _is_plain(value))
 
 
 def _has_secret_part(path: str) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import cast
 
 from toolgate.core import surrogates
+from toolgate.core.spelling import as_seen
 
 SEPARATOR = "__"
 OWN = "toolgate"  # the id of the gateway itself, as a server
@@ -205,7 +206,16 @@ def place_of(via: str) -> tuple[str, str]:
 
 def says_whose(whole: str, servers: Mapping[str, str], is_uri: bool = False) -> bool:
     """Whether a name begins as those of one of these servers do, of the gateway itself, or of one that it has itself,
-    in any spelling that has the same id. Nobody's own name does."""
+    in any spelling that has the same id, or looks so. Nobody's own name does."""
+    if _says_whose(whole, servers, is_uri):
+        return True
+    seen = as_seen(whole)
+    return bool(seen) and any(_says_whose(each, servers, is_uri) for each in seen)
+
+
+def _says_whose(whole: str, servers: Mapping[str, str], is_uri: bool) -> bool:
+    if not is_uri and SEPARATOR not in whole:
+        return False
     rest = whole.removeprefix(_ui) if is_uri else whole
     if is_uri and rest.startswith(OWN_SCHEME):
         return True
@@ -217,6 +227,11 @@ def says_whose(whole: str, servers: Mapping[str, str], is_uri: bool = False) -> 
         begins += [each[1:] for each in begins if _needs_letter.match(each)]
     ids = {slug(each) for each in begins if len(each) <= LONGEST_COMPARED}
     return any(id in servers or id == OWN or id.startswith(INTERNAL_PREFIX) for id in ids)
+
+
+def is_one_of(slugs: Collection[str], name: str) -> bool:
+    """Whether a name is one of these in any spelling, or looks so."""
+    return slug(name) in slugs or any(slug(each) in slugs for each in as_seen(name))
 
 
 def _scheme(server: str) -> str:

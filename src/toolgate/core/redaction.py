@@ -50,10 +50,12 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionErr
 
 
 class InTheClear(NamedTuple):
-    """What stands in a server's configuration, the most important last: what is surely a secret, and what may be."""
+    """What stands in a server's configuration, the most important last: what is surely a secret, and what may be; of
+    the latter, what is no name of a member by chance."""
 
     sure: Sequence[str] = ()
     guessed: Sequence[str] = ()
+    no_names: Sequence[str] = ()
 
 
 class Secrets:
@@ -63,7 +65,7 @@ class Secrets:
         self._look_for(())
 
     def _look_for(self, certain: Sequence[_Spellings], guessed: Sequence[_Spellings] = ()) -> None:
-        """Of JSON, what is only guessed to be a secret changes values, and no names of members."""
+        """Of JSON, what is `guessed` changes values, and no names of members."""
         secrets = [*certain, *guessed]
         self.knows_any = bool(secrets)
         # In each way of writing them; `_bodies` as JSON writes them, a character for each byte.
@@ -208,6 +210,7 @@ class Redactor(Secrets):
         self._lasting: dict[str, _Spellings] = {}
         self._sure: dict[str, dict[str, _Spellings]] = {}  # by server, and so the following
         self._guessed: dict[str, dict[str, _Spellings]] = {}
+        self._no_names: dict[str, set[str]] = {}  # of these
         self._tokens: dict[str, dict[str, _Spellings]] = {}
         self._of: dict[str, Secrets] = {}
         self._listed: dict[str, Secrets] = {}
@@ -246,7 +249,10 @@ class Redactor(Secrets):
             for server, known in servers.items():
                 self._removed.discard(server)
                 is_any_new |= _added(self._sure.setdefault(server, {}), known.sure, MOST_SURE)
-                is_any_new |= _added(self._guessed.setdefault(server, {}), known.guessed, MOST_GUESSED)
+                is_any_new |= _added(guessed := self._guessed.setdefault(server, {}), known.guessed, MOST_GUESSED)
+                before = self._no_names.get(server, set())
+                self._no_names[server] = before.union(known.no_names).intersection(guessed)
+                is_any_new |= self._no_names[server] != before
             if is_any_new:
                 self._look_everywhere()
 
@@ -264,7 +270,7 @@ class Redactor(Secrets):
         the next configuration comes, since they may still answer."""
         with self._turn:
             for server in [each for each in self._removed if each not in servers]:
-                for pool in (self._sure, self._guessed, self._of, self._listed):
+                for pool in (self._sure, self._guessed, self._no_names, self._of, self._listed):
                     pool.pop(server, None)
             self._removed = {each for each in (*self._sure, *self._guessed) if each not in servers}
             self._look_everywhere()
@@ -284,7 +290,9 @@ class Redactor(Secrets):
     def _look_of(self, server: str, said: Secrets, listed: Secrets) -> None:
         pools = (self._sure, self._tokens)
         own = [*self._lasting.values(), *(forms for pool in pools for forms in pool.get(server, {}).values())]
-        guessed = [*self._guessed.get(server, {}).values()]
+        known, no_names = self._guessed.get(server, {}), self._no_names.get(server, set())
+        own += (known[each] for each in known if each in no_names)
+        guessed = [known[each] for each in known if each not in no_names]
         said._look_for([*own, *self._all_sure()], guessed)
         listed._look_for(own, guessed)
 

@@ -28,6 +28,12 @@ INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+LONGEST_SEEN = 256  # visible characters of a name that are read as people see them: no server's id has as many
+_unseen = re.compile(rf"[\x00-\x1f\x7f-\x9f{INVISIBLE.pattern[1:-1]}]+")
+_arabic_ligatures = re.compile("[\ufb50-\ufdff]+")  # of up to 18 letters each, none of them ours
+_accents = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
+_low_line = re.compile("[\u02cd\u07fa\u203f\u2040\u2054\u2581\u23bd]| [\u0320\u0331\u0332]")  # once decomposed
+_double_low_line = re.compile(" [\u0333\u0347]")
 _long_runs = re.compile(rf"[^{LETTERS}]{{{MOST_MARKS + 1},}}")
 
 
@@ -46,6 +52,19 @@ def as_a_lenient_reader(name: str) -> str:
     if not visible.isascii():
         visible = INVISIBLE.sub("", visible)
     return folded if visible == folded else normalized(visible)
+
+
+def as_seen(name: str) -> tuple[str, ...]:
+    """What else a name is taken for by who sees it: in plain letters without accents, without what is not seen, with
+    `_` for what looks like it; with blanks and without. Letters of other scripts that look like ours stay."""
+    if name.isascii() and name.isprintable() and " " not in name:
+        return ()
+    visible = _unseen.sub("", name, LONGEST_SEEN)[:LONGEST_SEEN]
+    plain = unicodedata.normalize("NFKD", _arabic_ligatures.sub("-", visible))[:LONGEST_SEEN].casefold()
+    plain = _accents.sub("", _double_low_line.sub("__", _low_line.sub("_", plain)))
+    if not plain.isprintable():
+        plain = "".join(filter(str.isprintable, plain))
+    return plain, plain.replace(" ", "")
 
 
 def are_too_long(names: Iterable[str]) -> bool:

@@ -29,7 +29,7 @@ class Taken(msgspec.Struct, frozen=True):
         """Those of these servers that a name may mean where it is bare."""
         if names.says_whose(call.target, self.servers, is_uri=call.kind in mcp.BY_URI):
             return ()
-        is_own = call.kind == "tools" and names.slug(call.target) in self.tools
+        is_own = call.kind == "tools" and names.is_one_of(self.tools, call.target)
         if is_own:
             return [server for server in servers if server == names.TASKS]
         return [server for server in servers if server != names.SCRIPTS]  # a script that comes takes nobody's name

@@ -39,10 +39,10 @@ class Components(Aggregate):
         return [raw for each in self._server_lists(view) for raw in self._tools(*each, owners)]
 
     def _tools(self, server: str, server_list: ServerList, owners: Mapping[str, int]) -> Iterable[Raw]:
-        is_mixed = any(map(self._whose, server_list.items))
-        named = dict(exposed(server, "tools", server_list).values()) if is_mixed else {}
+        of_others = self._of_others(server_list)
+        named = dict(exposed(server, "tools", server_list).values()) if of_others else {}
         for name, raw in server_list.items.items():
-            if self._whose(name):
+            if name in of_others:
                 yield named[name]
             elif owners[name] == 1:
                 yield raw
@@ -51,8 +51,11 @@ class Components(Aggregate):
         seen: dict[str, str] = {}
         for server in view.servers if kind == "tools" else ():
             server_list = view.server_list(server, "tools") if server in self._servers else None
-            for name in server_list.items if server_list else ():
-                if whose := self._whose(name):
+            if server_list is None:
+                continue
+            of_others = self._of_others(server_list)
+            for name in server_list.items:
+                if whose := of_others.get(name):
                     called = names.join_name(server, name)
                     yield server, f"{server} has a tool with the name of {whose}, {name}: it is listed as {called}"
                 elif seen.setdefault(name, server) != server:
@@ -100,8 +103,16 @@ class Components(Aggregate):
             if server in self._servers and (server_list := view.server_list(server, "tools"))
         )
 
+    def _of_others(self, server_list: ServerList) -> Mapping[str, str]:
+        """Its names by which others are meant, and who. Looked for once for each list and configuration."""
+        memo: tuple[Taken, Mapping[str, str]] | None = server_list.memo.get("of_others")
+        if memo is None or memo[0] is not self._taken:
+            found = {name: whose for name in server_list.items if (whose := self._whose(name))}
+            memo = server_list.memo["of_others"] = (self._taken, found)
+        return memo[1]
+
     def _whose(self, name: str) -> str:
-        """Who else is meant by a name, in whatever spelling; empty where nobody is."""
-        if names.slug(name) in self._of_gateway:
+        """Who else is meant by a name, in whatever spelling, or by how it looks; empty where nobody is."""
+        if names.is_one_of(self._of_gateway, name):
             return "a tool of the gateway"
         return "a server's tools" if names.says_whose(name, self._taken.servers) else ""
