@@ -166,6 +166,33 @@ async def test_a_client_has_its_surface_and_its_limits_and_administers_nothing()
             assert "Too many calls" in text(await client.call("list_mcp_servers"))
 
 
+@real
+@pytest.mark.parametrize("others", [[], [{"id": "other", "mcp_server_access": "all"}]], ids=["the last", "one of two"])
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_a_client_that_is_removed_while_it_is_served_has_no_rights_any_more(era: str, others: list[Json]) -> None:
+    mine: Json = {"id": "ci", "mcp_server_access": "all"}
+    servers = {"one": child("opening", "-32601"), "two": child("opening", "-32601")}
+    with home() as environ:
+        file = Path(environ["HOME"], "toolgate.json")
+        piped = asyncio.subprocess.PIPE
+        settings: Json = {"clients": [mine, *others]}
+        command = ("stdio", "--client", "ci")
+        async with toolgate(*command, config=servers, stdin=piped, environ=environ, **settings) as running:
+            client = Client(running, era)
+            await client.opens()
+            assert "result" in await client.call("one__echo", say="x")
+            file.write_text(json.dumps({"mcpServers": servers, "clients": others or [{**mine, "id": "another"}]}))
+            async with asyncio.timeout(WAIT):
+                while "error" not in (answer := await client.call("one__echo", say="x")):
+                    await asyncio.sleep(0.05)
+            assert "error" in await client.call("two__echo", say="x"), answer
+            assert running.process.stdin
+            running.process.stdin.close()
+            assert await running.ended() == 0
+            said = running.errors.decode()
+            assert "has no client ci, given by --client: its requests are refused" in said and "Traceback" not in said
+
+
 @pytest.mark.parametrize(
     ("flags", "clients", "why"),
     [

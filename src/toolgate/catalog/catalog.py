@@ -554,13 +554,13 @@ class Catalog:
             self._pins.was_read(server, read)
         at = upstream.scope(client)
         self._readers[server, at] = client
+        if self._reviews:
+            await self._reviews.made_room((server, at))
         server_list = self._shown(place, ServerList(own, now, until, items.is_public, ignored=items.ignored))
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only
             if at != scope:  # which was found out on the way
                 place, slot = (server, at, kind), self._slots.setdefault((server, at, kind), Slot())
             self._keep(place, slot, server_list)
-        if self._reviews:
-            await self._reviews.made_room()
         return server_list
 
     def _taken(

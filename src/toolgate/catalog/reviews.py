@@ -1,8 +1,8 @@
 """Lists that are shown as they are, and looked at for pins a moment later, when nobody waits for a list any more.
 
 The rules this file keeps: of a list that may hold something back nothing is shown before it was looked at (that is no
-matter of this file); what a server listed first is looked at first, since that is what is pinned; and no list is shown
-without being looked at because there are many: who fetches more than `MOST_WAITING` waits for the looks.
+matter of this file); every list that was shown is looked at, those of a server in their order, since the first is what
+is pinned; servers take turns; and who lists faster than it is looked at waits for that itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 AFTER = 0.05  # seconds after a list was shown: by then it has been answered with
 PATIENCE = 1.0  # seconds that lists which are being fetched are let go first
-MOST_WAITING = 1000
+MOST_WAITING = 1000  # scopes
+MOST_OF_ONE = 2  # lists of one scope
 
 Scope = tuple[str, str]
 """A server's id, and the scope of its lists."""
@@ -46,22 +47,25 @@ class Reviews:
         self._bounds = bounds
         self._clock = clock
         self._fetching = fetching
-        self._waiting: dict[Scope, list[_Shown]] = {}  # of each scope the first, and the latest
+        self._waiting: dict[Scope, list[_Shown]] = {}  # first the one whose turn it is
         self._looking = asyncio.Lock()
         self._timer: Timer | None = None
         self._work = BackgroundTasks()
 
     def add(self, scope: Scope, tools: Mapping[str, Raw], whose: str) -> None:
-        """Look at this list later, and at none of its scope that came between the first that waits and this one."""
+        """Look at this list later."""
         if not self._waiting:
             self._timer = self._clock.call_later(AFTER, self._begin)
         theirs = self._waiting.setdefault(scope, [])
-        theirs[1:] = [] if theirs and theirs[0].tools is tools else [_Shown(tools, whose)]
+        if not theirs or theirs[-1].tools is not tools:
+            theirs.append(_Shown(tools, whose))
 
-    async def made_room(self) -> None:
-        """Wait until there is room for another one."""
+    async def made_room(self, scope: Scope) -> None:
+        """Wait until there is room for another list of this scope."""
         if len(self._waiting) > MOST_WAITING:
             await self.done()
+        while len(self._waiting.get(scope, ())) >= MOST_OF_ONE:
+            await self._look()
 
     async def done(self) -> None:
         """Wait until all that there is was looked at."""
@@ -105,5 +109,6 @@ class Reviews:
             except Exception:  # the rescue: one server's list must not keep the others' from being looked at
                 log.exception("Tools of %s could not be compared with their pins", server)
             theirs.pop(0)
-            if not theirs:
-                del self._waiting[server, scope]
+            del self._waiting[server, scope]
+            if theirs:
+                self._waiting[server, scope] = theirs  # behind all others

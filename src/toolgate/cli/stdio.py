@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import stat
 import sys
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Annotated, BinaryIO
 
+import msgspec
 import typer
 
 from toolgate import state as stores
@@ -26,6 +28,7 @@ from toolgate.state.settings import Settings
 from toolgate.workspace.hooks import SPOOL
 
 app = typer.Typer(add_completion=False)
+log = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
 FLUSHING = 3.0  # seconds that a client may take to read the last answers
@@ -51,13 +54,21 @@ def stdio(
         ),
     ] = None,
 ) -> None:
+    is_served = False
+
     def change(written: Config) -> Config:
-        """Each time that the configuration is read: without this client it would be open, or nobody's."""
-        if client is not None and not _named(written, client):
+        """Each time that the configuration is read. A client that is removed from it while it is served has no rights
+        any more; without it the configuration would be open, or nobody's."""
+        if client is None or _named(written, client):
+            return written
+        if not is_served:
             raise ConfigError((Problem(written.source, "clients", *_missing(written, client)),))
-        return written
+        log.warning("%s %s: its requests are refused", written.source, _missing(written, client)[0])
+        gone = KnownClient(id=client, name=client, enabled=False)
+        return msgspec.structs.replace(written, clients=(*written.clients, gone))
 
     found, settings = common.open_settings(config, children_config, surface, change, trusted=trusted)
+    is_served = True
     common.require_servers(found, may_be_empty=True)
     known = _named(found, client)
     if known and not known.enabled:

@@ -56,15 +56,37 @@ async def test_a_list_is_looked_at_a_moment_after_it_was_shown() -> None:
     await later.close()
 
 
-async def test_of_a_server_that_lists_often_the_first_and_the_last_list_are_looked_at_in_this_order() -> None:
+async def test_every_list_is_looked_at_in_its_order_and_who_lists_faster_waits() -> None:
     later, judge = made()
     for name in ("first", "second", "third", "last"):
+        await later.made_room(("there", ""))
         later.add(("there", ""), tools(name), "me")
+    assert [each[2] for each in judge.judged] == ["first", "second"]
     later.add(("other", ""), tools("else"), "me")
     await later.done()
-    assert judge.judged == [("there", "", "first"), ("there", "", "last"), ("other", "", "else")]
+    assert judge.judged[2:] == [("there", "", "third"), ("other", "", "else"), ("there", "", "last")]
     await later.close()
-    assert len(judge.judged) == 3
+    assert len(judge.judged) == 5
+
+
+async def test_the_same_list_that_is_shown_again_is_looked_at_once() -> None:
+    later, judge = made()
+    again = tools("read")
+    for _ in range(3):
+        later.add(("there", ""), again, "me")
+    await later.close()
+    assert len(judge.judged) == 1
+
+
+async def test_a_server_that_lists_without_end_keeps_no_other_from_being_looked_at() -> None:
+    later, judge = made()
+    later.add(("loud", ""), tools("first"), "me")
+    later.add(("quiet", ""), tools("evil"), "me")
+    for number in range(5):
+        await later.made_room(("loud", ""))
+        later.add(("loud", ""), tools(f"loud-{number}"), "me")
+    assert ("quiet", "", "evil") in judge.judged[:3]
+    await later.close()
 
 
 async def test_what_is_fetched_goes_first_for_a_second_at_most() -> None:
@@ -110,9 +132,9 @@ async def test_where_many_wait_who_fetches_more_waits_for_the_looks(monkeypatch:
     monkeypatch.setattr(reviews, "MOST_WAITING", 2)
     later, judge = made()
     for place in range(3):
-        await later.made_room()
+        await later.made_room((f"server-{place}", ""))
         later.add((f"server-{place}", ""), tools("read"), "me")
         assert judge.judged == []
-    await later.made_room()
+    await later.made_room(("another", ""))
     assert len(judge.judged) == 3
     await later.close()
