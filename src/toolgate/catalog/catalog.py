@@ -554,7 +554,7 @@ class Catalog:
             self._pins.was_read(server, read)
         at = upstream.scope(client)
         self._readers[server, at] = client
-        if self._reviews:
+        if self._reviews and kind == "tools":
             await self._reviews.made_room((server, at))
         server_list = self._shown(place, ServerList(own, now, until, items.is_public, ignored=items.ignored))
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from msgspec import Raw
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 AFTER = 0.05  # seconds after a list was shown: by then it has been answered with
 PATIENCE = 1.0  # seconds that lists which are being fetched are let go first
+LAST = 5.0  # seconds for what is left at the end: servers decide how much that is
 MOST_WAITING = 1000  # scopes
 MOST_OF_ONE = 2  # lists of one scope
 
@@ -73,11 +75,13 @@ class Reviews:
             await self._look()
 
     async def close(self) -> None:
-        """What was shown is pinned."""
+        """What was shown is pinned, as far as there is time."""
         if self._timer:
             self._timer.cancel()
         await self._work.close()
-        await self.done()
+        with suppress(TimeoutError):
+            async with self._clock.timeout(LAST):
+                await self.done()
 
     def _begin(self) -> None:
         self._work.start(self._later(), "look at lists for pins")

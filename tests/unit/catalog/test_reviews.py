@@ -128,6 +128,20 @@ async def test_what_was_shown_last_is_looked_at_before_the_end() -> None:
     assert len(judge.judged) == 1
 
 
+async def test_the_end_waits_for_a_server_that_takes_long_to_be_looked_at_only_so_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(self: Bounds, *_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Bounds, "looked_through", never)
+    later, _ = made()
+    later.add(("there", ""), tools("read"), "me")
+    began = FakeClock().now()
+    await later.close()
+    assert FakeClock().now() - began <= reviews.LAST + 0.1
+
+
 async def test_where_many_wait_who_fetches_more_waits_for_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reviews, "MOST_WAITING", 2)
     later, judge = made()
