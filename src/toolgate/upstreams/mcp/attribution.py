@@ -7,7 +7,7 @@ The rule this file keeps: a question never reaches a principal or a session othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -45,9 +45,65 @@ class OpenRequest(msgspec.Struct):
         return msgspec.structs.replace(self, call=Call(self.call.method, "", client))
 
 
-def owner_of(
-    origin: int | None, in_flight: Mapping[int, OpenRequest], given_up: Iterable[OpenRequest] = ()
-) -> OpenRequest | None:
+class OpenRequests(dict[int, OpenRequest]):
+    """Requests of one connection by their ids, the newest last. Those that may have made the server ask are kept by
+    whose they are, too: there may be thousands, and for each a message that belongs to somebody."""
+
+    def __init__(self, requests: Mapping[int, OpenRequest] | None = None) -> None:
+        super().__init__()
+        self._calls: _ByClient = {}
+        self._results: _ByClient = {}
+        for id, request in (requests or {}).items():
+            self.put(id, request)
+
+    def put(self, id: int, request: OpenRequest) -> None:
+        self[id] = request
+        if (kind := self._kind(request)) is not None and request.call:
+            whose = request.call.client.identity
+            if whose in kind:
+                kind[whose][id] = request
+            else:
+                kind[whose] = {id: request}
+
+    def take(self, id: int) -> OpenRequest | None:
+        request = self.pop(id, None)
+        if request and (kind := self._kind(request)) is not None and request.call:
+            whose = request.call.client.identity
+            if len(kind[whose]) > 1:
+                del kind[whose][id]
+            else:
+                del kind[whose]
+        return request
+
+    def _kind(self, request: OpenRequest) -> _ByClient | None:
+        if not request.call or request.call.method in mcp.TASK_LOOKS:
+            return None
+        return self._results if request.call.method == mcp.TASK_RESULT else self._calls
+
+    @property
+    def askers(self) -> _ByClient:
+        """Those that may have made the server ask without saying for which task, by whose they are. Looking at a task
+        makes it ask nothing, and a task says that it asks (2025-11-25: basic/utilities/tasks), unless nobody else can
+        have."""
+        return self._calls or self._results
+
+    def that_ask(self) -> dict[int, OpenRequest]:
+        """The same by their ids, the newest last."""
+        asking = {id for each in self.askers.values() for id in each}
+        return {id: request for id, request in self.items() if id in asking}
+
+    def waiting_for(self, task: str) -> OpenRequest | None:
+        """The request that waits for this task's result: on it the task asks (spec as above)."""
+        found = (request for each in self._results.values() for request in each.values())
+        return next((request for request in found if request.call and request.call.target == task), None)
+
+    def tasks_waited_for(self) -> set[str]:
+        """The tasks whose results somebody waits for."""
+        found = [request for each in self._results.values() for request in each.values()]
+        return {request.call.target for request in found if request.call}
+
+
+def owner_of(origin: int | None, in_flight: OpenRequests, given_up: OpenRequests) -> OpenRequest | None:
     """The request that a question belongs to, or None where that is not certain.
 
     With `origin`, the question came on that request's own stream. Without, on a pipe that all share: then it belongs
@@ -56,33 +112,11 @@ def owner_of(
     """
     if origin is not None:
         return in_flight.get(origin)
-    calls = askers(in_flight.values())
-    return calls[-1] if calls and is_certain((*calls, *askers(given_up))) else None
-
-
-def askers(requests: Iterable[OpenRequest]) -> list[OpenRequest]:
-    """Those that may have made the server ask without saying for which task. Looking at a task makes it ask nothing,
-    and a task says that it asks (2025-11-25: basic/utilities/tasks), unless nobody else can have."""
-    asking = [request for request in requests if request.call and request.call.method not in mcp.TASK_LOOKS]
-    calls = [request for request in asking if request.call and request.call.method != mcp.TASK_RESULT]
-    return calls or asking
-
-
-def that_ask(requests: Mapping[int, OpenRequest]) -> dict[int, OpenRequest]:
-    """The same with their numbers. There may be thousands: none is compared with the others."""
-    asking = set(map(id, askers(requests.values())))
-    return {number: request for number, request in requests.items() if id(request) in asking}
-
-
-def waiting_for(task: str, in_flight: Mapping[int, OpenRequest]) -> OpenRequest | None:
-    """The request that waits for this task's result: on it the task asks (spec 2025-11-25: basic/utilities/tasks)."""
-    found = (request for request in in_flight.values() if request.call and request.call.method == mcp.TASK_RESULT)
-    return next((request for request in found if request.call and request.call.target == task), None)
-
-
-def tasks_waited_for(in_flight: Iterable[OpenRequest]) -> set[str]:
-    """The tasks whose results somebody waits for."""
-    return {request.call.target for request in in_flight if request.call and request.call.method == mcp.TASK_RESULT}
+    live, gone = in_flight.askers, given_up.askers
+    if len(live) != 1 or (gone and live.keys() != gone.keys()):
+        return None
+    (calls,) = live.values()
+    return calls[next(reversed(calls))]
 
 
 def is_certain(requests: Iterable[OpenRequest]) -> bool:
@@ -95,8 +129,11 @@ def is_certain(requests: Iterable[OpenRequest]) -> bool:
     return first is not None
 
 
-def heir_of(call: Call, in_flight: Mapping[int, OpenRequest]) -> OpenRequest | None:
+def heir_of(call: Call, in_flight: OpenRequests) -> OpenRequest | None:
     """Who takes over a question when the call that it was put to has ended: the same client's newest other call."""
-    calls = askers(in_flight.values())
-    same = [each for each in calls if each.call and each.call.client.identity == call.client.identity]
-    return same[-1] if same else None
+    same = in_flight.askers.get(call.client.identity)
+    return same[next(reversed(same))] if same else None
+
+
+_ByClient: TypeAlias = dict[tuple[str, str], dict[int, OpenRequest]]
+"""By `Client.identity`, then by the ids of the requests, the newest last."""

@@ -25,16 +25,7 @@ from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
 from toolgate.eras.questions import read_question
-from toolgate.upstreams.mcp.attribution import (
-    OpenRequest,
-    askers,
-    heir_of,
-    is_certain,
-    owner_of,
-    tasks_waited_for,
-    that_ask,
-    waiting_for,
-)
+from toolgate.upstreams.mcp.attribution import OpenRequest, heir_of, is_certain, owner_of
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.sent_pages import SentPages
 
@@ -189,7 +180,7 @@ class Questions:
         """A call is in flight: ask it what was kept for it."""
         if not self._kept:
             return
-        waited_for = tasks_waited_for(self._in_flight.values())
+        waited_for = self._in_flight.tasks_waited_for()
         all_kept = [(whose, each) for whose, kept in self._kept.items() for each in kept]
         handed = [(whose, each) for whose, each in all_kept if not each.task or each.task in waited_for]
         for whose, each in handed:
@@ -234,7 +225,7 @@ class Questions:
         self._requests.take_turns()
         if self._over not in self._requests.on_over:
             self._requests.on_over.append(self._over)
-        live, gone = that_ask(self._in_flight), that_ask(self._given_up)
+        live, gone = self._in_flight.that_ask(), self._given_up.that_ask()
         if not asks.has_room(ask, [held.ask for held in self._held]) or not is_certain(live.values()):
             self._refuse(id, ask, _UNCLEAR)
             return
@@ -268,10 +259,11 @@ class Questions:
             self._place_of_task(id, ask, task)
             return
         self._requests.has_asked()
-        asking = askers(self._in_flight.values())
-        owner = owner_of(origin, self._in_flight, self._given_up.values())
+        asking = self._in_flight.askers
+        owner = owner_of(origin, self._in_flight, self._given_up)
         if owner and owner.call:
-            unsure = [each.exchange for each in asking if each is not owner] if origin is None else []
+            others = asking[owner.call.client.identity].values() if origin is None else ()
+            unsure = [each.exchange for each in others if each is not owner]
             self._put(id, ask, owner.exchange, owner.call, unsure)
         elif asking and origin is None:
             self._hold(id, ask)
@@ -282,7 +274,7 @@ class Questions:
 
     def _place_of_task(self, id: Raw, ask: Ask, task: str) -> None:
         """A task's question is for the client that waits for its result, and waits until one does."""
-        owner = waiting_for(task, self._in_flight)
+        owner = self._in_flight.waiting_for(task)
         if owner and owner.call:
             self._put(id, ask, owner.exchange, owner.call, [])
         else:
