@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from virtualtime import FakeClock
 from toolgate.core import mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Asker, Call, Client, Principal
-from toolgate.upstreams.mcp.attribution import OpenRequest, OpenRequests, heir_of, owner_of
+from toolgate.upstreams.mcp.attribution import Askers, OpenRequest, heir_of, owner_of
 
 EXCHANGE = Exchange(Asker("upstream", "there"), FakeClock())
 OWN = OpenRequest(EXCHANGE, None)
@@ -22,7 +23,7 @@ def of(principal: str, session: str = "") -> OpenRequest:
 
 
 def owner(origin: int | None, in_flight: dict[int, OpenRequest], *given_up: OpenRequest) -> OpenRequest | None:
-    return owner_of(origin, OpenRequests(in_flight), OpenRequests(dict(enumerate(given_up))))
+    return owner_of(origin, in_flight, Askers(in_flight), Askers(dict(enumerate(given_up))))
 
 
 def test_a_question_on_a_requests_own_stream_is_its_own() -> None:
@@ -66,8 +67,8 @@ def test_a_question_passes_on_to_the_same_clients_newest_other_call() -> None:
     first, second, own = of("ada"), of("ada"), OpenRequest(EXCHANGE, None)
     assert first.call
     in_flight = {1: of("bob"), 2: first, 3: second, 4: own, 5: of("ada", "other")}
-    assert heir_of(first.call, OpenRequests(in_flight)) is second
-    assert heir_of(first.call, OpenRequests({1: of("bob"), 2: own})) is None
+    assert heir_of(first.call, Askers(in_flight)) is second
+    assert heir_of(first.call, Askers({1: of("bob"), 2: own})) is None
 
 
 def test_a_call_that_was_given_up_a_moment_ago_still_counts() -> None:
@@ -84,8 +85,8 @@ def test_a_question_is_never_that_of_a_call_that_was_given_up() -> None:
 def test_a_question_is_taken_over_by_the_same_clients_newest_other_call() -> None:
     first, second, bob, other = of("ada", "s"), of("ada", "s"), of("bob"), of("ada", "t")
     assert first.call
-    assert heir_of(first.call, OpenRequests({1: OWN, 2: second, 3: bob, 4: other})) is second
-    assert heir_of(first.call, OpenRequests({1: OWN, 3: bob, 4: other})) is None
+    assert heir_of(first.call, Askers({1: OWN, 2: second, 3: bob, 4: other})) is second
+    assert heir_of(first.call, Askers({1: OWN, 3: bob, 4: other})) is None
 
 
 WHOSE = st.sampled_from((("ada", ""), ("ada", "s"), ("bob", "")))
@@ -93,21 +94,35 @@ METHODS = st.sampled_from(("tools/call", "tools/call", mcp.TASK_RESULT, *sorted(
 REQUESTS = st.one_of(st.none(), st.tuples(WHOSE, METHODS))
 
 
-@given(st.lists(st.one_of(REQUESTS, st.integers(0, 20)), max_size=30))
-def test_whose_the_requests_are_is_known_whatever_has_begun_and_ended(steps: list[Any]) -> None:
-    kept, all_of_them = OpenRequests(), dict[int, OpenRequest]()
-    for id, step in enumerate(steps):
-        if isinstance(step, int):
-            assert kept.take(step) is all_of_them.pop(step, None)
-        else:
-            call = step and Call(step[1], "task", Client(Principal(step[0][0]), step[0][1]))
-            all_of_them[id] = OpenRequest(EXCHANGE, call)
-            kept.put(id, all_of_them[id])
-    ours = {id: each.call for id, each in all_of_them.items() if each.call}
-    first = {id: call for id, call in ours.items() if call.method == "tools/call"}
-    asking = first or {id: call for id, call in ours.items() if call.method == mcp.TASK_RESULT}
-    assert kept == all_of_them
-    assert list(kept.that_ask()) == list(asking)
-    owner = owner_of(None, kept, OpenRequests())
-    is_certain = len({call.client.identity for call in asking.values()}) == 1
-    assert owner is (all_of_them[list(asking)[-1]] if is_certain else None)
+@given(st.lists(st.one_of(REQUESTS, st.integers(0, 20), st.just("?")), max_size=40), st.integers(0, 5))
+def test_whose_the_requests_are_is_known_whatever_has_begun_and_ended(steps: list[Any], few: int) -> None:
+    requests = dict[int, OpenRequest]()
+    with patch("toolgate.upstreams.mcp.attribution.LEAST_KNOWN", few):
+        askers = Askers(requests)
+        for id, step in enumerate([*steps, "?"]):
+            if step == "?":
+                check_against_all(askers, requests)
+            elif isinstance(step, int):
+                requests.pop(step, None)
+            else:
+                call = step and Call(step[1], "task", Client(Principal(step[0][0]), step[0][1]))
+                requests[id] = OpenRequest(EXCHANGE, call)
+
+
+def check_against_all(askers: Askers, requests: dict[int, OpenRequest]) -> None:
+    ours = {id: each for id, each in requests.items() if each.call}
+    first = {id: each for id, each in ours.items() if each.call and each.call.method == "tools/call"}
+    waiting = {id: each for id, each in ours.items() if each.call and each.call.method == mcp.TASK_RESULT}
+    asking = first or waiting
+    identities = {each.call.client.identity for each in asking.values() if each.call}
+    whose = askers.whose()
+    assert len(whose) == min(len(identities), 2)
+    assert identities.issuperset(whose)
+    assert list(askers.by_id()) == list(asking)
+    assert (askers.waiting_for("task") is None) is (not waiting)
+    for identity in (("ada", ""), ("ada", "s"), ("bob", "")):
+        of_it = [each for each in asking.values() if each.call and each.call.client.identity == identity]
+        assert list(map(id, askers.all(identity))) == list(map(id, of_it))
+        assert askers.newest(identity) is (of_it[-1] if of_it else None)
+    owner = owner_of(None, requests, askers, Askers({}))
+    assert owner is (list(asking.values())[-1] if len(identities) == 1 else None)

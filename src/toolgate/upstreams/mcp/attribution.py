@@ -6,7 +6,8 @@ The rule this file keeps: a question never reaches a principal or a session othe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -15,6 +16,8 @@ from toolgate.core import mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Call, Client
 from toolgate.eras.calls import Headers
+
+LEAST_KNOWN = 64  # requests that are over, until which they may be kept by their ids
 
 
 class Unsent(NamedTuple):
@@ -45,66 +48,88 @@ class OpenRequest(msgspec.Struct):
         return msgspec.structs.replace(self, call=Call(self.call.method, "", client))
 
 
-class OpenRequests(dict[int, OpenRequest]):
-    """Requests of one connection by their ids, the newest last. Those that may have made the server ask are kept by
-    whose they are, too: there may be thousands, and for each a message that belongs to somebody."""
+class Askers:
+    """Those of a connection's requests that may have made its server ask without saying for which task, by whose they
+    are: all calls; or, where there is none, those that wait for a task's result, since a task says that it asks
+    (2025-11-25: basic/utilities/tasks). Looking at a task makes it ask nothing.
 
-    def __init__(self, requests: Mapping[int, OpenRequest] | None = None) -> None:
-        super().__init__()
-        self._calls: _ByClient = {}
-        self._results: _ByClient = {}
-        for id, request in (requests or {}).items():
-            self.put(id, request)
+    There may be thousands of them, and a message of the server for each: what is known is kept. It is brought up to
+    date when somebody wants to know, since most calls begin and end without that.
+    """
 
-    def put(self, id: int, request: OpenRequest) -> None:
-        self[id] = request
-        if (kind := self._kind(request)) is not None and request.call:
-            whose = request.call.client.identity
-            if whose in kind:
-                kind[whose][id] = request
-            else:
-                kind[whose] = {id: request}
+    def __init__(self, requests: dict[int, OpenRequest]) -> None:
+        self._requests = requests  # the newest last; an id is never used again
+        self._known: set[int] = set()  # ids, also of some that are over
+        self._calls: _Ids = {}
+        self._results: _Ids = {}
 
-    def take(self, id: int) -> OpenRequest | None:
-        request = self.pop(id, None)
-        if request and (kind := self._kind(request)) is not None and request.call:
-            whose = request.call.client.identity
-            if len(kind[whose]) > 1:
-                del kind[whose][id]
-            else:
-                del kind[whose]
-        return request
+    def whose(self) -> list[tuple[str, str]]:
+        """By `Client.identity`; two of them where there are more."""
+        self._update()
+        return self._whose(self._calls) or self._whose(self._results)
 
-    def _kind(self, request: OpenRequest) -> _ByClient | None:
-        if not request.call or request.call.method in mcp.TASK_LOOKS:
-            return None
-        return self._results if request.call.method == mcp.TASK_RESULT else self._calls
+    def newest(self, whose: tuple[str, str]) -> OpenRequest | None:
+        ids = self._of(whose)
+        return self._requests[ids[-1]] if ids else None
 
-    @property
-    def askers(self) -> _ByClient:
-        """Those that may have made the server ask without saying for which task, by whose they are. Looking at a task
-        makes it ask nothing, and a task says that it asks (2025-11-25: basic/utilities/tasks), unless nobody else can
-        have."""
-        return self._calls or self._results
+    def all(self, whose: tuple[str, str]) -> list[OpenRequest]:
+        return [self._requests[id] for id in self._of(whose) if id in self._requests]
 
-    def that_ask(self) -> dict[int, OpenRequest]:
-        """The same by their ids, the newest last."""
-        asking = {id for each in self.askers.values() for id in each}
-        return {id: request for id, request in self.items() if id in asking}
+    def by_id(self) -> dict[int, OpenRequest]:
+        self._update()
+        groups = self._calls if self._whose(self._calls) else self._results
+        asking = {id for ids in groups.values() for id in ids}
+        return {id: request for id, request in self._requests.items() if id in asking}
 
     def waiting_for(self, task: str) -> OpenRequest | None:
         """The request that waits for this task's result: on it the task asks (spec as above)."""
-        found = (request for each in self._results.values() for request in each.values())
-        return next((request for request in found if request.call and request.call.target == task), None)
+        return next((each for each in self._that_wait() if each.call and each.call.target == task), None)
 
     def tasks_waited_for(self) -> set[str]:
         """The tasks whose results somebody waits for."""
-        found = [request for each in self._results.values() for request in each.values()]
-        return {request.call.target for request in found if request.call}
+        return {each.call.target for each in self._that_wait() if each.call}
+
+    def _that_wait(self) -> Iterator[OpenRequest]:
+        self._update()
+        ids = (id for ids in self._results.values() for id in ids)
+        return (self._requests[id] for id in ids if id in self._requests)
+
+    def _of(self, whose: tuple[str, str]) -> list[int]:
+        self._update()
+        ids = (self._calls if self._whose(self._calls) else self._results).get(whose, [])
+        return ids if self._is_any_left(ids) else []
+
+    def _update(self) -> None:
+        if len(self._known) > 2 * len(self._requests) + LEAST_KNOWN:
+            self._known, self._calls, self._results = set(), {}, {}
+        for id in reversed([*takewhile(lambda id: id not in self._known, reversed(self._requests))]):
+            self._known.add(id)
+            call = self._requests[id].call
+            if call and call.method not in mcp.TASK_LOOKS:
+                groups = self._results if call.method == mcp.TASK_RESULT else self._calls
+                groups.setdefault(call.client.identity, []).append(id)
+
+    def _whose(self, groups: _Ids) -> list[tuple[str, str]]:
+        left, gone = list[tuple[str, str]](), list[tuple[str, str]]()
+        for whose, ids in groups.items():
+            (left if self._is_any_left(ids) else gone).append(whose)
+            if len(left) > 1:
+                break
+        for whose in gone:
+            del groups[whose]
+        return left
+
+    def _is_any_left(self, ids: list[int]) -> bool:
+        """Those at the end that are over are forgotten."""
+        while ids and ids[-1] not in self._requests:
+            ids.pop()
+        return bool(ids)
 
 
-def owner_of(origin: int | None, in_flight: OpenRequests, given_up: OpenRequests) -> OpenRequest | None:
-    """The request that a question belongs to, or None where that is not certain.
+def owner_of(
+    origin: int | None, in_flight: Mapping[int, OpenRequest], askers: Askers, given_up: Askers
+) -> OpenRequest | None:
+    """The request that a question belongs to, or None where that is not certain. `askers` are of those in flight.
 
     With `origin`, the question came on that request's own stream. Without, on a pipe that all share: then it belongs
     to the newest call in flight, provided that all of them are of one principal and session, and so are those that
@@ -112,11 +137,8 @@ def owner_of(origin: int | None, in_flight: OpenRequests, given_up: OpenRequests
     """
     if origin is not None:
         return in_flight.get(origin)
-    live, gone = in_flight.askers, given_up.askers
-    if len(live) != 1 or (gone and live.keys() != gone.keys()):
-        return None
-    (calls,) = live.values()
-    return calls[next(reversed(calls))]
+    live, gone = askers.whose(), given_up.whose()
+    return askers.newest(live[0]) if len(live) == 1 and gone in ([], live) else None
 
 
 def is_certain(requests: Iterable[OpenRequest]) -> bool:
@@ -129,11 +151,10 @@ def is_certain(requests: Iterable[OpenRequest]) -> bool:
     return first is not None
 
 
-def heir_of(call: Call, in_flight: OpenRequests) -> OpenRequest | None:
+def heir_of(call: Call, askers: Askers) -> OpenRequest | None:
     """Who takes over a question when the call that it was put to has ended: the same client's newest other call."""
-    same = in_flight.askers.get(call.client.identity)
-    return same[next(reversed(same))] if same else None
+    return askers.newest(call.client.identity)
 
 
-_ByClient: TypeAlias = dict[tuple[str, str], dict[int, OpenRequest]]
-"""By `Client.identity`, then by the ids of the requests, the newest last."""
+_Ids: TypeAlias = dict[tuple[str, str], list[int]]
+"""Of requests, by `Client.identity`, the newest last."""

@@ -16,7 +16,6 @@ from toolgate.core.jsonrpc import Message
 from toolgate.core.model import Event, EventSink
 from toolgate.core.notes import Note, Notes
 from toolgate.eras import calls, tasks
-from toolgate.upstreams.mcp.attribution import owner_of
 from toolgate.upstreams.mcp.requests import Requests
 
 LONGEST_URI = 16 * 1024  # characters of what is told of: each who listens looks whether that is watched
@@ -67,8 +66,7 @@ class Notifications:
         if origin is not None and (stream := requests.pending.get(origin)) and not stream.call:
             origin = None  # a stream of the gateway's own, which is no call's
         task, params = tasks.related(message.params), tasks.with_related(message.params, "")
-        pending = requests.pending
-        owner = pending.waiting_for(task) if task else owner_of(origin, pending, requests.given_up)
+        owner = requests.askers.waiting_for(task) if task else requests.owner(origin)
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
         elif self._sole_owner and not requests.in_flight and params:
@@ -77,6 +75,6 @@ class Notifications:
 
     def _said(self, message: Message, origin: int | None) -> None:
         """By a method that MCP does not define."""
-        owner = owner_of(origin, self._requests.pending, self._requests.given_up)
+        owner = self._requests.owner(origin)
         if message.method not in mcp.NOTIFICATIONS and owner and owner.call and owner.call.notes:
             owner.call.notes.put(Note("other", message.params or jsonrpc.EMPTY_OBJECT, message.method))

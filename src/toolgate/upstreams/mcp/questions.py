@@ -25,7 +25,7 @@ from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
 from toolgate.eras.questions import read_question
-from toolgate.upstreams.mcp.attribution import OpenRequest, heir_of, is_certain, owner_of
+from toolgate.upstreams.mcp.attribution import OpenRequest, heir_of, is_certain
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.sent_pages import SentPages
 
@@ -109,8 +109,7 @@ class Questions:
         self._sole_owner = sole_owner
         self._on_event = on_event
         self._whose_task = whose_task
-        self._in_flight = requests.pending
-        self._given_up = requests.given_up
+        self._askers = requests.askers
         self._send = requests.answer
         self._open: dict[str | int | float, _Open] = {}
         self._stand_until: WeakKeyDictionary[Exchange, float] = WeakKeyDictionary()
@@ -180,7 +179,7 @@ class Questions:
         """A call is in flight: ask it what was kept for it."""
         if not self._kept:
             return
-        waited_for = self._in_flight.tasks_waited_for()
+        waited_for = self._askers.tasks_waited_for()
         all_kept = [(whose, each) for whose, kept in self._kept.items() for each in kept]
         handed = [(whose, each) for whose, each in all_kept if not each.task or each.task in waited_for]
         for whose, each in handed:
@@ -225,7 +224,7 @@ class Questions:
         self._requests.take_turns()
         if self._over not in self._requests.on_over:
             self._requests.on_over.append(self._over)
-        live, gone = self._in_flight.that_ask(), self._given_up.that_ask()
+        live, gone = self._askers.by_id(), self._requests.late_askers.by_id()
         if not asks.has_room(ask, [held.ask for held in self._held]) or not is_certain(live.values()):
             self._refuse(id, ask, _UNCLEAR)
             return
@@ -259,22 +258,21 @@ class Questions:
             self._place_of_task(id, ask, task)
             return
         self._requests.has_asked()
-        asking = self._in_flight.askers
-        owner = owner_of(origin, self._in_flight, self._given_up)
+        owner = self._requests.owner(origin)
         if owner and owner.call:
-            others = asking[owner.call.client.identity].values() if origin is None else ()
+            others = self._askers.all(owner.call.client.identity) if origin is None else []
             unsure = [each.exchange for each in others if each is not owner]
             self._put(id, ask, owner.exchange, owner.call, unsure)
-        elif asking and origin is None:
+        elif (is_asked := bool(self._askers.whose())) and origin is None:
             self._hold(id, ask)
-        elif self._sole_owner and not asking:
+        elif self._sole_owner and not is_asked:
             self._keep(id, ask)
         else:
             self._refuse(id, ask, _NOBODYS if origin is None else _OVER)
 
     def _place_of_task(self, id: Raw, ask: Ask, task: str) -> None:
         """A task's question is for the client that waits for its result, and waits until one does."""
-        owner = self._in_flight.waiting_for(task)
+        owner = self._askers.waiting_for(task)
         if owner and owner.call:
             self._put(id, ask, owner.exchange, owner.call, [])
         else:
@@ -315,7 +313,7 @@ class Questions:
                 self._send(legacy.write_answer(id, _of_task(future.result(), task)))
             elif task and not self._is_over:
                 self._place_of_task(id, ask, task)  # who waited for the task does no more; somebody may later
-            elif others and (heir := heir_of(call, self._in_flight)) and heir.call:
+            elif others and (heir := heir_of(call, self._askers)) and heir.call:
                 rest = [other for other in others if other is not heir.exchange]
                 self._put(id, ask, heir.exchange, heir.call, rest)
             elif self._sole_owner and exchange.is_done and not self._is_over:

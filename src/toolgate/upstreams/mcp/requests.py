@@ -33,7 +33,7 @@ from toolgate.upstreams.base import rechecked
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.concurrency import ConcurrencyLimit, busy
 from toolgate.upstreams.links.base import Link
-from toolgate.upstreams.mcp.attribution import OpenRequest, OpenRequests, Unsent
+from toolgate.upstreams.mcp.attribution import Askers, OpenRequest, Unsent, owner_of
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.mcp.large_answers import LARGE, LargeAnswers
 from toolgate.upstreams.mcp.large_notes import (
@@ -104,8 +104,9 @@ class Requests:
         self.is_closing = False
         self.why_closed = ""  # see `stopped`
         self.used = clock.now()
-        self.pending = OpenRequests()
-        self.given_up = OpenRequests()  # that the server may still work on
+        self.pending: dict[int, OpenRequest] = {}
+        self.given_up: dict[int, OpenRequest] = {}  # that the server may still work on
+        self.askers, self.late_askers = Askers(self.pending), Askers(self.given_up)
         self.reporting = Reporting()
         self.large_notes = LargeNotes()
         self.handlers: dict[str, Handler] = {}
@@ -219,7 +220,7 @@ class Requests:
             exchange = Part(whole.asker, self.clock, timeout, cancel, now, whole=whole)
         else:
             exchange = Exchange(self.asker, self.clock, timeout, cancel, now)
-        request = self._expect(id, call, exchange)
+        request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life if link else None)
         reached = call.reached
         was_sent = reached.is_sent if reached else False
         try:
@@ -249,8 +250,7 @@ class Requests:
         before, after, headers = written
         id = next(self._ids)
         exchange = Exchange(self.asker, self.clock, self.server.timeout, partial(self._cancel, id), self.clock.now())
-        request = OpenRequest(exchange, call, False, link.signs_of_life, is_held=True)
-        self.pending.put(id, request)
+        request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life, is_held=True)
         was_sent, reached.is_sent = reached.is_sent, True
         data = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b%b%b}' % (id, before, call.arguments, after)
         try:
@@ -320,6 +320,10 @@ class Requests:
         if self._turns:
             self._turns.asked()
 
+    def owner(self, origin: int | None) -> OpenRequest | None:
+        """See `owner_of`."""
+        return owner_of(origin, self.pending, self.askers, self.late_askers)
+
     def keeps_others_waiting(self, call: Call) -> bool:
         """Whether calls of other principals wait because of `concurrency`."""
         limit = self._concurrency
@@ -375,7 +379,7 @@ class Requests:
 
     def _expect(self, id: int, call: Call | None, exchange: Exchange, is_long: bool = False) -> OpenRequest:
         request = OpenRequest(exchange, call, is_long, self.link.signs_of_life if self.link else None)
-        self.pending.put(id, request)
+        self.pending[id] = request
         return request
 
     async def _send(self, id: int, method: str, params: Params | bytes, headers: Headers) -> None:
@@ -400,7 +404,7 @@ class Requests:
     def _forget(self, id: int) -> OpenRequest | None:
         if self._kept:
             self._kept.pop(id, None)
-        request = self.pending.take(id)
+        request = self.pending.pop(id, None)
         if request and request.call:
             if self._concurrency and request.call.method not in mcp.TASKS:
                 self._concurrency.give_back(request.call.client.principal.counted_as)
@@ -411,7 +415,7 @@ class Requests:
         request = self._forget(id)
         if not request or not self.link:
             return
-        self.given_up.put(id, request.forgotten())
+        self.given_up[id] = request.forgotten()
         self.clock.call_later(GIVEN_UP, lambda: self._asks_no_more(id))
         for told in self.on_given_up:
             told(request, reason)
@@ -432,7 +436,7 @@ class Requests:
 
     def _asks_no_more(self, id: int) -> None:
         """No question which comes now is taken to be of it: it was never sent, is answered, or is so long over."""
-        self.given_up.take(id)
+        self.given_up.pop(id, None)
         if self._turns:
             self._turns.over(id)
 
@@ -644,7 +648,7 @@ class Requests:
         if not isinstance(outcome, Done):
             return False
         if request.is_held and not self._concurrency:
-            self.pending.take(id)
+            del self.pending[id]
         else:
             self._forget(id)
         request.exchange.finish(outcome)
