@@ -283,6 +283,7 @@ class App:
             last_first.push_async_callback(self.sign_ins.close)
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self._catalog.close)
+            last_first.callback(self._policy_deps.checker.close)
             last_first.push_async_callback(self.gateway.close)
             last_first.push_async_callback(self.workspace.close)
             last_first.push_async_callback(self.sandbox.close)

@@ -26,9 +26,11 @@ from toolgate.gateway.finder import Finder
 from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import MOST_CALLS, MOST_UNDECIDED, Approvals, Place, StoredRequest
 from toolgate.policy.base import Wait
+from toolgate.policy.checker import Checker
 from toolgate.policy.limits import MOST_WAITING, Meters
 from toolgate.policy.overflow import OverflowStore
-from toolgate.policy.validate import LARGE, Validate
+from toolgate.policy.schemas import LARGE, ArgumentsVerdict, Schema
+from toolgate.policy.validate import Validate
 from toolgate.search import Document, Hit, Index
 from toolgate.state.memory import MemoryStore
 
@@ -144,17 +146,15 @@ def test_large_arguments_of_one_client_take_one_thread_and_others_wait_for_one(
     schema = b'{"type":"object","properties":{"a":{"type":"string"}}}'
     tool_info = ToolInfo(schema=schema)
     policy = Validate(aside=Meters(FakeClock()).large_arguments)
-    judged = Validate._judged  # pyright: ignore[reportPrivateUsage]
 
-    def work(policy: Validate, call: Call, tool_info: ToolInfo) -> Any:
-        slow.work(call.client.principal.id)
-        return judged(policy, call, tool_info)
+    def work(checker: Checker, server: str, text: bytes, arguments: bytes) -> tuple[Schema, ArgumentsVerdict]:
+        slow.work(arguments[6:].partition(b"*")[0].decode())
+        return Schema(), ArgumentsVerdict()
 
-    monkeypatch.setattr(Validate, "_judged", work)
-    arguments = Raw(b'{"a":"%b"}' % (b"*" * LARGE))
+    monkeypatch.setattr(Checker, "check", work)
 
     async def begin(who: str) -> Any:
-        client = Client(Principal(who, client=who))
+        client, arguments = Client(Principal(who, client=who)), Raw(b'{"a":"%b%b"}' % (who.encode(), b"*" * LARGE))
         call = Call("tools/call", "t", client, arguments, server="there", tool_info=tool_info)
         wait = policy.before(call, False)
         assert isinstance(wait, Wait)

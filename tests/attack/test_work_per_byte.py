@@ -178,7 +178,7 @@ def call(text: bytes, server: str = "there", arguments: bytes = b"{}") -> Call:
     return msgspec.structs.replace(made, tool_info=ToolInfo(schema=text))
 
 
-async def test_what_is_more_than_little_is_compiled_in_a_thread_and_little_at_once(
+async def test_what_is_more_than_little_is_compiled_in_a_thread_and_little_at_once_and_the_unusual_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     aside: list[bool] = []
@@ -186,14 +186,19 @@ async def test_what_is_more_than_little_is_compiled_in_a_thread_and_little_at_on
     monkeypatch.setattr(schemas, "_kept", schemas.Kept())
     monkeypatch.setattr(schemas, "_compiled", lambda text: aside.append(VirtualTimeLoop.is_aside) or compile(text))
     policy = Validate()
-    for text in (wild(150, 150), wild(40, 40)):
+    properties = ",".join(f'"argument{number}":{{"type":"string"}}' for number in range(100))
+    for text, here in (
+        (wild(150, 150), []),
+        (wild(40, 40), []),
+        (b'{"properties":{%b}}' % properties.encode(), [True]),
+    ):
         given = call(text)
         assert policy.refuses(given) and not aside, "whether it would be refused is not looked into"
         decision = policy.before(given, False)
         assert isinstance(decision, Wait) and not aside
         assert policy.before(given, False, await decision.until()) is given
-        assert aside == [True]
-        assert policy.before(given, False) is given and not policy.refuses(given) and len(aside) == 1, "it is kept"
+        assert aside == here
+        assert policy.before(given, False) is given and not policy.refuses(given) and aside == here, "it is kept"
         aside.clear()
     assert policy.before(small := call(b'{"required":[]}'), False) is small
     assert aside == [False]

@@ -18,7 +18,8 @@ from toolgate.config import Config, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.policy import approval_requests
 from toolgate.policy.approvals import LASTS, Approvals, Grant, Lasts, StoredRequest, TooMany, Unfit
-from toolgate.policy.deciding import Deciding, check_arguments
+from toolgate.policy.checker import Checker
+from toolgate.policy.deciding import Deciding
 from toolgate.state import SqliteStore, Unusable, audit
 from toolgate.state.base import NotKept
 
@@ -95,7 +96,7 @@ async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: boo
         typer.echo(described(request))
         if arguments:
             try:
-                check_arguments(request, arguments)
+                await deciding.check_arguments(request, arguments)
             except Unfit as why:
                 printing.fail(f"--arguments {why}", 2)
             typer.echo("\n".join(("It will be called with these arguments instead:", *_laid_out(arguments))))
@@ -144,7 +145,7 @@ async def _opened(config: Config) -> AsyncGenerator[Deciding]:
         printing.fail(f"Cannot read the waiting calls: {why}")
     try:
         async with audit.opened(config, os.environ, clock, store) as trail:
-            yield Deciding(Approvals(store, clock), trail)
+            yield Deciding(Approvals(store, clock), trail, Checker())
     except (NotKept, TooMany, Unfit) as why:
         printing.fail(f"No decision was made: {why}")
     finally:

@@ -50,7 +50,7 @@ class FrontendDeps(msgspec.Struct, frozen=True):
 
     @property
     def deciding(self) -> Deciding:
-        return Deciding(Approvals(self.policy_deps.store, self.clock), self.audit)
+        return Deciding(Approvals(self.policy_deps.store, self.clock), self.audit, self.policy_deps.checker)
 
     @property
     def pins(self) -> StoredPins:

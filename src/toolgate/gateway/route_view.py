@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Raw
@@ -72,6 +73,7 @@ class RouteViews:
         self.editor = editor
         self.overflow = policy_deps.overflow
         self.access = policy_deps.access
+        self._checker = policy_deps.checker
         self.current = current
         self.tell = tell
         self.embeddings = Embeddings(
@@ -95,7 +97,8 @@ class RouteViews:
         if not stored.is_known(script, context.call):
             snapshot.catalog.changed(*OF_SCRIPTS)
             raise stored.changed(script)
-        stored.check(script, context.call)
+        check = partial(stored.check, script, context.call, self._checker)
+        await self.in_turns.in_thread(context.client.principal.counted_as, check)
         view = self.of(snapshot.routes[stored.PATH], context.client)
         return await code.run_stored(script, context, view)
 

@@ -13,6 +13,7 @@ from toolgate.core import names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
 from toolgate.policy import schemas
+from toolgate.policy.checker import Checker
 from toolgate.sandbox.stored import Script
 
 LARGEST = 1024 * 1024  # bytes of arguments
@@ -32,15 +33,14 @@ def changed(script: Script) -> Fault:
     return Fault("INVALID_STATE", message, reach="not_sent", hint="make the same call again")
 
 
-def check(script: Script, call: Call) -> None:
-    """Raises `Fault` where the arguments do not fit, or nobody can tell."""
+def check(script: Script, call: Call, checker: Checker) -> None:
+    """Raises `Fault` where the arguments do not fit, or nobody can tell. Blocking."""
     arguments = bytes(call.arguments or b"{}")
     if len(arguments) > LARGEST:
         raise _unfit(script, f"they have {len(arguments):,} bytes; the limit is {LARGEST:,}")
-    schema = schemas.compiled(script.schema, names.SCRIPTS)
+    schema, verdict = checker.check(names.SCRIPTS, script.schema, arguments, _UNDECIDED)
     if schema.problem:
         raise _unfit(script, f"the schema of the script cannot be used: {schema.problem}")
-    verdict = schema.judge(arguments, _UNDECIDED)
     if verdict is _UNDECIDED:
         raise _unfit(script, "they take too long to check")
     if verdict.wrong:

@@ -12,6 +12,9 @@ What they use
     endings            how a round has ended: who decided, and why
     arguments          as they are noted
     schemas            JSON schemas, compiled; what is wrong with a value, without quoting it
+    plain_schemas      which are like almost all, so that no care is needed
+    checker            what may take long is compiled and checked in a process of its own
+    checker_process    that process
     schema_cost        how much work a schema can make, known before a value is judged
     approval_requests  how a waiting call is shown, and what may be answered
     approvals          what people have decided, in the store

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw
@@ -56,7 +56,14 @@ PASSES = 24 * 3600.0  # seconds in which a call that its server asks something o
 _ASKABLE = frozenset(name for name, method in mcp.CALLS.items() if method.kind in mcp.KINDS)
 
 Ticket: TypeAlias = "tuple[ApprovalRequest, Raw | None]"  # a call goes on, with other arguments or its own
-Decided: TypeAlias = "Ticket | Fault"
+Decided: TypeAlias = "Ticket | Unsent | Fault"
+
+
+class Unsent(NamedTuple):
+    """What a person has edited cannot be sent: the call is put to that person again, with the reason."""
+
+    approval_request: ApprovalRequest
+    why: str
 
 
 class Approval(Policy):
@@ -74,7 +81,7 @@ class Approval(Policy):
         redactor: Redactor,
         clock: Clock,
         prints: Mapping[str, str],
-        checks: Sequence[Callable[[Call], None]] = (),
+        checks: Sequence[Callable[[Call], Awaitable[None]]] = (),
         audit: Trail | None = None,
         asking: FairLimit | None = None,
         passed: Mapping[str, Collection[str]] | None = None,
@@ -161,9 +168,11 @@ class Approval(Policy):
             print = print_of(print, call.tool_info.listed)
         return Place(call.client.principal.id, call.server, print, call.kind, call.target)
 
-    def _take(self, decided: Decided) -> Passed:
+    def _take(self, decided: Decided) -> Decision:
         if isinstance(decided, Fault):
             raise decided
+        if isinstance(decided, Unsent):
+            return self._ask(decided.approval_request, f"Not sent, because your arguments are invalid: {decided.why}.")
         return self._go_on(*decided)
 
     def _go_on(self, approval_request: ApprovalRequest, edited: Raw | None) -> Passed:
@@ -212,13 +221,16 @@ class Approval(Policy):
         decision, given = approval_requests.read_answer(answer)
         if decision == "deny" or decision not in approval_requests.offered(approval_request):
             raise _denied(approval_request, "the client's user")
+        if decision == "once" and given is None:
+            return self._go_on(approval_request, None)
+        return Wait(lambda: self._allowed(approval_request, given, cast(Lasts, decision)))
+
+    async def _allowed(self, approval_request: ApprovalRequest, given: object, lasts: Lasts) -> Decided:
         try:
-            edited = self._edited(approval_request, given)
+            edited = await self._edited(approval_request, given)
         except Unsendable as why:
-            return self._ask(approval_request, f"Not sent, because your arguments are invalid: {why}.")
-        if decision == "once":
-            return self._go_on(approval_request, edited)
-        return Wait(lambda: self._grant(approval_request, edited, cast(Lasts, decision)))
+            return Unsent(approval_request, str(why))
+        return (approval_request, edited) if lasts == "once" else await self._grant(approval_request, edited, lasts)
 
     async def _grant(self, approval_request: ApprovalRequest, edited: Raw | None, lasts: Lasts) -> Decided:
         try:
@@ -234,13 +246,13 @@ class Approval(Policy):
             about = {"server": approval_request.place.server, "target": approval_request.place.target, "lasts": lasts}
             self._audit.note("approvals.grant", approval_request.call.client.principal, **about)
 
-    def _edited(self, approval_request: ApprovalRequest, given: object) -> Raw | None:
+    async def _edited(self, approval_request: ApprovalRequest, given: object) -> Raw | None:
         """What a person has made of the arguments; None where they are as they were. Raises `Unsendable`."""
         edited = approval_requests.edited(approval_request, given)
         if edited is not None:
             try:
                 for check in self._checks:
-                    check(msgspec.structs.replace(approval_request.call, arguments=edited))
+                    await check(msgspec.structs.replace(approval_request.call, arguments=edited))
             except Fault as fault:
                 raise Unsendable(fault.message) from None
         return edited
@@ -302,7 +314,7 @@ class Approval(Policy):
         if not await self._approvals.use(request):
             return None
         try:
-            return approval_request, self._edited(approval_request, request.edited or None)
+            return approval_request, await self._edited(approval_request, request.edited or None)
         except Unsendable as why:
             return Fault("INVALID_ARGS", f"The operator's arguments are invalid: {why}", reach="not_sent")
 

@@ -33,6 +33,7 @@ from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import Approvals, StoredRequest
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
+from toolgate.policy.checker import Checker
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.quarantine import Quarantine
@@ -56,6 +57,7 @@ class PolicyDeps(msgspec.Struct, frozen=True):
     meters: Meters
     call_waits: Callable[[StoredRequest], object]  # for an operator's decision
     recorder: Recorder = msgspec.field(default_factory=Recorder)
+    checker: Checker = msgspec.field(default_factory=Checker)
 
 
 def build(
@@ -66,7 +68,7 @@ def build(
     `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `changes`: what looks
     at calls of the gateway's own that change its servers, where the chain is theirs.
     """
-    validate = _validate(config, policy_deps.meters) if config.validate_arguments and not is_transparent else None
+    validate = _validate(config, policy_deps) if config.validate_arguments and not is_transparent else None
     approval = _approval(config, policy_deps, validate) if changes or _asks(config) else None
     watch = (config, policy_deps.recorder, policy_deps.redactor, policy_deps.clock)
     policies = (
@@ -93,9 +95,9 @@ def build(
     return tuple(policy for policy in policies if policy)
 
 
-def _validate(config: Config, meters: Meters) -> Validate:
+def _validate(config: Config, policy_deps: PolicyDeps) -> Validate:
     trusted = frozenset(server.id for server in config.servers if not server.validate_arguments)
-    return Validate(trusted, meters.large_arguments)
+    return Validate(trusted, policy_deps.meters.large_arguments, policy_deps.checker)
 
 
 def _limits(config: Config, meters: Meters) -> limits.Limits | None:

@@ -5,13 +5,15 @@ The command line, the admin API and the pages decide here and nowhere else.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from toolgate.auth import safe_text
 from toolgate.core.model import Principal
-from toolgate.policy import approval_requests, schemas
+from toolgate.policy import approval_requests
 from toolgate.policy.approvals import Approvals, Grant, Lasts, StoredRequest, Unfit, is_change
+from toolgate.policy.checker import Checker
 from toolgate.state.audit import Trail
 
 Kept = TypeVar("Kept", StoredRequest, Grant)
@@ -20,8 +22,9 @@ Kept = TypeVar("Kept", StoredRequest, Grant)
 class Deciding:
     """`ttl` is how long a decision waits for its call, in seconds. Raises `NotKept` where the store takes nothing."""
 
-    def __init__(self, approvals: Approvals, trail: Trail) -> None:
+    def __init__(self, approvals: Approvals, trail: Trail, checker: Checker) -> None:
         self.approvals = approvals
+        self._checker = checker
         self._trail = trail
 
     def request(self, id: str) -> StoredRequest:
@@ -31,6 +34,20 @@ class Deciding:
     def grant(self, id: str) -> Grant:
         """Raises `Unfit`."""
         return _find(self.approvals.grants(), id, "no grant with the id")
+
+    async def check_arguments(self, request: StoredRequest, arguments: str) -> None:
+        """Whether these could be called with instead. Raises `Unfit`."""
+        try:
+            approval_requests.read_edited(arguments)
+        except approval_requests.Unsendable as why:
+            raise Unfit(f"cannot be sent: {why}") from None
+        if not request.schema:
+            return
+        given = request.place.server, request.schema, arguments.encode()
+        _, verdict = await asyncio.to_thread(self._checker.check, *given)
+        if verdict.wrong:
+            named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in verdict.wrong)
+            raise Unfit(f"do not fit the tool: {safe_text.plain(named)}")
 
     async def allow(
         self, request: StoredRequest, lasts: Lasts, ttl: float, arguments: str, by: Principal | str
@@ -61,15 +78,3 @@ def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
             return each
     there = "`toolgate approvals list` and `grants` list the ids"
     raise Unfit(f"{otherwise} {safe_text.named(id)}; it may have been used or have expired. {there}")
-
-
-def check_arguments(request: StoredRequest, arguments: str) -> None:
-    """Whether these could be called with instead. Raises `Unfit`."""
-    try:
-        approval_requests.read_edited(arguments)
-    except approval_requests.Unsendable as why:
-        raise Unfit(f"cannot be sent: {why}") from None
-    wrong = schemas.compiled(request.schema).judge(arguments.encode()).wrong if request.schema else ()
-    if wrong:
-        named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
-        raise Unfit(f"do not fit the tool: {safe_text.plain(named)}")

@@ -264,7 +264,7 @@ class Limits(Policy):
             reached.over += (places.over,)
         return Passed(call, places)
 
-    def check(self, call: Call) -> None:
+    async def check(self, call: Call) -> None:
         """Arguments that somebody has written into a call that was let through. Raises `Fault`."""
         if self._largest is not None:
             self._refuse_too_large(call, self._largest)

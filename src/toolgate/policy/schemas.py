@@ -17,7 +17,7 @@ from msgspec import Raw
 from toolgate.core import counting, jsonrpc, surrogates
 from toolgate.core.model import ToolInfo
 from toolgate.core.redaction import excerpt
-from toolgate.policy import schema_cost
+from toolgate.policy import plain_schemas, schema_cost
 from toolgate.policy.schema_cost import DATA, DEEPEST, SchemaCost, TooMuch, parts
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ QUICK = 8 * 1024  # bytes of arguments, at most, that are soon judged
 LARGEST_SHOWN = 16 * 1024  # bytes of one in an error
 MOST_VALUES = 20_000  # in one
 MOST_KEPT = 128 * 1024 * 1024  # bytes that all compiled schemas together may take, about
+_LEAST_SIZE = 1000  # bytes of one, of which nothing is compiled
 _COMPILED = 20  # bytes that one of a schema takes when it is compiled
 _FURTHER = (128 * 1024, 2 * 1024 * 1024)  # bytes that each pattern may take when it has run: so many at least, at most
 _FURTHER_TIMES = 16  # what it takes itself, between these: usual texts are then matched a thousand times as fast
@@ -43,7 +44,11 @@ _MOST_ESCAPES = 10_000  # class escapes in patterns, by their square: some hundr
 _UNIQUE = 512  # bytes of arguments in which no list takes long to be seen to say nothing twice
 _LONG = 16  # how many times as long it takes to compare numbers beyond 64 bits
 _MOST_MATCHED = 4 * 10**8  # bytes of texts by bytes of compiled patterns: a tenth of a second at the very worst, twice
+HERE = 10  # so much less of each of these may be judged on the event loop: some hundredths of a second at most
+LARGE = 128 * 1024  # bytes of arguments, above which they are not: nested ones take up to 30 ms to read
+_MOST_REPEATED = 10**8  # bytes of arguments by visits: each that fails may repeat them
 _LONGEST_POINTER = 1000
+_LONGEST_PROBLEM = 500  # characters
 _MOST_OPTIONS, _LONGEST = 10, 200  # of what was expected that is shown
 
 
@@ -64,6 +69,7 @@ class ArgumentsVerdict(msgspec.Struct, frozen=True):
 
 
 FINE = ArgumentsVerdict()
+_FOR_ELSEWHERE = ArgumentsVerdict(is_whole=False)
 _SOMEWHERE = ArgumentsVerdict(
     (Wrong("", "anyOf", "do not match the schema, and have too many parts to say where"),), 1, is_whole=False
 )
@@ -79,7 +85,8 @@ class Schema(msgspec.Struct):
     """`problem` says why nothing can be judged by it; `was_told`: somebody has said so. `work` weighs what it takes to
     judge, `errors` how much can be wrong, `visits` is the most that `work` says of any value; `matched` are bytes of
     compiled patterns that a byte of a text may be held against, which has to stand in these `members` of a value (None:
-    anywhere). `without_patterns` is the same schema but for them. `size`: bytes that it takes, about."""
+    anywhere). `without_patterns` is the same schema but for them. `size`: bytes that it takes, about. `is_elsewhere`:
+    nothing is compiled, since it is for the process that judges what may take long."""
 
     validator: Any = None
     work: Any = None
@@ -94,12 +101,13 @@ class Schema(msgspec.Struct):
     size: int = 0
     problem: str = ""
     was_told: bool = False
+    is_elsewhere: bool = False
     quick: int = 0  # bytes of arguments that are soon judged, whatever they are
 
     def __post_init__(self) -> None:
-        if not self.problem:
-            most = _UNIQUE if self.has_unique else QUICK
-            self.quick = min(most, _MOST_VISITS // (self.visits or 1), _MOST_MATCHED // (4 * self.matched or 1)) - 1
+        if not self.problem and not self.is_elsewhere:
+            most = min(_UNIQUE if self.has_unique else QUICK, _MOST_VISITS // (HERE * self.visits or 1))
+            self.quick = min(most, _MOST_MATCHED // (4 * HERE * self.matched or 1)) - 1
 
     def surely_takes(self, arguments: bytes) -> bool:
         """Whether they are right, and that is soon told. If not, `judge` tells."""
@@ -110,29 +118,42 @@ class Schema(msgspec.Struct):
         except (UnicodeDecodeError, ValueError, *jsonrpc.UNREADABLE):
             return False
 
-    def judge(self, arguments: bytes, undecided: ArgumentsVerdict = FINE) -> ArgumentsVerdict:
-        """What cannot be read here, or would take too long, is `undecided`: left to the server to judge."""
+    def judge_here(self, arguments: bytes) -> ArgumentsVerdict | None:
+        """None: it is for the process that judges what may take long."""
+        if self.problem:
+            return FINE
+        if self.is_elsewhere or len(arguments) > LARGE or self.visits * len(arguments) > _MOST_REPEATED:
+            return None
+        found = self.judge(arguments, _FOR_ELSEWHERE, HERE)
+        return None if found is _FOR_ELSEWHERE else found
+
+    def judge(self, arguments: bytes, undecided: ArgumentsVerdict = FINE, share: int = 1) -> ArgumentsVerdict:
+        """What cannot be read here, or would take too long, is `undecided`: left to the server to judge. `share`: what
+        may take that part of the time only."""
         if arguments.find(b"\\u") >= 0:
             arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
             value = decode(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return undecided
-        if self.matched * len(arguments) > _MOST_MATCHED and self.matched * self._texts(value) > _MOST_MATCHED:
+        most_matched = _MOST_MATCHED // share
+        if self.matched * len(arguments) > most_matched and self.matched * self._texts(value) > most_matched:
             spare = self.without_patterns if undecided is FINE else None
             return spare.judge(arguments) if spare else undecided
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
-        limit = _MOST_VISITS // _LONG if _long_number.search(arguments) else _MOST_VISITS
+        limit = _MOST_VISITS // (share * _LONG if _long_number.search(arguments) else share)
         try:
             if self.visits * most > limit and not _is_within(limit, self.work, value, most):
                 return undecided
-            if self.has_unique and self.work.of(value) * schema_cost.of_unique(value) > _MOST_VISITS:
+            if self.has_unique and self.work.of(value) * schema_cost.of_unique(value) > limit:
                 return undecided
             if self.validator.is_valid(value):
                 return FINE
             jsonrpc.value(arguments)  # which refuses what is infinite here
-            if _is_within(self.listed, self.errors, value, most):
+            if _is_within(self.listed // share, self.errors, value, most):
                 return _listed(self.validator, value) or undecided
+            if share > 1:
+                return undecided
             if self.has_alternatives:  # of each that is wrong, all that is wrong would be kept
                 return _SOMEWHERE
             return _first(self.validator, value) or undecided
@@ -204,6 +225,25 @@ def is_quick(server: str, text: bytes) -> bool:
     return not SHORT < len(text) <= LARGEST or (server, text) in _kept.found
 
 
+def here(text: bytes, server: str) -> Schema:
+    """The same where it is plain; else one that is judged elsewhere. It may be called in any thread."""
+    found = _kept.found.get((server, text))
+    if found is None:
+        found = _compiled(text) if _is_plain(text) else Schema(is_elsewhere=True, size=_LEAST_SIZE + len(text))
+        _kept.put(server, text, found)
+    return found
+
+
+def _is_plain(text: bytes) -> bool:
+    """One that is no schema is told from others as soon."""
+    if len(text) > LARGEST or counting.has_more_values(text, MOST_VALUES):
+        return True
+    try:
+        return plain_schemas.is_plain(jsonrpc.value(surrogates.replaced(text)))
+    except (ValueError, *jsonrpc.UNREADABLE):
+        return True
+
+
 def compiled(text: bytes, server: str = "") -> Schema:
     """Once for each text of a server, as long as it is kept. It may be called in any thread."""
     found = _kept.found.get((server, text))
@@ -217,7 +257,7 @@ SHORT = 1024  # bytes of a schema; one that refers to itself wherever it can tak
 
 
 def _compiled(text: bytes) -> Schema:
-    size = 1000 + _COMPILED * len(text)
+    size = _LEAST_SIZE + _COMPILED * len(text)
     if len(text) > LARGEST:
         return Schema(problem=f"it has more than {LARGEST:,} bytes", size=size)
     if counting.has_more_values(text, MOST_VALUES):
@@ -240,7 +280,7 @@ def _compiled(text: bytes) -> Schema:
             else None
         )
     except (TooMuch, ValueError, *jsonrpc.UNREADABLE) as problem:
-        return Schema(problem=str(problem).partition("\n")[0], size=size)
+        return Schema(problem=str(problem).partition("\n")[0][:_LONGEST_PROBLEM], size=size)
     size += plain.patterns * (largest + _further(largest)) + (spare.size if spare else 0)
     matched, members = plain.patterns * largest * min(of_pattern, _LOOKS), schema_cost.matched_members(schema)
     spare = spare if spare and not spare.problem else None

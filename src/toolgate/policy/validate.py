@@ -19,23 +19,29 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, ToolInfo
 from toolgate.policy import schemas
 from toolgate.policy.base import Policy, Wait
+from toolgate.policy.checker import Checker
 from toolgate.policy.schemas import FINE, ArgumentsVerdict
 
 log = logging.getLogger(__name__)
 
-LARGE = 128 * 1024  # bytes of arguments, above which they are judged aside: nested ones take up to 30 ms
 _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
 
 class Validate(Policy):
     """`trusted`: the servers whose tools judge their arguments themselves. `aside` is the limit of what is judged in
-    threads, on all routes."""
+    threads, on all routes, and by the `checker`."""
 
     name = "validate"
 
-    def __init__(self, trusted: AbstractSet[str] = frozenset(), aside: FairLimit | None = None) -> None:
+    def __init__(
+        self,
+        trusted: AbstractSet[str] = frozenset(),
+        aside: FairLimit | None = None,
+        checker: Checker | None = None,
+    ) -> None:
         self._trusted = trusted
         self._aside = aside or FairLimit(1)
+        self._checker = checker or Checker()
 
     def applies(self, call: Call) -> bool:
         return bool(call.tool_info) and call.tool_info.schema not in _TRIVIAL and call.server not in self._trusted
@@ -59,23 +65,17 @@ class Validate(Policy):
         if was_passed or call.method != mcp.CALL or not call.tool_info or call.server in self._trusted:
             return call
         tool_info = call.tool_info
-        if waited:
-            verdict = waited
-        elif len(call.arguments) > LARGE or (
-            len(tool_info.schema) > schemas.SHORT and not schemas.is_quick(call.server, tool_info.schema)
-        ):
-            whose = call.client.principal.counted_as
-            return Wait(lambda: self._aside.in_thread(whose, lambda: self._judged(call, tool_info)))
-        else:
-            verdict = self._judged(call, tool_info)
+        verdict = waited or self._judged_here(call, tool_info)
+        if not verdict:
+            return Wait(lambda: self._judged(call, tool_info))
         if verdict.wrong:
             raise _refusal(call, tool_info, verdict)
         return call
 
-    def check(self, call: Call) -> None:
-        """The same at once, for what a person has edited. Raises `Fault`."""
+    async def check(self, call: Call) -> None:
+        """The same, for what a person has edited. Raises `Fault`."""
         if call.tool_info and call.server not in self._trusted:
-            verdict = self._judged(call, call.tool_info)
+            verdict = self._judged_here(call, call.tool_info) or await self._judged(call, call.tool_info)
             if verdict.wrong:
                 raise _refusal(call, call.tool_info, verdict)
 
@@ -83,19 +83,31 @@ class Validate(Policy):
         """What takes long to tell may be refused."""
         if not call.tool_info or call.server in self._trusted:
             return False
-        if len(call.arguments) > LARGE or not schemas.is_quick(call.server, call.tool_info.schema):
-            return True
-        return bool(self._judged(call, call.tool_info).wrong)
+        verdict = self._judged_here(call, call.tool_info)
+        return verdict is None or bool(verdict.wrong)
 
-    def _judged(self, call: Call, tool_info: ToolInfo) -> ArgumentsVerdict:
+    def _judged_here(self, call: Call, tool_info: ToolInfo) -> ArgumentsVerdict | None:
+        """None: that may take long."""
         text = tool_info.schema
         if text in _TRIVIAL:
             return FINE
-        schema = schemas.compiled(text, call.server)
+        if len(call.arguments) > schemas.LARGE or not schemas.is_quick(call.server, text):
+            return None
+        schema = schemas.here(text, call.server)
         if schema.problem:
             self._tell(call, schema)
-            return FINE
-        return schema.judge(bytes(call.arguments or b"{}"))
+        return schema.judge_here(bytes(call.arguments or b"{}"))
+
+    async def _judged(self, call: Call, tool_info: ToolInfo) -> ArgumentsVerdict:
+        """In turns of clients. Raises `Fault` where too many calls of this one wait for that."""
+
+        def judged() -> ArgumentsVerdict:
+            schema, verdict = self._checker.check(call.server, tool_info.schema, bytes(call.arguments or b"{}"))
+            if schema.problem:
+                self._tell(call, schema)
+            return verdict
+
+        return await self._aside.in_thread(call.client.principal.counted_as, judged)
 
     def _tell(self, call: Call, schema: schemas.Schema) -> None:
         if not schema.was_told:

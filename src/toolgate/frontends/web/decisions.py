@@ -11,7 +11,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.policy import approval_requests
 from toolgate.policy.approvals import LASTS, Grant, Lasts, StoredRequest, TooMany, Unfit, is_change
-from toolgate.policy.deciding import Deciding, check_arguments
+from toolgate.policy.deciding import Deciding
 from toolgate.state.base import NotKept
 
 
@@ -87,7 +87,7 @@ async def decide(deciding: Deciding, id: str, wanted: WantedDecision, ttl: float
             await deciding.deny(request, ttl, by)
             return Decided("denied")
         if wanted.arguments:
-            check_arguments(request, wanted.arguments)
+            await deciding.check_arguments(request, wanted.arguments)
         await deciding.allow(request, wanted.lasts, ttl, wanted.arguments, by)
     except (Unfit, TooMany) as why:
         raise _unfit(f"No decision was made: {why}") from None
