@@ -1,0 +1,175 @@
+"""Compiling a schema, or holding arguments against it, may take long in ways that nobody has thought of. What is not
+plain is left to a process that the kernel ends when it takes too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from processes.ground import until_gone
+
+from toolgate.policy import checker as checkers
+from toolgate.policy import schemas
+from toolgate.policy.checker import TOO_SLOW, Answered, Checker
+from toolgate.policy.schemas import FINE, ArgumentsVerdict
+
+UNDECIDED = ArgumentsVerdict(is_whole=False)
+DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
+META = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
+PARSED = {"definitions": {"a": {"allOf": [{"contentMediaType": "application/json"}] * 3000}}}
+
+
+@pytest.fixture
+def checker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checker]:
+    monkeypatch.setattr(schemas, "_kept", schemas.Kept())
+    made = Checker()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def compiles_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiles(text: bytes) -> schemas.Schema:
+        raise AssertionError(f"compiled here: {text[:80]!r}")
+
+    monkeypatch.setattr(schemas, "_compiled", compiles)
+
+
+def check(checker: Checker, schema: Any, arguments: Any) -> tuple[str, ArgumentsVerdict]:
+    given = json.dumps(schema).encode(), json.dumps(arguments).encode()
+    found, verdict = checker.check("there", *given, UNDECIDED)
+    return found.problem, verdict
+
+
+def held(checker: Checker) -> int:
+    """A check that takes no time; the process that made it."""
+    problem, verdict = check(checker, {"properties": {"n": {"not": {"type": "string"}}}}, {"n": "x"})
+    assert not problem and [each.pointer for each in verdict.wrong] == ["/n"]
+    process = vars(checker)["_process"]
+    assert isinstance(process, subprocess.Popen)
+    return process.pid
+
+
+@pytest.mark.usefixtures("compiles_nothing_here")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"pattern": r"\cA" * 20_000}}},
+        {"properties": {"a": {"pattern": r"[\cB]" * 15_000}}},
+        {"patternProperties": {r"\cA" * 20_000: {}}},
+        {"propertyNames": {"pattern": r"\cA" * 20_000}},
+    ],
+    ids=["pattern", "class", "name", "names"],
+)
+def test_a_pattern_that_takes_long_to_compile_is_given_up_and_its_schema_not_used(
+    checker: Checker, schema: Any
+) -> None:
+    """14 s, in which nobody else went on, whatever thread it was in."""
+    assert check(checker, schema, {"a": "x"}) == (TOO_SLOW, UNDECIDED)
+    assert check(checker, schema, {"a": "x"}) == (TOO_SLOW, UNDECIDED), "it is not tried again"
+    held(checker)
+
+
+@pytest.mark.usefixtures("compiles_nothing_here")
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        (
+            DRAFT_7 | PARSED | {"properties": {"a": {"$ref": "#/definitions/a"}}},
+            {"a": json.dumps([[]] * 150_000)},
+        ),
+        ({"items": {"contains": {"pattern": r"(?=z)(\w+\s?)+$"}}}, [["a " * 60] * 1000] * 20),
+    ],
+    ids=["text that is parsed", "steps back"],
+)
+def test_arguments_that_take_long_to_check_are_left_to_the_server(
+    checker: Checker, schema: Any, arguments: Any
+) -> None:
+    assert check(checker, schema, arguments) == ("", UNDECIDED)
+    held(checker)
+
+
+def test_errors_that_repeat_what_is_wrong_take_the_memory_of_another_process(checker: Checker) -> None:
+    """Each place of a schema's own schema that refuses a text repeats it: 531 MB."""
+    schema = {"properties": {"a": {"allOf": [META | {"title": str(n)} for n in range(400)]}}}
+    problem, verdict = check(checker, schema, {"a": "x" * 120_000})
+    assert not problem and (verdict is UNDECIDED or [each.pointer for each in verdict.wrong] == ["/a"] * 20)
+    held(checker)
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"a": 1}),
+        ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"a": 1, "b": 1}),
+        ({"dependentRequired": {"a": ["b", "c"]}}, {"a": 1}),
+        ({"unevaluatedProperties": False, "allOf": [{"properties": {"a": {}}}]}, {"a": 1, "b": 2}),
+        ({"properties": {"a": {"pattern": "^(?!x)"}}}, {"a": "xy"}),
+        ({"properties": {"a": {"type": "string"}}}, {"a": ["x" * 1000] * 200}),
+        ({"type": 7}, {}),
+        ({"properties": {"a": {"type": "string"}}}, {"a": "\ud800"}),
+    ],
+)
+def test_what_is_found_elsewhere_is_what_would_be_found_here(checker: Checker, schema: Any, arguments: Any) -> None:
+    text, given = json.dumps(schema).encode(), json.dumps(arguments).encode()
+    here = schemas.compiled(text, "another")
+    assert check(checker, schema, arguments) == (here.problem, UNDECIDED if here.problem else here.judge(given))
+
+
+def test_a_plain_schema_and_little_to_check_take_no_other_process(
+    checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkers, "_started", lambda owner: pytest.fail("another process was started"))
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^[a-z]+$"}}}
+    assert check(checker, schema, {"a": "x"}) == ("", FINE)
+    assert [each.keyword for each in check(checker, schema, {"a": "7"})[1].wrong] == ["pattern"]
+
+
+def test_one_process_makes_all_checks_until_it_is_ended_and_then_another_does(checker: Checker) -> None:
+    first = held(checker)
+    assert held(checker) == first
+    os.kill(first, signal.SIGKILL)
+    schema = {"properties": {"a": {"not": {"type": "null"}}}}
+    assert check(checker, schema, {"a": None}) == ("", UNDECIDED), "an end from outside says nothing of a schema"
+    assert [each.pointer for each in check(checker, schema, {"a": None})[1].wrong] == ["/a"]
+    assert held(checker) != first
+
+
+def test_the_process_ends_with_its_checker_also_in_the_middle_of_a_check() -> None:
+    made = Checker()
+    pid = held(made)
+    os.kill(pid, signal.SIGSTOP)  # it will not answer
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(check(made, {"not": {"required": ["x"]}}, {"x": 1})))
+    waiting.start()
+    made.close()
+    waiting.join(20)
+    assert found == [("", UNDECIDED)] and not until_gone({pid})
+    assert check(made, {"not": {"required": ["y"]}}, {"y": 1}) == ("", UNDECIDED), "no other is started"
+
+
+def test_the_process_ends_with_a_gateway_that_is_killed() -> None:
+    program = (
+        "import os, time; from toolgate.policy.checker import Checker; made = Checker();"
+        "made.check('there', b'{\"not\":{\"type\":\"string\"}}', b'{}');"
+        "print(vars(made)['_process'].pid, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout
+        pid = int(owner.stdout.readline())
+        owner.kill()
+    assert not until_gone({pid})
+
+
+def test_of_a_process_that_has_grown_nothing_is_kept(checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = held(checker)
+    monkeypatch.setattr(checkers, "_said", lambda process, data: Answered(verdict=FINE, is_last=True))
+    assert check(checker, {"not": {"type": "null"}}, {}) == ("", FINE)
+    assert not until_gone({first}) and vars(checker)["_process"] is None
