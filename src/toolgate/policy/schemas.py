@@ -124,6 +124,8 @@ class Schema(msgspec.Struct):
             return FINE
         if self.is_elsewhere or len(arguments) > LARGE or self.visits * len(arguments) > _MOST_REPEATED:
             return None
+        if len(arguments) > QUICK and _long_number.search(arguments):
+            return None  # one of thousands of digits takes as long as thousands of others
         found = self.judge(arguments, _FOR_ELSEWHERE, HERE)
         return None if found is _FOR_ELSEWHERE else found
 
