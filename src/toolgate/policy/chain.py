@@ -23,7 +23,6 @@ import msgspec
 
 from toolgate.auth.access import Access
 from toolgate.config import Config, Server
-from toolgate.config.access import Permissions
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.redaction import Redactor
@@ -122,11 +121,8 @@ def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None
 
 def _asks(config: Config) -> bool:
     """Whether any call of a server asks first."""
-    return not config.is_open and any(_ask(client.permissions) for client in config.clients)
-
-
-def _ask(said: Permissions) -> bool:
-    return "ask" in (said.read_only, *said.verdicts)
+    said = [client.permissions for client in config.clients if not config.is_open]
+    return any("ask" in (each.read_only, *each.verdicts) for each in said)
 
 
 def _print(server: Server) -> str:
