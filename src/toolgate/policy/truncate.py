@@ -9,6 +9,7 @@ Only tools' results are limited: a resource or a prompt is what its reader asked
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -28,6 +29,9 @@ _TEXT, _JSON = "text/plain", "application/json"
 META_KEY = "toolgate/truncated"
 _LIMITED = frozenset({mcp.CALL, mcp.TASK_RESULT})
 _MOST_NOTICES = 8  # further parts are kept together
+_PARTS = frozenset({"content", "structuredContent"})
+_OF_TEXT = frozenset({"type", "text"})
+_LONGEST_NAME = 200  # characters of a URI in a notice
 _SMALL = 1024  # bytes: a notice in place of a smaller part would save nothing
 
 
@@ -100,10 +104,7 @@ def _is_limited(call: Call) -> bool:
 
 
 def _cut(call: Call, limit: Limit, outcome: Done, keeping: Later) -> Done:
-    try:
-        return msgspec.structs.replace(outcome, body=_Shortening(call, limit, keeping).of(outcome.body))
-    except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
-        return outcome  # out of shape: nothing that we could cut
+    return msgspec.structs.replace(outcome, body=_Shortening(call, limit, keeping).of(outcome.body))
 
 
 class _Failed(msgspec.Struct):
@@ -126,12 +127,16 @@ class _Shortening:
 
     def of(self, body: Raw | bytes) -> Raw | bytes:
         if counting.is_too_much(body):
-            return self._as_a_whole(body)
-        result = jsonrpc.members(body)
+            return self._as_a_whole(body, "a result with too many values to describe")
         try:
-            blocks = jsonrpc.items(result["content"])
+            result = jsonrpc.members(body)
+            blocks = jsonrpc.items(result.get("content", b"[]"))
         except jsonrpc.TooMany:
-            return self._as_a_whole(body)
+            return self._as_a_whole(body, "a result with too many values to describe")
+        except jsonrpc.UNREADABLE:
+            return self._as_a_whole(body, "a result that is out of shape")
+        if not self._takes_beside(result, _PARTS):
+            return self._as_a_whole(body, "a result with much that is no content")
         structured = self._structured(result) if self._is_promised else []  # what must be there has the first claim
         content = [shown for raw in blocks for shown in self._block(raw)]
         if structured:
@@ -141,33 +146,45 @@ class _Shortening:
         content += [*self._rest(), *structured]
         return _rewritten(result, content, self._parts) if self._parts else body
 
-    def _as_a_whole(self, body: Raw | bytes) -> bytes:
-        """Of what has so many values that it is not looked into."""
-        content = self._left_out("result", bytes(body).decode(), _JSON, "a result with too many values to describe")
+    def _as_a_whole(self, body: Raw | bytes, what: str) -> bytes:
+        """Of what cannot be looked into."""
+        content = self._left_out("result", _shown(body), _JSON, what)
         result = {"resultType": Raw(b'"complete"')}
-        if self._is_promised or jsonrpc.read(body, type=_Failed).isError:
+        if self._is_promised or _has_failed(body):
             result["isError"] = Raw(b"true")
         return _rewritten(result, content, self._parts)
 
     def _structured(self, result: dict[str, Raw]) -> list[Raw]:
         """What stands in the content for structured content that was too large, and was taken out."""
-        text = bytes(result.get("structuredContent", b"")).decode()
+        text = _shown(result.get("structuredContent", b""))
         if not text or self._takes(len(text.encode()), text):
             return []
         del result["structuredContent"]
         return self._left_out("structuredContent", text, _JSON, f"structured content, {content_kinds.shape(text)}")
 
     def _block(self, raw: Raw) -> Sequence[Raw]:
-        block = jsonrpc.members(raw)
-        kind = jsonrpc.value(block["type"])
-        text = surrogates.shown(jsonrpc.read(block["text"], str)) if kind == "text" else None
+        try:
+            block = jsonrpc.members(raw)
+            kind = jsonrpc.read(block["type"], str)
+            text = surrogates.shown(jsonrpc.read(block["text"], str)) if kind == "text" else None
+        except (KeyError, *jsonrpc.UNREADABLE):
+            block, kind, text = dict[str, Raw](), "block", None  # out of shape: shown whole or not at all
+        if text is not None and not self._takes_beside(block, _OF_TEXT):
+            block, kind, text = dict[str, Raw](), "block", None
         size = memoryview(raw).nbytes if text is None else len(text.encode())
-        if self._takes(size, bytes(raw).decode() if text is None and kind == "resource" else text):
+        if self._takes(size, _shown(raw) if text is None and kind in ("resource", "block") else text):
             return [raw]
         if size <= _SMALL or len(self._parts) >= _MOST_NOTICES:
             self._too_much.append(raw)
             return []
         return self._other(kind, block, raw) if text is None else self._text(block, text)
+
+    def _takes_beside(self, members: dict[str, Raw], parts: frozenset[str]) -> bool:
+        """The same of what stands beside these parts; usually next to nothing does, and that is not counted."""
+        size = sum(memoryview(each).nbytes for name, each in members.items() if name not in parts)
+        if size <= _SMALL:
+            return True
+        return self._takes(size, "".join(_shown(each) for name, each in members.items() if name not in parts))
 
     def _takes(self, size: int, text: str | None) -> bool:
         """Whether there is room for it; if so, it is used up."""
@@ -209,16 +226,19 @@ class _Shortening:
         return cut
 
     def _other(self, kind: str, block: dict[str, Raw], raw: Raw) -> Sequence[Raw]:
-        held = jsonrpc.members(block["resource"]) if kind == "resource" else block
-        mime = _text_of(held, "mimeType")
+        held = block
+        if kind == "resource":
+            with suppress(KeyError, *jsonrpc.UNREADABLE):
+                held = jsonrpc.members(block["resource"])
+        mime = _text_of(held, "mimeType")[:_LONGEST_NAME]
         encoded = _text_of(held, "data") or _text_of(held, "blob")
         if encoded and (data := content_kinds.from_base64(encoded)) is not None:
             mime = mime or "application/octet-stream"
             return self._left_out(kind, data, mime, f"{kind} ({mime})")
-        named = f" {uri}" if (uri := _text_of(held, "uri")) else ""
+        named = f" {uri[:_LONGEST_NAME]}" if (uri := _text_of(held, "uri")) else ""
         if text := _text_of(held, "text"):
             return self._left_out(kind, text, mime or _TEXT, f"{kind}{named}")
-        return self._left_out(kind, bytes(raw).decode(), _JSON, f"{kind}{named}")
+        return self._left_out(kind, _shown(raw), _JSON, f"{kind}{named}")
 
     def _rest(self) -> Sequence[Raw]:
         """What is too small to be kept by itself, or too much, is kept together."""
@@ -271,8 +291,21 @@ def _rewritten(result: dict[str, Raw], content: list[Raw], parts: list[dict[str,
 
 
 def _text_of(held: dict[str, Raw], name: str) -> str:
-    value = jsonrpc.value(held[name]) if name in held else ""
-    return value if isinstance(value, str) else ""
+    try:
+        return jsonrpc.read(held[name], str)
+    except (KeyError, *jsonrpc.UNREADABLE):
+        return ""
+
+
+def _has_failed(body: Raw | bytes) -> bool:
+    try:
+        return jsonrpc.read(body, type=_Failed).isError
+    except jsonrpc.UNREADABLE:
+        return True  # out of shape
+
+
+def _shown(raw: Raw | bytes) -> str:
+    return bytes(raw).decode(errors="replace")
 
 
 # What is said of a part, and how the rest of it is to be had.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 from msgspec import Raw
@@ -21,7 +22,8 @@ from toolgate.eras.calls import by_folded, without_lookalikes
 Rename: TypeAlias = Callable[[str], str]
 Change: TypeAlias = "Callable[[Raw, Rename], Members | Raw]"
 
-_PAGE_BEFORE = "ui/resourceUri"  # where drafts of MCP Apps had it, and hosts still look
+# Where drafts of MCP Apps had the page of a tool, and where the Apps SDK of OpenAI has it: hosts still look there.
+_PAGES = ("ui/resourceUri", "openai/outputTemplate")
 
 
 def is_made_by(template: str, uri: str) -> bool:
@@ -42,17 +44,18 @@ _EXPRESSIONS = re.compile(f"(?:{EXPRESSION.pattern})+")  # what follows another 
 
 
 def may_be_named(body: Raw | bytes) -> bool:
-    """Whether anything in it may be what is renamed: `"resource"`, `"resource_link"`, `"resourceUri"`, what drafts of
-    MCP Apps called that, or any of these with a letter escaped."""
-    if large.is_view(body) and not large.holds_any(body, b'"resource', b'"ui/resource', b"\\u00"):
+    """Whether anything in it may be what is renamed: `"resource"`, `"resource_link"`, `"resourceUri"`, what others
+    than MCP Apps call that, or any of these with a letter escaped."""
+    if large.is_view(body) and not large.holds_any(body, *_MAY_BE, b"\\u00"):
         return False
     said = bytes(body)
     # Each call passes this: `in` takes ten times as long for bytes, since it tries them as a number first.
-    if said.find(b'"resource') >= 0 or said.find(b'"ui/resource') >= 0:
+    if said.find(b'"resource') >= 0 or said.find(b'resourceUri"') >= 0 or said.find(b'outputTemplate"') >= 0:
         return True
     return said.find(b"\\u00") >= 0 and any(each in said for each in _ESCAPES)
 
 
+_MAY_BE = (b'"resource', b'resourceUri"', b'outputTemplate"')
 _ESCAPES = tuple(b"\\u00%d" % row for row in range(2, 8))  # of ASCII
 
 
@@ -84,25 +87,36 @@ def rewrite_tool(raw: Raw, rename: Rename) -> Raw:
 
 
 def _with_page(found: Members, rename: Rename) -> Members:
-    """A tool, or a result, with the page that its `_meta` names renamed. One that is out of shape stays as it is."""
+    """A tool, or a result, with the page that its `_meta` names renamed, wherever that stands. What is out of shape
+    stays as it is."""
     try:
         meta = jsonrpc.members(found["_meta"])
-        named: Members = {}
-        if _PAGE_BEFORE in meta:
-            named[_PAGE_BEFORE] = _uri(meta[_PAGE_BEFORE], rename)
-        if "ui" in meta and "resourceUri" in (page := jsonrpc.members(meta["ui"])):
-            named["ui"] = Raw(jsonrpc.encode(_renamed(page, rename, "resourceUri")))
-        return found | {"_meta": Raw(jsonrpc.encode(meta | named))} if named else found
     except (KeyError, *jsonrpc.UNREADABLE):
         return found
+    named: Members = {}
+    for key in _PAGES:
+        with suppress(KeyError, *jsonrpc.UNREADABLE):
+            named[key] = _uri(meta[key], rename)
+    with suppress(KeyError, *jsonrpc.UNREADABLE):
+        page = jsonrpc.members(meta["ui"])
+        named["ui"] = Raw(jsonrpc.encode(page | {"resourceUri": _uri(page["resourceUri"], rename)}))
+    return found | {"_meta": Raw(jsonrpc.encode(meta | named))} if named else found
 
 
 def _with_parts(result: Members, member: str, change: Change, rename: Rename) -> Members:
-    """A result with the URIs in the list of its parts renamed. One that is out of shape stays as it is."""
+    """A result with the URIs in the list of its parts renamed. What is out of shape stays as it is, and nothing else
+    because of that."""
     try:
-        return result | {member: _each(result[member], lambda part: change(part, rename))}
-    except (KeyError, TypeError, *jsonrpc.UNREADABLE):
+        return result | {member: _each(result[member], lambda part: _changed(change, part, rename))}
+    except (KeyError, *jsonrpc.UNREADABLE):
         return result
+
+
+def _changed(change: Change, part: Raw, rename: Rename) -> Members | Raw:
+    try:
+        return change(part, rename)
+    except (KeyError, *jsonrpc.UNREADABLE):
+        return part
 
 
 def _contents(raw: Raw, rename: Rename) -> Members:
@@ -111,7 +125,11 @@ def _contents(raw: Raw, rename: Rename) -> Members:
 
 def _message(raw: Raw, rename: Rename) -> Members:
     message = _plain(raw)
-    message["content"] = Raw(jsonrpc.encode(_block(message["content"], rename)))
+    content = message["content"]
+    if bytes(content).startswith(b"["):  # as in sampling, where no revision has it
+        message["content"] = _each(content, lambda part: _changed(_block, part, rename))
+    else:
+        message["content"] = Raw(jsonrpc.encode(_block(content, rename)))
     return message
 
 

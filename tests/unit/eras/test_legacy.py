@@ -81,7 +81,6 @@ def test_a_result_that_holds_nothing_unknown_passes_byte_by_byte() -> None:
     [
         b'["audio"]',
         b'{"content":"audio"}',
-        b'{"content":[{"type":"audio"},7]}',
         b'{"content":[{"text":"audio"},{"kind":"audio"}]}',
         b'{"messages":[{"role":"audio"}]}',
         b'{"messages":[{"role":"audio","content":["audio"]}]}',
@@ -89,6 +88,15 @@ def test_a_result_that_holds_nothing_unknown_passes_byte_by_byte() -> None:
 )
 def test_a_result_out_of_shape_is_left_as_it_is(body: bytes) -> None:
     assert bytes(legacy.write_done(mcp.REVISIONS["2024-11-05"], body)) == body
+
+
+def test_a_part_that_is_out_of_shape_keeps_no_other_from_becoming_text() -> None:
+    parts = b'"content":[{"type":"audio","mimeType":"a/b"},7,{"type":5}]'
+    body = b'{%b,"messages":[{"content":{"type":"audio"}},{"content":7}]}' % parts
+    assert json.loads(bytes(legacy.write_done(mcp.REVISIONS["2024-11-05"], body))) == {
+        "content": [{"type": "text", "text": "[audio] a/b"}, 7, {"type": 5}],
+        "messages": [{"content": {"type": "text", "text": "[audio]"}}, {"content": 7}],
+    }
 
 
 def test_a_resource_that_is_not_found_has_the_code_of_its_time() -> None:

@@ -232,8 +232,8 @@ async def test_what_is_too_large_to_be_kept_says_so() -> None:
     assert notice["text"].endswith("It is too large to be stored]")
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"content":{}}', b'{"content":[1]}', b'{"content":[{"text":"x"}]}'])
-async def test_what_is_out_of_shape_passes(body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"{}", b'{"content":[1]}', b'{"content":[{"text":"x"}]}'])
+async def test_what_is_out_of_shape_and_little_passes(body: bytes) -> None:
     padded = body + b" " * 2000
     assert Bench(100).policy.after(CALL, Done(padded), None) == Done(padded)
 
@@ -247,3 +247,63 @@ async def test_only_results_of_tools_are_limited() -> None:
     accepted = Accepted(body)
     assert policy.after(CALL, accepted, None) is accepted
     assert policy.after(msgspec.structs.replace(CALL, method="tasks/result"), Done(body), None) != Done(body)
+
+
+MALFORMED = [None, 5, "x", [], {}, {"type": 5}, {"type": "text", "text": 5}, {"type": "resource", "resource": None}]
+
+
+@pytest.mark.parametrize("bad", MALFORMED, ids=str)
+async def test_a_part_that_is_out_of_shape_lifts_no_limit(bad: Any) -> None:
+    for content in ([text(LOG), bad], [bad, text(LOG)]):
+        bench = Bench()
+        found = bench.shown(*content)
+        assert len(json.dumps(found)) < 3000 and bench.whole(parts(found)[0]["uri"]) == LOG
+    assert bad in found["content"]
+    assert len(json.dumps(Bench().shown(bad, structuredContent={"a": LOG}))) < 3000
+
+
+@pytest.mark.parametrize(
+    "large", [LOG, [LOG] * 2, {"type": "text", "text": [LOG]}, {"text": LOG}, {"type": [LOG]}], ids=len
+)
+async def test_a_large_part_that_is_out_of_shape_is_left_out(large: Any) -> None:
+    bench = Bench()
+    found = bench.shown(large, text("b"))
+    assert len(json.dumps(found)) < 3000 and text("b") in found["content"]
+    assert json.loads(bench.whole(parts(found)[0]["uri"])) == large
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"content": LOG}, {"content": {"a": LOG}}, {"structuredContent": {"a": LOG}}],
+    ids=["text", "object", "none"],
+)
+@pytest.mark.parametrize("failed", [{}, {"isError": True}, {"isError": "no"}], ids=str)
+async def test_a_result_whose_content_is_no_list_is_limited_too(members: Any, failed: Any) -> None:
+    bench = Bench()
+    body = json.dumps(members | failed).encode()
+    outcome = bench.policy.after(CALL, Done(body), None)
+    assert isinstance(outcome, Done) and len(bytes(outcome.body)) < 3000
+    found = json.loads(bytes(outcome.body))
+    assert "line 999" in bench.whole(parts(found)[0]["uri"])
+
+
+BESIDE = [
+    {"content": [text("a") | {"TEXT": LOG}]},
+    {"content": [text("a") | {"annotations": {"a": LOG}}]},
+    {"content": [text("a") | {"_meta": {"a": LOG}}]},
+    {"content": [{"type": "resource_link", "uri": "a:" + "b" * 6000, "name": "a"}]},
+    {"content": [{"type": "resource", "resource": {"uri": "a:b", "mimeType": "a" * 6000, "text": LOG}}]},
+    {"content": [{"type": "image", "mimeType": "a" * 6000, "data": "AAAA"}]},
+    {"content": [text("a")], "_meta": {"a": LOG}},
+    {"content": [text("a")], "toolResult": LOG},
+]
+
+
+@pytest.mark.parametrize("result", BESIDE, ids=range(len(BESIDE)))
+@pytest.mark.parametrize("limits", [(1000, None), (None, 300)], ids=["bytes", "tokens"])
+async def test_what_stands_beside_the_content_counts_too(result: Any, limits: tuple[int | None, int | None]) -> None:
+    bench = Bench(*limits)
+    found = bench.shown(*result["content"], **{name: each for name, each in result.items() if name != "content"})
+    is_no_text = result["content"][0]["type"] in ("image", "resource_link")
+    if limits[0] or not is_no_text:  # what is no text has no tokens
+        assert len(json.dumps(found)) < 3000 and bench.whole(parts(found)[0]["uri"])

@@ -188,3 +188,45 @@ def test_nor_in_what_was_read() -> None:
     contents = [{"uri": "a:1", "URI": "bank+file:///b", "text": ""}]
     found = rewritten("resources/read", {"contents": contents, "Contents": contents})
     assert found == {"contents": [{"uri": "docs+a:1", "text": ""}]}
+
+
+MALFORMED = [
+    None,
+    5,
+    "x",
+    [],
+    {},
+    {"type": 5},
+    {"type": "text", "text": 5},
+    {"uri": 5},
+    {"type": "resource", "resource": None},
+]
+
+
+@pytest.mark.parametrize("bad", MALFORMED, ids=str)
+def test_a_part_that_is_out_of_shape_keeps_no_other_from_being_renamed(bad: Any) -> None:
+    link = {"type": "resource_link", "uri": "a:1", "name": "a"}
+    for content in ([link, bad], [bad, link]):
+        found = rewritten("tools/call", {"content": content})["content"]
+        assert [each["uri"] for each in found if each != bad] == ["docs+a:1"] and bad in found
+    found = rewritten("resources/read", {"contents": [bad, {"uri": "a:1", "text": ""}]})
+    assert found["contents"] == [bad, {"uri": "docs+a:1", "text": ""}]
+    messages = [{"role": "user", "content": bad}, bad, {"role": "user", "content": link}]
+    assert rewritten("prompts/get", {"messages": messages})["messages"][2]["content"]["uri"] == "docs+a:1"
+
+
+def test_in_a_list_of_parts_of_a_message_each_is_renamed() -> None:
+    link = {"type": "resource_link", "uri": "a:1", "name": "a"}
+    found = rewritten("prompts/get", {"messages": [{"role": "user", "content": [None, link]}]})
+    assert found["messages"][0]["content"] == [None, link | {"uri": "docs+a:1"}]
+
+
+@pytest.mark.parametrize("name", ["ui/resourceUri", "openai/outputTemplate"])
+@pytest.mark.parametrize("beside", [5, None, {}, {"resourceUri": 5}, {"resourceUri": "ui://b"}], ids=str)
+def test_the_page_of_a_tool_is_renamed_wherever_it_stands_and_whatever_stands_beside_it(name: str, beside: Any) -> None:
+    tool = {"name": "t", "_meta": {name: "ui://a", "ui": beside}}
+    for text in (json.dumps(tool), json.dumps(tool).replace("/", "\\/")):
+        found = json.loads(bytes(uris.rewrite_tool(Raw(text.encode()), lambda uri: f"docs+{uri}")))
+        assert found["_meta"][name] == "docs+ui://a"
+        page = {"resourceUri": "docs+ui://b"} if beside == {"resourceUri": "ui://b"} else beside
+        assert found["_meta"]["ui"] == page
