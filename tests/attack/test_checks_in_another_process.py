@@ -3,6 +3,7 @@ plain is left to a process that the kernel ends when it takes too long."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,17 +14,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from processes.ground import until_gone
+from processes.ground import offspring, until_gone
 
 from toolgate.policy import checker as checkers
 from toolgate.policy import schemas
-from toolgate.policy.checker import TOO_SLOW, Answered, Checker
+from toolgate.policy.checker import TOO_SLOW, Checker
 from toolgate.policy.schemas import FINE, ArgumentsVerdict
 
 UNDECIDED = ArgumentsVerdict(is_whole=False)
 DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
 META = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
-PARSED = {"definitions": {"a": {"allOf": [{"contentMediaType": "application/json"}] * 3000}}}
+PARSED = {"definitions": {"a": {"allOf": [{"contentMediaType": "application/json"}] * 60}}}
+
+PARSED_IN_FULL = DRAFT_7 | PARSED | {"properties": {"a": {"allOf": [{"$ref": "#/definitions/a"}] * 60}}}
 
 
 @pytest.fixture
@@ -42,17 +45,23 @@ def compiles_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schemas, "_compiled", compiles)
 
 
-def check(checker: Checker, schema: Any, arguments: Any) -> tuple[str, ArgumentsVerdict]:
+def check(
+    checker: Checker, schema: Any, arguments: Any, whose: str = "ann", server: str = "there"
+) -> tuple[str, ArgumentsVerdict]:
     given = json.dumps(schema).encode(), json.dumps(arguments).encode()
-    found, verdict = checker.check("there", *given, UNDECIDED)
+    found, verdict = asyncio.run(checker.check(whose, server, *given, UNDECIDED))
     return found.problem, verdict
 
 
-def held(checker: Checker) -> int:
+def held(checker: Checker, whose: str = "bob", server: str = "another") -> int:
     """A check that takes no time; the process that made it."""
-    problem, verdict = check(checker, {"properties": {"n": {"not": {"type": "string"}}}}, {"n": "x"})
+    problem, verdict = check(checker, {"properties": {"n": {"not": {"type": "string"}}}}, {"n": "x"}, whose, server)
     assert not problem and [each.pointer for each in verdict.wrong] == ["/n"]
-    process = vars(checker)["_process"]
+    return process_of(checker)
+
+
+def process_of(checker: Checker, lane: str = "_quick") -> int:
+    process = vars(vars(checker)[lane])["_process"]
     assert isinstance(process, subprocess.Popen)
     return process.pid
 
@@ -81,10 +90,7 @@ def test_a_pattern_that_takes_long_to_compile_is_given_up_and_its_schema_not_use
 @pytest.mark.parametrize(
     ("schema", "arguments"),
     [
-        (
-            DRAFT_7 | PARSED | {"properties": {"a": {"$ref": "#/definitions/a"}}},
-            {"a": json.dumps([[]] * 150_000)},
-        ),
+        (PARSED_IN_FULL, {"a": json.dumps([[]] * 150_000)}),
         ({"items": {"contains": {"pattern": r"(?=z)(\w+\s?)+$"}}}, [["a " * 60] * 1000] * 20),
     ],
     ids=["text that is parsed", "steps back"],
@@ -144,41 +150,80 @@ def test_many_long_numbers_are_checked_elsewhere(of: Any) -> None:
 def test_one_process_makes_all_checks_until_it_is_ended_and_then_another_does(checker: Checker) -> None:
     first = held(checker)
     assert held(checker) == first
-    os.kill(first, signal.SIGKILL)
+    os.killpg(first, signal.SIGKILL)
     schema = {"properties": {"a": {"not": {"type": "null"}}}}
     assert check(checker, schema, {"a": None}) == ("", UNDECIDED), "an end from outside says nothing of a schema"
     assert [each.pointer for each in check(checker, schema, {"a": None})[1].wrong] == ["/a"]
     assert held(checker) != first
 
 
+def test_a_check_that_takes_too_long_ends_a_fork_and_not_the_process(checker: Checker) -> None:
+    first = held(checker)
+    for number in range(3):
+        assert check(checker, {"properties": {"a": {"pattern": r"\cA" * (20_000 + number)}}}, {"a": "x"})[0] == TOO_SLOW
+        assert held(checker) == first
+
+
+def test_what_dies_while_nobody_waits_gives_no_answer_to_the_next(checker: Checker) -> None:
+    first = held(checker)
+    (fork,) = offspring(first)
+    os.kill(fork, signal.SIGKILL)
+    assert not until_gone({fork}) and held(checker) == first and held(checker) == first
+
+
+SLOW_TO_COMPILE = [{"properties": {"a": {"pattern": r"\cA" * (20_000 + number)}}} for number in range(checkers.OFTEN)]
+
+
+@pytest.mark.parametrize("rival", ["of the server", "of the client"])
+def test_who_has_much_that_takes_long_waits_for_itself(checker: Checker, rival: str) -> None:
+    """One client with two connections: thirty checks of another's took 13 s."""
+    if rival == "of the server":
+        for schema in SLOW_TO_COMPILE:
+            check(checker, schema, {"a": "x"}, "ann", "evil")
+    else:
+        for number in range(checkers.OFTEN):
+            check(checker, PARSED_IN_FULL, {"a": json.dumps([[]] * (150_000 + number))}, "mallory", "there")
+    slow = process_of(checker, "_slow")
+    os.kill(slow, signal.SIGSTOP)
+    for fork in offspring(slow):
+        os.kill(fork, signal.SIGSTOP)
+    given = [b'{"not":{"required":["x"]}}', b'{"x":1}', UNDECIDED]
+    theirs = ("ann", "evil") if rival == "of the server" else ("mallory", "there")
+
+    async def run() -> None:
+        waits = asyncio.ensure_future(checker.check(*theirs, *given))  # type: ignore[arg-type]
+        for whose, server in (("bob", "there"), ("ann", "there"), ("bob", "another")):
+            _, verdict = await asyncio.wait_for(checker.check(whose, server, *given), 20)  # type: ignore[arg-type]
+            assert verdict.wrong and not waits.done()
+        checker.close()
+        await waits
+
+    asyncio.run(run())
+
+
 def test_the_process_ends_with_its_checker_also_in_the_middle_of_a_check() -> None:
     made = Checker()
-    pid = held(made)
-    os.kill(pid, signal.SIGSTOP)  # it will not answer
+    all_of_them = {pid := held(made), *offspring(pid)}
+    for each in all_of_them:
+        os.kill(each, signal.SIGSTOP)  # it will not answer
     found: list[Any] = []
     waiting = threading.Thread(target=lambda: found.append(check(made, {"not": {"required": ["x"]}}, {"x": 1})))
     waiting.start()
     made.close()
     waiting.join(20)
-    assert found == [("", UNDECIDED)] and not until_gone({pid})
+    assert found == [("", UNDECIDED)] and not until_gone(all_of_them)
     assert check(made, {"not": {"required": ["y"]}}, {"y": 1}) == ("", UNDECIDED), "no other is started"
 
 
 def test_the_process_ends_with_a_gateway_that_is_killed() -> None:
     program = (
-        "import os, time; from toolgate.policy.checker import Checker; made = Checker();"
-        "made.check('there', b'{\"not\":{\"type\":\"string\"}}', b'{}');"
-        "print(vars(made)['_process'].pid, flush=True); time.sleep(600)"
+        "import asyncio, time; from toolgate.policy.checker import Checker; made = Checker();"
+        "asyncio.run(made.check('ann', 'there', b'{\"not\":{\"type\":\"string\"}}', b'{}'));"
+        "print(vars(vars(made)['_quick'])['_process'].pid, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as owner:
         assert owner.stdout
         pid = int(owner.stdout.readline())
+        all_of_them = {pid, *offspring(pid)}
         owner.kill()
-    assert not until_gone({pid})
-
-
-def test_of_a_process_that_has_grown_nothing_is_kept(checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = held(checker)
-    monkeypatch.setattr(checkers, "_said", lambda process, data: Answered(verdict=FINE, is_last=True))
-    assert check(checker, {"not": {"type": "null"}}, {}) == ("", FINE)
-    assert not until_gone({first}) and vars(checker)["_process"] is None
+    assert len(all_of_them) == 2 and not until_gone(all_of_them)

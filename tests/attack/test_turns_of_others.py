@@ -26,8 +26,7 @@ from toolgate.gateway.finder import Finder
 from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import MOST_CALLS, MOST_UNDECIDED, Approvals, Place, StoredRequest
 from toolgate.policy.base import Wait
-from toolgate.policy.checker import Checker
-from toolgate.policy.limits import MOST_WAITING, Meters
+from toolgate.policy.checker import MOST_WAITING, Checker
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.schemas import LARGE, ArgumentsVerdict, Schema
 from toolgate.policy.validate import Validate
@@ -145,16 +144,16 @@ def test_large_arguments_of_one_client_take_one_thread_and_others_wait_for_one(
     slow = Slow()
     schema = b'{"type":"object","properties":{"a":{"type":"string"}}}'
     tool_info = ToolInfo(schema=schema)
-    policy = Validate(aside=Meters(FakeClock()).large_arguments)
+    policy = Validate()
 
-    def work(checker: Checker, server: str, text: bytes, arguments: bytes) -> tuple[Schema, ArgumentsVerdict]:
-        slow.work(arguments[6:].partition(b"*")[0].decode())
+    def work(checker: Checker, whose: str, *given: Any) -> tuple[Schema, ArgumentsVerdict]:
+        slow.work(whose)
         return Schema(), ArgumentsVerdict()
 
-    monkeypatch.setattr(Checker, "check", work)
+    monkeypatch.setattr(Checker, "_tried", work)
 
     async def begin(who: str) -> Any:
-        client, arguments = Client(Principal(who, client=who)), Raw(b'{"a":"%b%b"}' % (who.encode(), b"*" * LARGE))
+        client, arguments = Client(Principal(who, client=who)), Raw(b'{"a":"%b"}' % (b"*" * LARGE))
         call = Call("tools/call", "t", client, arguments, server="there", tool_info=tool_info)
         wait = policy.before(call, False)
         assert isinstance(wait, Wait)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec import Raw
@@ -97,8 +96,7 @@ class RouteViews:
         if not stored.is_known(script, context.call):
             snapshot.catalog.changed(*OF_SCRIPTS)
             raise stored.changed(script)
-        check = partial(stored.check, script, context.call, self._checker)
-        await self.in_turns.in_thread(context.client.principal.counted_as, check)
+        await stored.check(script, context.call, self._checker)
         view = self.of(snapshot.routes[stored.PATH], context.client)
         return await code.run_stored(script, context, view)
 

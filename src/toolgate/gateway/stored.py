@@ -33,12 +33,13 @@ def changed(script: Script) -> Fault:
     return Fault("INVALID_STATE", message, reach="not_sent", hint="make the same call again")
 
 
-def check(script: Script, call: Call, checker: Checker) -> None:
-    """Raises `Fault` where the arguments do not fit, or nobody can tell. Blocking."""
+async def check(script: Script, call: Call, checker: Checker) -> None:
+    """Raises `Fault` where the arguments do not fit, or nobody can tell."""
     arguments = bytes(call.arguments or b"{}")
     if len(arguments) > LARGEST:
         raise _unfit(script, f"they have {len(arguments):,} bytes; the limit is {LARGEST:,}")
-    schema, verdict = checker.check(names.SCRIPTS, script.schema, arguments, _UNDECIDED)
+    whose = call.client.principal.counted_as
+    schema, verdict = await checker.check(whose, names.SCRIPTS, script.schema, arguments, _UNDECIDED)
     if schema.problem:
         raise _unfit(script, f"the schema of the script cannot be used: {schema.problem}")
     if verdict is _UNDECIDED:

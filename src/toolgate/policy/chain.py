@@ -67,7 +67,7 @@ def build(
     `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `changes`: what looks
     at calls of the gateway's own that change its servers, where the chain is theirs.
     """
-    validate = _validate(config, policy_deps) if config.validate_arguments and not is_transparent else None
+    validate = _validate(config, policy_deps.checker) if config.validate_arguments and not is_transparent else None
     approval = _approval(config, policy_deps, validate) if changes or _asks(config) else None
     watch = (config, policy_deps.recorder, policy_deps.redactor, policy_deps.clock)
     policies = (
@@ -94,9 +94,9 @@ def build(
     return tuple(policy for policy in policies if policy)
 
 
-def _validate(config: Config, policy_deps: PolicyDeps) -> Validate:
+def _validate(config: Config, checker: Checker) -> Validate:
     trusted = frozenset(server.id for server in config.servers if not server.validate_arguments)
-    return Validate(trusted, policy_deps.meters.large_arguments, policy_deps.checker)
+    return Validate(trusted, checker)
 
 
 def _limits(config: Config, meters: Meters) -> limits.Limits | None:

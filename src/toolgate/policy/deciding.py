@@ -5,7 +5,6 @@ The command line, the admin API and the pages decide here and nowhere else.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -43,8 +42,7 @@ class Deciding:
             raise Unfit(f"cannot be sent: {why}") from None
         if not request.schema:
             return
-        given = request.place.server, request.schema, arguments.encode()
-        _, verdict = await asyncio.to_thread(self._checker.check, *given)
+        _, verdict = await self._checker.check("", request.place.server, request.schema, arguments.encode())
         if verdict.wrong:
             named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in verdict.wrong)
             raise Unfit(f"do not fit the tool: {safe_text.plain(named)}")

@@ -27,7 +27,6 @@ from toolgate.core.spelling import as_a_lenient_reader
 from toolgate.policy.base import Passed, Policy
 
 MOST_METERS = 20_000  # of each kind; beyond, those that are soonest as good as new are forgotten
-MOST_WAITING = 32  # calls with large arguments, of one principal; one at a time, since the threads are everybody's
 SOON = 1.0  # seconds after which one may try again where too much runs
 BREATH = 0.005  # seconds that one is not heard then, who is refused again and again: what runs may end at any time
 
@@ -78,7 +77,6 @@ class Meters:
         self.together: AbstractContextManager[Any] = threading.RLock()  # costs less than what does nothing
         self._kinds: dict[str, Meter] = {}
         self.asking = FairLimit(1)  # calls that are written out for an operator
-        self.large_arguments = FairLimit(1, most=MOST_WAITING, what="calls with large arguments")
         self.on_refused: Callable[[str, float], None] | None = None  # told who, and for how many seconds still
 
     def refused(self, who: Principal, wait: float) -> None:

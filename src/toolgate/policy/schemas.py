@@ -86,7 +86,7 @@ class Schema(msgspec.Struct):
     judge, `errors` how much can be wrong, `visits` is the most that `work` says of any value; `matched` are bytes of
     compiled patterns that a byte of a text may be held against, which has to stand in these `members` of a value (None:
     anywhere). `without_patterns` is the same schema but for them. `size`: bytes that it takes, about. `is_elsewhere`:
-    nothing is compiled, since it is for the process that judges what may take long."""
+    nothing is compiled, since it is for the process that judges what may take long; `is_slow`: also there."""
 
     validator: Any = None
     work: Any = None
@@ -102,6 +102,7 @@ class Schema(msgspec.Struct):
     problem: str = ""
     was_told: bool = False
     is_elsewhere: bool = False
+    is_slow: bool = False
     quick: int = 0  # bytes of arguments that are soon judged, whatever they are
 
     def __post_init__(self) -> None:

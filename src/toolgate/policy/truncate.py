@@ -30,7 +30,6 @@ META_KEY = "toolgate/truncated"
 _LIMITED = frozenset({mcp.CALL, mcp.TASK_RESULT})
 _MOST_NOTICES = 8  # further parts are kept together
 _PARTS = frozenset({"content", "structuredContent"})
-_OF_TEXT = frozenset({"type", "text"})
 _LONGEST_NAME = 200  # characters of a URI in a notice
 _SMALL = 1024  # bytes: a notice in place of a smaller part would save nothing
 
@@ -119,6 +118,7 @@ class _Shortening:
         self._room = limit.bytes
         self._tokens = limit.tokens
         self._ends = limit.ends
+        self._free = _SMALL
         self._is_promised = bool(call.tool_info and call.tool_info.has_output)  # a structured content
         self._overflow = overflow
         self._parts: list[dict[str, Any]] = []
@@ -135,7 +135,7 @@ class _Shortening:
             return self._as_a_whole(body, "a result with too many values to describe")
         except jsonrpc.UNREADABLE:
             return self._as_a_whole(body, "a result that is out of shape")
-        if not self._takes_beside(result, _PARTS):
+        if not self._takes_beside(result):
             return self._as_a_whole(body, "a result with much that is no content")
         structured = self._structured(result) if self._is_promised else []  # what must be there has the first claim
         content = [shown for raw in blocks for shown in self._block(raw)]
@@ -169,9 +169,11 @@ class _Shortening:
             text = surrogates.shown(jsonrpc.read(block["text"], str)) if kind == "text" else None
         except (KeyError, *jsonrpc.UNREADABLE):
             block, kind, text = dict[str, Raw](), "block", None  # out of shape: shown whole or not at all
-        if text is not None and not self._takes_beside(block, _OF_TEXT):
+        beside = memoryview(raw).nbytes - (memoryview(block["text"]).nbytes if text is not None else 0)
+        if text is not None and beside > _SMALL:
             block, kind, text = dict[str, Raw](), "block", None
-        size = memoryview(raw).nbytes if text is None else len(text.encode())
+            beside = memoryview(raw).nbytes
+        size = beside if text is None else len(text.encode()) + self._counted(beside)
         if self._takes(size, _shown(raw) if text is None and kind in ("resource", "block") else text):
             return [raw]
         if size <= _SMALL or len(self._parts) >= _MOST_NOTICES:
@@ -179,12 +181,17 @@ class _Shortening:
             return []
         return self._other(kind, block, raw) if text is None else self._text(block, text)
 
-    def _takes_beside(self, members: dict[str, Raw], parts: frozenset[str]) -> bool:
-        """The same of what stands beside these parts; usually next to nothing does, and that is not counted."""
-        size = sum(memoryview(each).nbytes for name, each in members.items() if name not in parts)
-        if size <= _SMALL:
-            return True
-        return self._takes(size, "".join(_shown(each) for name, each in members.items() if name not in parts))
+    def _takes_beside(self, result: dict[str, Raw]) -> bool:
+        """The same of what stands beside the content; usually next to nothing does, and that is not counted."""
+        beside = [each for name, each in result.items() if name not in _PARTS]
+        size = self._counted(sum(memoryview(each).nbytes for each in beside))
+        return not size or self._takes(size, "".join(map(_shown, beside)))
+
+    def _counted(self, beside: int) -> int:
+        """How much of so many bytes counts: the first that stand beside texts and parts do not."""
+        free = min(beside, self._free)
+        self._free -= free
+        return beside - free
 
     def _takes(self, size: int, text: str | None) -> bool:
         """Whether there is room for it; if so, it is used up."""

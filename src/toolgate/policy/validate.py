@@ -14,7 +14,6 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from toolgate.core import mcp
-from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, ToolInfo
 from toolgate.policy import schemas
@@ -28,19 +27,12 @@ _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
 
 class Validate(Policy):
-    """`trusted`: the servers whose tools judge their arguments themselves. `aside` is the limit of what is judged in
-    threads, on all routes, and by the `checker`."""
+    """`trusted`: the servers whose tools judge their arguments themselves. `checker` is for what may take long."""
 
     name = "validate"
 
-    def __init__(
-        self,
-        trusted: AbstractSet[str] = frozenset(),
-        aside: FairLimit | None = None,
-        checker: Checker | None = None,
-    ) -> None:
+    def __init__(self, trusted: AbstractSet[str] = frozenset(), checker: Checker | None = None) -> None:
         self._trusted = trusted
-        self._aside = aside or FairLimit(1)
         self._checker = checker or Checker()
 
     def applies(self, call: Call) -> bool:
@@ -100,14 +92,11 @@ class Validate(Policy):
 
     async def _judged(self, call: Call, tool_info: ToolInfo) -> ArgumentsVerdict:
         """In turns of clients. Raises `Fault` where too many calls of this one wait for that."""
-
-        def judged() -> ArgumentsVerdict:
-            schema, verdict = self._checker.check(call.server, tool_info.schema, bytes(call.arguments or b"{}"))
-            if schema.problem:
-                self._tell(call, schema)
-            return verdict
-
-        return await self._aside.in_thread(call.client.principal.counted_as, judged)
+        whose, arguments = call.client.principal.counted_as, bytes(call.arguments or b"{}")
+        schema, verdict = await self._checker.check(whose, call.server, tool_info.schema, arguments)
+        if schema.problem:
+            self._tell(call, schema)
+        return verdict
 
     def _tell(self, call: Call, schema: schemas.Schema) -> None:
         if not schema.was_told:

@@ -359,7 +359,7 @@ async def test_a_server_that_judges_its_arguments_itself_is_trusted_with_them() 
     )
     made = Made(Config(servers=servers))
     assert made["validate"]["_trusted"] == {"there"}
-    assert made["validate"]["_aside"] is made.deps.meters.large_arguments
+    assert made["validate"]["_checker"] is made.deps.checker
 
 
 async def test_a_server_has_its_own_limits_where_it_says_so_and_the_common_ones_elsewhere() -> None:

@@ -307,3 +307,18 @@ async def test_what_stands_beside_the_content_counts_too(result: Any, limits: tu
     is_no_text = result["content"][0]["type"] in ("image", "resource_link")
     if limits[0] or not is_no_text:  # what is no text has no tokens
         assert len(json.dumps(found)) < 3000 and bench.whole(parts(found)[0]["uri"])
+
+
+SMALL = [
+    text("") | {"_meta": {"x": "z" * 990}},
+    text("a") | {"TEXT": "z" * 990},
+    text(""),
+    {"type": "text", "text": "", "note": "z"},
+]
+
+
+@pytest.mark.parametrize("block", SMALL, ids=range(4))
+async def test_many_blocks_with_little_text_and_much_beside_it_are_limited_together(block: Any) -> None:
+    bench = Bench()
+    found = bench.shown(*[block] * 2000)
+    assert len(json.dumps(found)) < 3000 and bench.whole(parts(found)[0]["uri"])
