@@ -4,8 +4,8 @@ another server behind it, and give an answer that was not meant for this one.
 The rules this file keeps: what a person reads begins with who asks, on a line that no server writes, and so does the
 title of each field of a form, since clients show these one by one; what says so to a program is set by us, whatever the
 server had said there; of what a person reads, what would move a cursor is written out, and what MCP does not define is
-left out (`forms`). Texts that are for a model (sampling) say it to programs only. At the path of one server, and where
-there is only one, nothing is said: there its client knows whom it has asked.
+left out (`elicitation`). Texts that are for a model (sampling) say it to programs only. At the path of one server, and
+where there is only one, nothing is said: there its client knows whom it has asked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Ask, Asker, Client
 from toolgate.eras import legacy, questions, tasks
 from toolgate.eras.calls import by_folded, without_lookalikes
-from toolgate.surfaces import forms
+from toolgate.surfaces import elicitation
 
 KEY = "toolgate/server"  # in the `_meta` of a question: the id of the server that asks
 _OURS = "toolgate/"  # how all begins that the gateway says there
@@ -46,11 +46,11 @@ def named(ask: Ask, server: str) -> Ask:
         return ask
     if ask.method == _READ_BY_PERSONS:
         params = {name: raw for name, raw in params.items() if name in questions.OF_PERSONS}
-        title = forms.text_of(params.pop("title", None))
-        params |= {"title": Raw(jsonrpc.encode(forms.named(title, server)))} if title else {}
-        params["message"] = Raw(jsonrpc.encode(_said(forms.text_of(params.get("message")) or "", server)))
+        title = elicitation.text_of(params.pop("title", None))
+        params |= {"title": Raw(jsonrpc.encode(elicitation.named(title, server)))} if title else {}
+        params["message"] = Raw(jsonrpc.encode(_said(elicitation.text_of(params.get("message")) or "", server)))
         if "requestedSchema" in params:
-            params["requestedSchema"] = forms.shown(params["requestedSchema"], server)
+            params["requestedSchema"] = elicitation.shown(params["requestedSchema"], server)
     return msgspec.structs.replace(ask, params=Raw(jsonrpc.encode({**params, "_meta": _meta(params, server)})))
 
 
