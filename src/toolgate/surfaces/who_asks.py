@@ -87,12 +87,12 @@ def told_of_task(body: Raw | bytes, client: Client, server: str, is_alone: bool)
         written = {key: _of_task(ask, client, server, is_alone) for key, ask in asked.items()}
         told["inputRequests"] = Raw(jsonrpc.encode({key: question for key, question in written.items() if question}))
     if "error" in told:
-        told["error"] = _error(told["error"])
+        told["error"] = _error(told["error"], server)
     return jsonrpc.encode(told)
 
 
-def _error(raw: Raw) -> Raw:
-    error = jsonrpc.read_error(raw)
+def _error(raw: Raw, server: str) -> Raw:
+    error = jsonrpc.read_error(raw, server)
     try:
         error = legacy.with_web_pages(error) if error.code == mcp.URL_ELICITATION_REQUIRED else error
     except Fault:
