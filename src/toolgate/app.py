@@ -106,7 +106,7 @@ class App:
         self.port: int | None = None  # where it listens, if it does
         self.events, self._background = Events(), BackgroundTasks()
         self._complaints = Complaints(given.clock)
-        files = (given.config, given.settings)
+        files = (given.config, given.settings, given.store)
         self._reloading = Reloading(*files, self._prepared, given.audit, given.clock, self._background)
         self._reach_servers()
         self._set_policies()

@@ -20,7 +20,9 @@ from toolgate.app import App, running
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
+from toolgate.gateway.confirming import LASTS
 from toolgate.state.audit import Trail
+from toolgate.state.base import Store
 from toolgate.state.memory import MemoryStore
 from toolgate.state.settings import Settings
 
@@ -59,8 +61,12 @@ LOOKS = 3.0  # seconds, in which the files are looked at several times
 
 
 class Place:
-    def __init__(self, path: Path, app: App, trail: Trail) -> None:
-        self.path, self.app, self.trail = path, app, trail
+    def __init__(self, path: Path, app: App, trail: Trail, store: Store) -> None:
+        self.path, self.app, self.trail, self.store = path, app, trail, store
+
+    async def looks(self) -> None:
+        await self.app.clock.sleep(LOOKS)
+        await settle()
 
     async def edit(self, text: str) -> None:
         """As an editor does, and nobody says a word."""
@@ -81,16 +87,20 @@ class Place:
 
 
 @asynccontextmanager
-async def place(folder: Path, text: str = WHOLE, name: str = "toolgate.toml") -> AsyncGenerator[Place]:
-    path, clock = folder / name, FakeClock()
+async def place(
+    folder: Path, text: str = WHOLE, name: str = "toolgate.toml", beside: Place | None = None
+) -> AsyncGenerator[Place]:
+    """`beside`: another gateway of the same configuration and store."""
+    path, clock = folder / name, beside.app.clock if beside else FakeClock()
     path.write_text(text)
     settings = Settings(lambda: configs.load(path, {}), {}, path, folder / "servers.json")
-    config, store = settings.read(), MemoryStore(clock)
-    trail = Trail(folder / "audit.jsonl", clock, store, Redactor(configs.secrets_of(config)))
+    config, store = settings.read(), beside.store if beside else MemoryStore(clock)
+    redactor, log = Redactor(configs.secrets_of(config)), "beside.jsonl" if beside else "audit.jsonl"
+    trail = Trail(folder / log, clock, store, redactor)
     trail.use(config)
     async with running(config, environ={}, settings=settings, store=store, audit=trail, clock=clock) as app:
         try:
-            yield Place(path, app, trail)
+            yield Place(path, app, trail, store)
         finally:
             await trail.close()
 
@@ -162,6 +172,37 @@ async def test_what_takes_a_guard_away_is_served_when_the_operator_has_seen_what
             assert status == 409 and says in " ".join(told["unconfirmed"]) and there.served == BEFORE
         status, _ = await there.ask("POST", "/reload", confirmed=told["unconfirmed"])
         assert status == 200 and there.served != BEFORE and not there.app.problem
+
+
+@pytest.mark.parametrize("edit", [SERVERS + ADA, SERVERS, "[audit]\nenabled = false\n" + WHOLE])
+async def test_what_the_operator_agrees_to_is_served_by_all_gateways_that_wait_with_it(
+    tmp_path: Path, edit: str
+) -> None:
+    async with place(tmp_path) as there, place(tmp_path, beside=there) as beside:
+        await there.edit(edit)
+        assert there.served == beside.served == BEFORE
+        _, told = await there.ask("POST", "/reload")
+        await beside.looks()
+        assert beside.served == BEFORE, "nobody has agreed yet"
+        assert (await there.ask("POST", "/reload", confirmed=told["unconfirmed"]))[0] == 200
+        await beside.looks()
+        assert beside.served == there.served != BEFORE and not beside.app.problem
+
+
+async def test_another_gateway_serves_nothing_but_the_text_that_was_agreed_to_and_no_more_than_was(
+    tmp_path: Path,
+) -> None:
+    async with place(tmp_path) as there, place(tmp_path, beside=there) as beside:
+        await there.edit(SERVERS + ADA)
+        _, told = await there.ask("POST", "/reload")
+        await there.ask("POST", "/reload", confirmed=told["unconfirmed"])
+        there.path.write_text(SERVERS)  # it is cut off at the same moment
+        await beside.looks()
+        assert beside.served == BEFORE and there.served == (["one", "two"], ["ada"], True)
+        await there.app.clock.sleep(LASTS)
+        await there.edit(WHOLE)
+        await there.edit(SERVERS + ADA)
+        assert there.served == beside.served == BEFORE, "it was agreed to some time ago"
 
 
 async def test_what_was_agreed_to_is_no_more_than_was_shown(tmp_path: Path) -> None:

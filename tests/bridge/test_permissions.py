@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -32,6 +33,11 @@ EMPTY = {
 
 async def plain(scene: Scene) -> str:
     return "done"
+
+
+async def waits_for_ever(scene: Scene) -> str:
+    await asyncio.Event().wait()
+    return "never"
 
 
 async def long(scene: Scene) -> str:
@@ -277,3 +283,30 @@ async def test_clients_with_the_same_permissions_share_what_is_made_for_them() -
         for name in ("a", "b", "c"):
             await rig.modern(principal=name).request("tools/list")
         assert await _is_shared(rig)
+
+
+@ERAS
+@pytest.mark.parametrize("scope", ["principal", "session"])
+async def test_where_clients_have_connections_of_their_own_each_sees_and_ends_its_own(
+    revision: str, scope: str
+) -> None:
+    there = LegacyServer({"get": plain, "wait": waits_for_ever}, scope=scope)
+    async with gateway(config=clients(client(), client("bob")), git=there) as rig:
+        ann, bob = [await rig.client(revision, principal=name) for name in ("ann", "bob")]
+        of_all = rig.app.gateway.snapshot.upstreams["git"]
+
+        async def states() -> list[str]:
+            told = [await who.call("get_child_status", arguments={"server_id": "git"}) for who in (ann, bob)]
+            return [json.loads(each.text)["status"] for each in told]
+
+        assert [(await who.call("git__get", arguments={})).text for who in (ann, bob)] == ["done", "done"]
+        waiting = ann.start("tools/call", name="git__wait", arguments={})
+        await settle()
+        for _ in range(2):
+            closed = await bob.call("close_child_session", arguments={"server_id": "git"})
+            assert json.loads(closed.text)["status"] == "closed"
+            assert await states() == ["running", "stopped"] and of_all.status().calls == 1
+        assert (await bob.call("git__get", arguments={})).text == "done"
+        await of_all.stop()  # as an administrator does
+        assert "was stopped" in str((await waiting.reply()).message)
+        assert await states() == ["stopped", "stopped"] and of_all.status().state == "stopped"

@@ -63,7 +63,8 @@ def stdio(
             return written
         if not is_served:
             raise ConfigError((Problem(written.source, "clients", *_missing(written, client)),))
-        log.warning("%s %s: its requests are refused", written.source, _missing(written, client)[0])
+        what = _missing(written, client)[0]
+        log.warning("%s %s: its requests are refused as soon as that is served", written.source, what)
         gone = KnownClient(id=client, name=client, enabled=False)
         return msgspec.structs.replace(written, clients=(*written.clients, gone))
 

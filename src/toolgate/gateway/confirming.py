@@ -2,23 +2,60 @@
 
 A file that is cut off, by a full disk or an editor that was killed, may still be a valid one, without the clients at
 its end. Clients that are kept out would be let in by it.
+
+What the operator has said to one gateway holds for the others of its store that wait with the very same text.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Collection, Iterator
+
+import msgspec
 
 from toolgate.config import Config, ConfigError, Problem
 from toolgate.state.audit import is_on
+from toolgate.state.base import NotKept, Store
+
+log = logging.getLogger(__name__)
+
+SPACE = "agreements"
+LASTS = 60.0  # seconds; a gateway that starts later reads the file as it is
 
 
 class Unconfirmed(ConfigError):
     """An edit waits for the operator. `losses` are sentences of what it takes away."""
 
-    def __init__(self, source: str, losses: tuple[str, ...]) -> None:
+    def __init__(self, wanted: Config, losses: tuple[str, ...]) -> None:
         what = f"this edit waits, and what was served before still is: {'; '.join(losses)}"
-        super().__init__((Problem(source or "configuration", "", what, "if that is meant, run: toolgate reload"),))
+        hint = "if that is meant, run: toolgate reload"
+        super().__init__((Problem(wanted.source or "configuration", "", what, hint),))
+        self.wanted = wanted
         self.losses = losses
+
+
+class Agreements:
+    """What the operator has agreed to lose, for a while in which the other gateways of this store look."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def keep(self, wanted: Config, losses: Collection[str]) -> None:
+        if losses:
+            try:
+                await self._store.put(SPACE, _text_of(wanted), msgspec.json.encode(list(losses)), LASTS)
+            except NotKept as why:
+                log.warning("other gateways of this configuration wait until each is restarted: %s", why)
+
+    def are_for(self, waiting: Unconfirmed) -> bool:
+        found = self._store.get(SPACE, _text_of(waiting.wanted))
+        return found is not None and set(waiting.losses) <= set(msgspec.json.decode(found, type=list[str]))
+
+
+def _text_of(wanted: Config) -> str:
+    """By which very text it is known."""
+    return hashlib.sha256(f"{wanted.source}\0{wanted.text.written}".encode()).hexdigest()
 
 
 def check(served: Config, wanted: Config, confirmed: Collection[str], is_ours: bool = False) -> None:
@@ -26,7 +63,7 @@ def check(served: Config, wanted: Config, confirmed: Collection[str], is_ours: b
     we write the file as a whole, so that it cannot be cut off."""
     losses = tuple(_losses(served, wanted, is_ours))
     if not set(losses) <= set(confirmed):
-        raise Unconfirmed(wanted.source, losses)
+        raise Unconfirmed(wanted, losses)
 
 
 def _losses(served: Config, wanted: Config, is_ours: bool) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 The rules this file keeps: one change after the other; what is not understood as a whole changes nothing, and why stands
 in `problem` until something else is served; and what takes guards away waits for the operator's word
-(`confirming`).
+(`confirming`): one word is for all gateways of one store.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.core.names import slug
 from toolgate.gateway import confirming, file_edits
-from toolgate.gateway.confirming import Unconfirmed
+from toolgate.gateway.confirming import Agreements, Unconfirmed
 from toolgate.gateway.file_edits import FileEdit
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.state.audit import Trail
+from toolgate.state.base import Store
 from toolgate.state.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -41,15 +42,17 @@ class Reloading:
         self,
         opened: Config,
         settings: Settings,
+        store: Store,
         prepared: Callable[[Config, str], Callable[[], Snapshot]],
         audit: Trail,
         clock: Clock,
         background: BackgroundTasks,
     ) -> None:
         self.problem = ""  # why the configuration as it stands now is not served
-        self._is_waiting = False  # the configuration as it stands now, for the operator
+        self._waiting: Unconfirmed | None = None  # the configuration as it stands now, for the operator
         self._opened = self._served = opened
         self._settings = settings
+        self._agreements = Agreements(store)
         self._prepared = prepared
         self._audit = audit
         self._clock = clock
@@ -66,8 +69,9 @@ class Reloading:
                 confirming.check(self._served, config, confirmed)
             except ConfigError as error:
                 self.problem = str(error)
-                self._is_waiting = isinstance(error, Unconfirmed)
+                self._waiting = error if isinstance(error, Unconfirmed) else None
                 raise
+            await self._agreements.keep(config, confirmed)
             return self._serve(config)
 
     async def reload_anyway(self) -> None:
@@ -85,6 +89,7 @@ class Reloading:
         async with self._turn:
             edit = await asyncio.to_thread(file_edits.made, make, self._settings)
             confirming.check(self._served, edit.wanted, confirmed, is_ours=True)
+            await self._agreements.keep(edit.wanted, confirmed)
             await asyncio.to_thread(file_edits.write, edit)
             self._audit.note_change(edit.event, by, file=str(edit.path), **edit.about)
             try:
@@ -117,12 +122,12 @@ class Reloading:
     async def _serve_changed(self, name: str, change: Callable[[], Config]) -> Snapshot:
         """What people wrote is served with it, and so it waits as long as that does. Raises `Fault`."""
         try:
-            if not self._is_waiting:
+            if not self._waiting:
                 config = await asyncio.to_thread(change)
                 confirming.check(self._served, config, ())
                 return self._serve(config, name)
         except Unconfirmed as error:
-            self.problem, self._is_waiting = str(error), True
+            self.problem, self._waiting = str(error), error
             log.warning("%s", error)
         raise Fault("INVALID_ARGS", f"{name}: {self.problem}", reach="not_sent")
 
@@ -134,7 +139,7 @@ class Reloading:
             self.problem = f"cannot be used: {type(error).__name__}: {error}"
             raise ConfigError((Problem(config.source or "configuration", "", self.problem),)) from error
         snapshot = serve()
-        self.problem, self._is_waiting = "", False
+        self.problem, self._waiting = "", None
         _warn_of_what_waits(self._opened, self._served, config)
         for warning in config.warnings:
             if warning not in self._served.warnings:
@@ -156,10 +161,10 @@ class Reloading:
         """The same, for who cannot wait, nor be asked: what is wrong, or waits, stands in the log."""
         self._background.start(self._reload_or_say(), "reload")
 
-    async def _reload_or_say(self) -> None:
+    async def _reload_or_say(self, confirmed: Collection[str] = ()) -> None:
         before = self._served
         try:
-            snapshot = await self.reload()
+            snapshot = await self.reload(confirmed)
         except Unconfirmed as error:
             log.warning("%s", error)
             return
@@ -173,13 +178,16 @@ class Reloading:
             log.info("configuration reloaded; now serving: %s", ", ".join(served) or "no servers")
 
     async def follow_files(self) -> None:
-        """Serve what stands in the files whenever that is another than was read, and the same for a moment."""
+        """Serve what stands in the files whenever that is another than was read, and the same for a moment; and what
+        waits here when another gateway was told to serve it."""
         last = self._settings.known
         while True:
             await self._clock.sleep(LOOK)
             seen = self._settings.seen()
             if seen == last != self._settings.known:
                 await self._reload_or_say()
+            elif (waiting := self._waiting) and self._agreements.are_for(waiting):
+                await self._reload_or_say(waiting.losses)
             last = seen
 
 

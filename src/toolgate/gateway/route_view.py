@@ -218,7 +218,7 @@ class RouteView:
         return {server.id: server.name for server in self._snapshot.config.servers if not server.enabled}
 
     def status(self, server: str, /) -> Status:
-        return self._route.upstream(server).status().told(to_others=not self._has_whole(server))
+        return self._route.upstream(server).status(self._whose).told(to_others=not self._has_whole(server))
 
     def known(self, server: str, kind: str, /) -> ServerList | None:
         whole = self._whole(server, kind)
@@ -414,7 +414,13 @@ class RouteView:
         if not self._has_whole(server):
             message = "Only clients that may use all of a server may stop it, because others use it too"
             raise Fault("ACCESS_DENIED", message, server=server, reach="not_sent", hint=_WHO_STOPS)
-        await self._route.upstream(server).stop()
+        await self._route.upstream(server).stop(self._whose)
+
+    @property
+    def _whose(self) -> Client | None:
+        """Whose connections it is about, where each client has its own; None: those of all, for administrators."""
+        is_admin = self._rules is None or self._views.access.may_administer(self.client.principal)
+        return None if is_admin else self.client
 
     def _has_whole(self, server: str) -> bool:
         return self._views.access.has_whole(self.client.principal, server)

@@ -114,8 +114,9 @@ class Upstream(Protocol):
         """Whose connection serves this client; clients with the same answer see the same lists."""
         ...
 
-    def status(self) -> Status:
-        """How it is now. Starts nothing, and never waits."""
+    def status(self, whose: Client | None = None) -> Status:
+        """How it is now. Starts nothing, and never waits. `whose`: of what serves this client alone, where clients have
+        connections of their own."""
         ...
 
     def live_scope(self, client: Client) -> str | None:
@@ -174,9 +175,9 @@ class Upstream(Protocol):
         """How many requests of clients are under way or parked on this server now."""
         ...
 
-    async def stop(self) -> None:
+    async def stop(self, whose: Client | None = None) -> None:
         """End what runs, and return when it is gone. Its state is `stopped`; the next use starts it again. A call under
-        way fails with SERVER_FAILED, and is not sent again."""
+        way fails with SERVER_FAILED, and is not sent again. `whose`: as for `status`."""
         ...
 
     async def drain(self, seconds: float) -> None:

@@ -40,7 +40,7 @@ class Shop:
         self.doors.set()
         self.scope: Callable[[Client], str] = lambda client: ""
 
-    def status(self) -> Status:
+    def status(self, whose: Client | None = None) -> Status:
         return Status(self.state)
 
     async def about(self, client: Client) -> About:

@@ -70,7 +70,7 @@ class ComponentUpstream:
     def scope(self, client: Client) -> str:
         return ""
 
-    def status(self) -> Status:
+    def status(self, whose: Client | None = None) -> Status:
         about = self._program.describe() if self._program else self._last
         return Status(
             state="busy" if self._state == "ready" and self._calls else self._state,
@@ -135,7 +135,7 @@ class ComponentUpstream:
 
     async def leave(self, client: Client) -> None: ...
 
-    async def stop(self) -> None:
+    async def stop(self, whose: Client | None = None) -> None:
         if self._asking:
             self._asking.cancel()
             await asyncio.wait([self._asking])

@@ -35,7 +35,7 @@ class InProcessUpstream:
     def scope(self, client: Client) -> str:
         return ""
 
-    def status(self) -> Status:
+    def status(self, whose: Client | None = None) -> Status:
         if self._is_stopped:
             return Status("stopped", revision=mcp.LATEST["modern"].date, stopped_by="close")
         return Status("busy" if self._running else "ready", revision=mcp.LATEST["modern"].date, calls=self.calls)
@@ -107,7 +107,7 @@ class InProcessUpstream:
     def calls(self) -> int:
         return len(self._running)
 
-    async def stop(self) -> None:
+    async def stop(self, whose: Client | None = None) -> None:
         self._is_stopped = True
         running = list(self._running)
         for task in running:

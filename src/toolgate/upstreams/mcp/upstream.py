@@ -89,12 +89,21 @@ class McpUpstream:
     def calls(self) -> int:
         return sum(session.calls for session in self._sessions.values())
 
-    def status(self) -> Status:
-        shown = [*self._sessions.values(), *([self._latest] if self._latest else [])]
+    def status(self, whose: Client | None = None) -> Status:
+        shown = self._of(whose)
         if not shown:
-            return self._unused
+            return self._unused if whose is None else Status()
         found = max(shown, key=lambda session: (_LIVELINESS[session.state], session.condition.since)).status()
-        return msgspec.structs.replace(found, calls=self.calls)
+        return msgspec.structs.replace(found, calls=sum(session.calls for session in shown))
+
+    def _of(self, whose: Client | None) -> list[UpstreamSession]:
+        """The sessions that serve this client alone, whatever it can; all where clients share them."""
+        every = [*self._sessions.values(), *([self._latest] if self._latest else [])]
+        if whose is None or self._server.scope == "shared":
+            return every
+        if self._server.scope == "principal":
+            return [each for each in every if each.scope == self.scope(whose)]
+        return [each for each in every if each.scope.startswith(f"{whose.principal.id}/{whose.session}/")]
 
     def live_scope(self, client: Client) -> str | None:
         session = self._sessions.get(("" if self._server.scope == "shared" else self.scope(client), None))
@@ -206,10 +215,14 @@ class McpUpstream:
             await session.close()
             self._forget(place)
 
-    async def stop(self) -> None:
-        await asyncio.gather(*(session.stop() for session in self._sessions.values()))
-        self._breakers.reset()
-        self._latest, self._unused = None, Status("stopped", stopped_by="close")
+    async def stop(self, whose: Client | None = None) -> None:
+        theirs = self._of(whose)
+        await asyncio.gather(*(session.stop() for session in theirs if session is not self._latest))
+        if self._latest in theirs:
+            self._latest = None
+        if whose is None or self._server.scope == "shared":
+            self._breakers.reset()
+            self._latest, self._unused = None, Status("stopped", stopped_by="close")
 
     async def drain(self, seconds: float) -> None:
         self._rest = asyncio.Event()
