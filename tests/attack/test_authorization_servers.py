@@ -25,10 +25,11 @@ from toolgate.auth import lookups, safe_net
 from toolgate.auth.exchange import Answer, BadAnswer, Request, exchange
 from toolgate.auth.lookups import Lookups
 from toolgate.auth.oauth import credentials, vault
-from toolgate.auth.oauth.base import Refusal
+from toolgate.auth.oauth.base import Offered, Refusal
 from toolgate.auth.oauth.grants import LONGEST as LONGEST_GRANT
 from toolgate.auth.safe_net import LONGEST, Net, SafeNet
 from toolgate.core.fault import Fault
+from toolgate.frontends.web import connect
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -580,3 +581,34 @@ async def test_beside_that_port_it_is_the_one_of_https() -> None:
         else:
             with pytest.raises(Fault, match="not a public address"):
                 await outside.resolve("a", "inner.example", port, may)
+
+
+# What its page shows of a sign-in.
+
+NAMES = [
+    "\u202egnp",
+    "a\u200bb",
+    "a b",
+    "read, of bank",
+    "</dd><form action=https://evil.example>",
+    "Continue\n\nat:bank",
+    "x" * 256,
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_others_name_stands_in_quotes_on_the_page_of_a_sign_in(name: str) -> None:
+    told = Offered(
+        "mail", "mail.example", f"https://as.example/{name}", f"as.example{name}", "ann", ("read", name), "c"
+    )
+    page = connect._offer(told)
+    permissions = page.partition("Requested permissions</dt><dd>")[2].partition("</dd>")[0]
+    assert permissions.startswith("read, &quot;") and permissions.endswith("&quot;")
+    assert permissions.count("&quot;") == 2 and "<form action" not in page and "\n" not in page
+    assert page.isascii()
+
+
+def test_what_is_a_name_only_stands_there_as_it_is() -> None:
+    scopes = ("read", "https://www.example.com/auth/calendar.readonly", "repo:status", "api://3f-1/.default")
+    page = connect._offer(Offered("mail", "mail.example", "https://as.example", "as.example", "ann", scopes, "c"))
+    assert f"<dd>{', '.join(scopes)}</dd>" in page

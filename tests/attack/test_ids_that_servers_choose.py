@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from inmemory import MODERN, Refusal, Scripted, Visitor, gateway, tools
+from inmemory import ENVELOPE, MODERN, Refusal, Scripted, Visitor, gateway, tools
 from msgspec import Raw
 from unit.upstreams.test_requests import opened
 
@@ -117,6 +117,47 @@ def test_what_a_modern_server_wants_back_has_a_length() -> None:
         with pytest.raises(Fault) as raised:
             read(state, key)
         assert raised.value.code == "UPSTREAM_ERROR" and len(raised.value.message) < 300
+
+
+ABLE = {**ENVELOPE, mcp.CAPABILITIES_KEY: {"elicitation": {"form": {}}}}
+BIGGEST = 250_000  # of what is in an answer of 256 KiB
+
+
+@pytest.mark.parametrize(
+    ("state", "is_fine"),
+    [
+        ("s" * 13_000, True),
+        ("s" * 200_000, True),
+        ("s" * BIGGEST, True),
+        ("\u00e9" * 40_000, True),
+        ("s" * (modern.LONGEST_STATE + 1), False),
+        ("s" * 300_000, False),
+        ("s" * 5_000_000, False),
+        ("\U0001f600" * 100_000, False),
+        (5, False),
+    ],
+    ids=range(9),
+)
+async def test_what_a_client_is_handed_is_taken_back_and_all_else_is_malformed(state: Any, is_fine: bool) -> None:
+    form = {"type": "object", "properties": {}}
+    ask = {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": form}}
+    brought: list[Any] = []
+
+    def call(params: dict[str, Any]) -> dict[str, Any]:
+        if "requestState" not in params:
+            return {"resultType": "input_required", "requestState": state, "inputRequests": {"k": ask}}
+        brought.append(params["requestState"])
+        return {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
+
+    async with gateway(scripts={"there": Scripted(MODERN, tools_list=tools("t"), tools_call=call)}) as app:
+        visitor = Visitor(app)
+        reply = await visitor.ask_modern("tools/call", name="there__t", arguments={}, _meta=ABLE)
+        if is_fine:
+            told = reply.last["result"]
+            again = {"requestState": told["requestState"], "inputResponses": {"k": {"action": "decline"}}}
+            reply = await visitor.ask_modern("tools/call", name="there__t", arguments={}, _meta=ABLE, **again)
+    assert brought == ([state] if is_fine else [])
+    assert ("done" if is_fine else "malformed") in str(reply.last) and len(str(reply.last)) < 1000
 
 
 # Times.

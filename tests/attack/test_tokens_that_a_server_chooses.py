@@ -13,7 +13,7 @@ from virtualtime import FakeClock, VirtualTimeLoop
 
 from toolgate.config import Audit, Config
 from toolgate.core import escapes, redaction
-from toolgate.core.redaction import GONE, LONGEST_TOKEN, MOST_TOKENS, Redactor
+from toolgate.core.redaction import GONE, MOST_TOKENS, PIECE_OF_TOKEN, Redactor
 from toolgate.policy.scrub import Scrubber
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
@@ -74,13 +74,13 @@ def _escaped(token: str, every: int) -> str:
     return "".join(f"\\u{ord(each):04x}" if place % every == 0 else each for place, each in enumerate(token))
 
 
-@pytest.mark.parametrize("every", [1, 2, LONGEST_TOKEN])
+@pytest.mark.parametrize("every", [1, 2, PIECE_OF_TOKEN])
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_long_tokens_that_are_repeated_with_escapes_are_read_once_and_no_patterns(
     monkeypatch: pytest.MonkeyPatch, every: int, is_nested: bool
 ) -> None:
     """To compile one of 4,096 characters took 0.2 s, on the event loop."""
-    tokens = [f"x{number}-" + "aB3" * ((LONGEST_TOKEN - 4) // 3) for number in range(10, 10 + MOST_TOKENS)]
+    tokens = [f"x{number}-" + "aB3" * ((PIECE_OF_TOKEN - 4) // 3) for number in range(10, 10 + MOST_TOKENS)]
     redactor = Redactor()
     redactor.learn_tokens("mail", tokens)
     looked, take = list[int](), escapes.Looks.take

@@ -187,6 +187,16 @@ def in_one_line(text: str) -> str:
     return _steady(" ".join(text.splitlines()))
 
 
+def visible(text: str) -> str:
+    """A short text that is sent back as it is, so that who chooses it sees all of it in one line: breaks of lines are
+    written out, and it stands in quotes if nothing of it could be seen."""
+    return _steady(text) if is_visible(text) else quoted(text)
+
+
+def is_visible(text: str) -> bool:
+    return any(not each.isspace() and each not in _INVISIBLE for each in text)
+
+
 def _steady(line: str) -> str:
     """Without what moves a cursor, turns the order of reading or hides a part; all else stays as it is."""
     return _UNSTEADY.sub(lambda found: _escaped(found[0]), line)

@@ -205,7 +205,7 @@ LONGEST_MEMBER = 64 * 1024  # bytes of one that is looked at by itself
 
 
 def decoding(
-    data: Whole, of_result: frozenset[str], tokens: int = MOST_TOKENS
+    data: Whole, of_result: frozenset[str], tokens: int = MOST_TOKENS, server: str = ""
 ) -> Generator[None, None, tuple[Message, Raw]]:
     """The same as `decode` in pieces, for a large message; and those of the members of its result that are asked for,
     as an object: null stands for what is long. An error is bounded already."""
@@ -230,7 +230,7 @@ def decoding(
     if not is_plain_response and (fault := _fault_of(message)):
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
     if message.error:
-        message = msgspec.structs.replace(message, error=_rewritten(read_error(message.error)))
+        message = msgspec.structs.replace(message, error=_rewritten(read_error(message.error, server)))
     elif found.inside > MOST_MEMBERS:
         raise Malformed(INVALID_REQUEST, MANY_MEMBERS, bytes(message.id), is_answer=True, only="result")
     return message, Raw(encode({name: Raw(_short(span.of(data))) for name, span in found.of_inner.items()}))
@@ -383,9 +383,9 @@ LONGEST_ERROR = 8 * 1024  # bytes of an error's message, which is logged, kept a
 LARGEST_ERROR_DATA = 1024 * 1024  # bytes
 
 
-def read_error(raw: Raw) -> RpcError:
+def read_error(raw: Raw, server: str = "") -> RpcError:
     """The error of a response; one that is out of shape becomes an internal error. What is longer than a client can use
-    is cut, or left out, and says so. Nothing else of the response is kept with it."""
+    is cut, or left out, and says so. Nothing else of the response is kept with it. `server`: whose words these are."""
     try:
         found = _error.decode(raw)
     except UNREADABLE:
@@ -393,20 +393,20 @@ def read_error(raw: Raw) -> RpcError:
     size = len(memoryview(found.data))
     if len(found.message) > LONGEST_ERROR // 4 or size > LARGEST_ERROR_DATA:  # a character has 4 bytes at most
         data = found.data if size <= LARGEST_ERROR_DATA else Raw(encode({"leftOut": _LEFT_OUT % size}))
-        return RpcError(found.code, _bounded(found.message), data.copy())
+        return RpcError(found.code, _bounded(found.message, server), data.copy())
     return RpcError(found.code, found.message, found.data.copy())
 
 
 _LEFT_OUT = "%d bytes of data are left out by toolgate: the limit is 1 MiB"
 
 
-def _bounded(message: str) -> str:
+def _bounded(message: str, server: str) -> str:
     """Without secrets before it is cut, so that no part of one is left at the cut."""
     whole = surrogates.utf8(message)
     end = LONGEST_ERROR
     if len(whole) <= end:
         return message
-    known = surrogates.utf8(redaction.excerpt(message, LONGEST_ERROR))
+    known = surrogates.utf8(redaction.excerpt(message, LONGEST_ERROR, server))
     while len(known) > end and known[end] & 0xC0 == 0x80:  # within a character
         end -= 1
     return f"{known[:end].decode(errors='surrogatepass')} [cut by toolgate: it had {len(whole)} bytes]"

@@ -30,10 +30,11 @@ from toolgate.core.escapes import TooMuch
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 MOST = 1000  # secrets; beyond that those that were learned longest ago are forgotten
-MOST_TOKENS = 64  # of one server
+MOST_TOKENS = 64  # of one server, each piece of a long one counted
 MOST_SURE = 32  # of one server, of those that stand in the clear in its configuration
 MOST_GUESSED = 100  # of these
-LONGEST_TOKEN = 4096  # characters
+LONGEST_TOKEN = 16 * 1024  # characters; no header has room for a longer one
+PIECE_OF_TOKEN = 4096  # characters in which a longer one is looked for: how much must be seen at once stays the same
 SHORTEST_RANDOM = 20  # characters
 GONE = "[secret]"
 ADJOINING = 4096  # characters around a secret that go with it, at most
@@ -83,6 +84,7 @@ class Secrets:
         is_ascii = all(forms.texts[0].isascii() for forms in secrets)
         self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
         self._has_astral = not all(map(_is_of_units, self._texts))
+        self.longest = max(map(len, self._texts), default=0)
         self._reach = escapes.LONGEST * (2 + max(map(len, self._ways), default=0))  # of the longest, all of it escaped
         self.overlap = max(map(len, (*self._bodies, self._escape))) - 1
 
@@ -259,9 +261,10 @@ class Redactor(Secrets):
     def learn_tokens(self, server: str, tokens: Iterable[str]) -> None:
         """Tokens that this server is shown, and others will soon replace."""
         self._known(server)
+        are_tokens = (each for each in tokens if len(each) >= SHORTEST and _is_token(each))
         with self._turn:
             known = self._tokens.setdefault(server, {})
-            if _added(known, (each for each in tokens if len(each) >= SHORTEST and _is_token(each)), MOST_TOKENS):
+            if _added(known, (piece for each in are_tokens for piece in _pieces(each)), MOST_TOKENS):
                 self._look_of(server, self._of[server], self._listed[server])
                 self._look_in_logs()
 
@@ -380,7 +383,17 @@ def _as_bytes(text: str) -> str:
 
 def _is_token(text: str) -> bool:
     """Whether it looks like one: no word, no JSON, and on one line."""
-    return len(text) <= LONGEST_TOKEN and any(map(str.isdigit, text)) and not _JSON & set(text)
+    return any(map(str.isdigit, text)) and not _JSON & set(text)
+
+
+def _pieces(token: str) -> Iterator[str]:
+    """Of one that is long, each as long as the others, so that none is a word that others use: the last begins within
+    the one before it."""
+    last = min(len(token), LONGEST_TOKEN) - PIECE_OF_TOKEN
+    for start in range(0, max(1, last), PIECE_OF_TOKEN):
+        yield token[start : start + PIECE_OF_TOKEN]
+    if last > 0:
+        yield token[last : last + PIECE_OF_TOKEN]
 
 
 def _is_random(token: str) -> bool:
@@ -434,7 +447,9 @@ def _cut_out(shown: str, places: Iterable[tuple[int, int]]) -> str:
     parts: list[str] = []
     end = 0
     for start, stop in sorted(places):
-        if stop <= end:
+        if stop <= end:  # a piece of the same token, perhaps: what adjoins it may reach further
+            behind = shown[end : stop + ADJOINING]
+            end += len(behind) - len(behind.lstrip(_ADJOINS))
             continue
         left = _adjoining_before(shown, max(end, start - ADJOINING), start)
         behind = shown[stop : stop + ADJOINING - left]
@@ -518,12 +533,14 @@ def excerpt(said: str | bytes, most: int = 200, server: str = "") -> str:
     secrets of each gateway in this process: those who quote know of none. Where they do not know the server either, of
     its tokens those are taken out that nobody writes by chance."""
     text = said[:LONGEST_QUOTED] if isinstance(said, str) else bytes(said[:LONGEST_QUOTED]).decode(errors="replace")
+    longest = PIECE_OF_TOKEN
     with _all_turn:
         known = list(_all)
     for redactor in known:
-        text = (redactor.of(server) if server else redactor.anywhere).text(text)
+        secrets = redactor.of(server) if server else redactor.anywhere
+        text, longest = secrets.text(text), max(longest, secrets.longest)
     if len(said) > LONGEST_QUOTED:  # half of a secret may be left at its end, which many before it have moved forward
-        text = text[:-LONGEST_TOKEN]
+        text = text[:-longest]
     return text[:most]
 
 

@@ -50,7 +50,7 @@ def read_members(raw: Raw, what: str) -> Members:
     return found
 
 
-def read_text(found: Members, name: str) -> str:
+def read_text(found: Members, name: str, most: int = LONGEST_NAME) -> str:
     """A required string parameter. Raises `Fault` INVALID_ARGS."""
     try:
         try:
@@ -59,13 +59,13 @@ def read_text(found: Members, name: str) -> str:
             text = surrogates.decode(bytes(found[name]), _strict_text, refusal)
     except (KeyError, *jsonrpc.UNREADABLE):
         raise Fault("INVALID_ARGS", f'Invalid params: "{name}" must be a string') from None
-    return bounded(text, name) if len(text) > LONGEST_NAME else text
+    return bounded(text, name, most) if len(text) > LONGEST_NAME else text
 
 
-def bounded(text: str, name: str) -> str:
+def bounded(text: str, name: str, most: int = LONGEST_NAME) -> str:
     """A name or a URI, which much of what is remembered or noted goes by. Raises `Fault` INVALID_ARGS."""
-    if len(text) > LONGEST_NAME:
-        message = f'Invalid params: "{name}" has {len(text):,} characters; the limit is {LONGEST_NAME:,}'
+    if len(text) > most:
+        message = f'Invalid params: "{name}" has {len(text):,} characters; the limit is {most:,}'
         raise Fault("INVALID_ARGS", message, reach="not_sent")
     return text
 

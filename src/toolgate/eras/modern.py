@@ -90,6 +90,7 @@ _text = jsonrpc.Decoder(str)
 
 DEFAULT_LEVEL = "info"  # for clients of an era in which a server may log without being asked
 LONGEST_STATE = 256 * 1024  # characters of what a server wants back; those of real ones have some hundreds
+LONGEST_SEALED = 2 * 1024 * 1024  # of the same when it is sealed, in up to four bytes a character, with what else is
 MOST_REPEATED = 128
 LONGEST_REPEATED = 1024  # bytes
 
@@ -161,7 +162,7 @@ def read_answers(params: Members, called: Mapping[str, str] = {}) -> Mapping[str
 
 def read_state(params: Members) -> str | None:
     """The `requestState` of a retry; None for a first request. Raises `Fault` INVALID_ARGS."""
-    return calls.read_text(params, "requestState") if "requestState" in params else None
+    return calls.read_text(params, "requestState", LONGEST_SEALED) if "requestState" in params else None
 
 
 def write_done(
@@ -302,7 +303,7 @@ class _TypePeek(msgspec.Struct):
 class _ResultPeek(msgspec.Struct):
     resultType: str | UnsetType = UNSET
     inputRequests: dict[str, _AskPeek] | None = {}  # None: they are too large to be looked into
-    requestState: Annotated[str, msgspec.Meta(max_length=LONGEST_STATE)] | None = None
+    requestState: Annotated[str, msgspec.Meta(max_length=LONGEST_STATE)] | UnsetType | None = UNSET  # None: likewise
 
 
 class Discovered(msgspec.Struct):
@@ -391,9 +392,20 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     if peek.resultType != "input_required":
         return Done(body, is_foreign=True)
     assert isinstance(peek, _ResultPeek)  # or it had too much in it
-    if not questions and peek.requestState is None:
+    if peek.requestState is None:
+        raise _wants_too_much_back()
+    state = None if peek.requestState is UNSET else peek.requestState
+    if not questions and state is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which one", reach="executed")
-    return Required(questions, peek.requestState)
+    return Required(questions, state)
+
+
+def _wants_too_much_back() -> Fault:
+    message = (
+        f"The server's result is malformed: its requestState must be a string of at most {LONGEST_STATE:,} characters, "
+        f"in a large answer of {jsonrpc.LONGEST_MEMBER:,} bytes"
+    )
+    return Fault("UPSTREAM_ERROR", message, reach="executed")
 
 
 def _read_questions(peek: _TypePeek | _ResultPeek, client: Client) -> tuple[Ask, ...]:

@@ -53,13 +53,13 @@ def known_capabilities(declared: Mapping[str, Any], revision: Revision) -> dict[
 
 
 _CONTEXT = folded("includeContext")
-_OF_ELICITATIONS = ("message", "requestedSchema", "mode", "title", "url", "elicitationId", "_meta", "task")
+OF_PERSONS = ("message", "requestedSchema", "mode", "title", "url", "elicitationId", "_meta", "task")
 _OF_MODELS = (
     *("messages", "modelPreferences", "systemPrompt", "temperature", "maxTokens", "stopSequences", "metadata"),
     *("tools", "toolChoice", "_meta", "task"),
 )
 _MEMBERS = {
-    "elicitation/create": by_folded(_OF_ELICITATIONS),
+    "elicitation/create": by_folded(OF_PERSONS),
     "sampling/createMessage": by_folded(_OF_MODELS),
     "roots/list": by_folded(("_meta", "task")),
 }

@@ -199,7 +199,7 @@ class Lists:
         if not self._may_know(event.server, made, route, client):
             return b""
         if not route.is_transparent:
-            event = msgspec.structs.replace(event, params=Raw(scrub.unsigned(Done(event.params)).body))
+            event = msgspec.structs.replace(event, params=Raw(scrub.unsigned(Done(event.params), is_of_task=True).body))
         return self._handles.shown(event, made, route.path, client, route.surface)
 
     def _may_know(self, server: str, made: Made, route: Route, client: Client) -> bool:

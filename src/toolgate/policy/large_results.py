@@ -32,7 +32,7 @@ async def aside(
         return outcome
     in_thread = partial(in_turns.in_thread, call.client.principal.counted_as)
     if scrubber.has_work or scrubber.unsigns:
-        outcome = await scrubber.aside(outcome, in_thread)
+        outcome = await scrubber.aside(call, outcome, in_thread)
     if truncate:
         outcome = await truncate.aside(call, outcome, in_thread)
     return await in_thread(lambda: _left(outcome, leave))

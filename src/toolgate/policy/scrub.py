@@ -85,9 +85,10 @@ class Scrubber(msgspec.Struct, frozen=True):
         after = self.body(before)
         return outcome if after is before else msgspec.structs.replace(outcome, body=after)
 
-    async def aside(self, outcome: Done, in_thread: InThread[Outcome]) -> Done:
+    async def aside(self, call: Call, outcome: Done, in_thread: InThread[Outcome]) -> Done:
         """The same as `outcome` in a thread."""
-        found = await in_thread(lambda: self.outcome(unsigned(outcome) if self.unsigns else outcome))
+        is_of_task = call.kind == "tasks"
+        found = await in_thread(lambda: self.outcome(unsigned(outcome, is_of_task) if self.unsigns else outcome))
         assert isinstance(found, Done)
         return found
 
@@ -140,13 +141,15 @@ class Scrub(Policy):
         scrubber = self._scrubbers.get(server) or self._of(server)
         if isinstance(outcome, Done) and not outcome.is_scrubbed and server != names.OWN:  # a call passes this
             said = bytes(outcome.body)
-            is_theirs = said.find(b"toolgate") < 0 and said.find(b"input_required") < 0 and said.find(b"\\u00") < 0
+            is_theirs = said.find(b"toolgate") < 0 and said.find(b"\\u00") < 0
+            if is_theirs and (lower := said.lower()).find(b"input") >= 0:  # they may be questions, in any case
+                is_theirs = lower.find(b"reque", lower.find(b"input")) < 0 and lower.find(b"input_required") < 0
             if not self._unsigns or is_theirs:
                 secrets = scrubber.secrets
                 if self._mode == "known" and (not secrets.knows_any or secrets.body(said) is said):
                     return outcome
             else:
-                outcome = unsigned(outcome)
+                outcome = unsigned(outcome, call.kind == "tasks")
         elif server == names.OWN and isinstance(outcome, Done) and not outcome.is_scrubbed:
             outcome = Done(self._redactor.body(bytes(outcome.body)))
         return scrubber.outcome(outcome)
@@ -156,19 +159,19 @@ class Scrub(Policy):
         return scrubber
 
 
-def unsigned(outcome: Done) -> Done:
+def unsigned(outcome: Done, is_of_task: bool) -> Done:
     """A server's result without what is the gateway's to say: members of `_meta` that begin with `toolgate/`; nor what
-    some readers take for a question, in which nothing says who asks. One that is out of shape, or has too many values,
-    is left as it is."""
+    some readers take for a question, in which nothing says who asks. What is told of a task may ask; that is named
+    where it is written. One that is out of shape, or has too many values, is left as it is."""
     try:
-        if body := _unsigned(outcome.body):
+        if body := _unsigned(outcome.body, is_of_task):
             return msgspec.structs.replace(outcome, body=body)
     except jsonrpc.UNREADABLE:
         pass
     return outcome
 
 
-def _unsigned(body: Raw | bytes) -> bytes | None:
+def _unsigned(body: Raw | bytes, is_of_task: bool) -> bytes | None:
     """None where nothing is changed. A `_meta` that may stand there twice, one of them with what is ours, is written
     once, and so is a type: readers differ in which of both they take, and some do not mind case."""
     if not (_may_say_ours(body) or _may_ask(body)) or counting.is_too_much(body):
@@ -176,7 +179,7 @@ def _unsigned(body: Raw | bytes) -> bytes | None:
     said = bytes(body)
     whole, changes = jsonrpc.members(body), Members()
     result = without_lookalikes(whole, _DECISIVE)
-    if "taskId" not in result:
+    if not (is_of_task and "taskId" in result):
         result = {name: raw for name, raw in result.items() if name != "inputRequests"}
     is_less = len(result) < len(whole) or said.count(b'resultType"') > 1
     if "_meta" in result:
@@ -184,7 +187,7 @@ def _unsigned(body: Raw | bytes) -> bytes | None:
         if meta is not result["_meta"] or said.count(b'_meta"') > 1 or b"\\u00" in said:
             changes["_meta"] = meta
     is_task = "taskId" in result and bytes(result.get("result", b"")).startswith(b"{")
-    if is_task and (inner := _unsigned(result["result"])):
+    if is_task and (inner := _unsigned(result["result"], is_of_task=False)):
         changes["result"] = Raw(inner)
     return jsonrpc.encode(result | changes) if changes or is_less else None
 
@@ -193,9 +196,12 @@ _DECISIVE = by_folded(("_meta", "resultType", "inputRequests"))
 _ESCAPES = tuple(b"\\u00%d" % row for row in range(2, 8))  # of ASCII
 
 
+_questions = re.compile(rb"input[_-]{0,9}reque", re.I)  # an `s` of the rest has a second spelling beyond ASCII
+
+
 def _may_ask(said: Raw | bytes) -> bool:
-    """Whether any reader may find the type of a question in a result: its name in another case, or a second one."""
-    if large.holds_any(said, b"input_required"):
+    """Whether any reader may find questions in a result, or their type: its name in another case, or a second one."""
+    if large.holds_any(said, b"input_required") or any(map(_questions.search, large.pieces(said, overlap=32))):
         return True
     return large.holds_any(said, b"\\u00") and large.holds_any(said, *_ESCAPES)
 

@@ -12,6 +12,7 @@ May import `provision` and the rooms below it.
     toolset     control tools, and behind them the names of one of the others
     uris        resource URIs inside results, rewritten to the names that the client knows
     who_asks    questions that say which server asks
+    elicitation  the forms of these, as a person is shown them
     handles     the sealed ids by which clients know tasks
     controls    the gateway's own tools
 

@@ -3,10 +3,9 @@ another server behind it, and give an answer that was not meant for this one.
 
 The rules this file keeps: what a person reads begins with who asks, on a line that no server writes, and so does the
 title of each field of a form, since clients show these one by one; what says so to a program is set by us, whatever the
-server had said there; nothing else of a question is changed, but for what would move a cursor, and what some readers
-take for another of its texts, since they do not mind case. Texts that are for a model (sampling) say it to programs
-only. At the path of one server, and where there is only one, nothing is said: there
-its client knows whom it has asked.
+server had said there; of what a person reads, what would move a cursor is written out, and what MCP does not define is
+left out (`elicitation`). Texts that are for a model (sampling) say it to programs only. At the path of one server, and
+where there is only one, nothing is said: there its client knows whom it has asked.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Ask, Asker, Client
 from toolgate.eras import legacy, questions, tasks
 from toolgate.eras.calls import by_folded, without_lookalikes
+from toolgate.surfaces import elicitation
 
 KEY = "toolgate/server"  # in the `_meta` of a question: the id of the server that asks
 _OURS = "toolgate/"  # how all begins that the gateway says there
@@ -45,11 +45,12 @@ def named(ask: Ask, server: str) -> Ask:
     except jsonrpc.UNREADABLE:
         return ask
     if ask.method == _READ_BY_PERSONS:
-        title = _read(params.pop("title", None))
-        params |= {} if title is None else {"title": _named(title, server)}
-        params["message"] = Raw(jsonrpc.encode(_said(_read(params.get("message")) or "", server)))
+        params = {name: raw for name, raw in params.items() if name in questions.OF_PERSONS}
+        title = elicitation.text_of(params.pop("title", None))
+        params |= {"title": Raw(jsonrpc.encode(elicitation.named(title, server)))} if title else {}
+        params["message"] = Raw(jsonrpc.encode(_said(elicitation.text_of(params.get("message")) or "", server)))
         if "requestedSchema" in params:
-            params["requestedSchema"] = _form(params["requestedSchema"], server)
+            params["requestedSchema"] = elicitation.shown(params["requestedSchema"], server)
     return msgspec.structs.replace(ask, params=Raw(jsonrpc.encode({**params, "_meta": _meta(params, server)})))
 
 
@@ -66,66 +67,6 @@ def _object(raw: Raw) -> Members:
 
 def _said(message: str, server: str) -> str:
     return f"The server {server} asks:\n\n{safe_text.cited(message)}"
-
-
-_NO_FIELDS = Raw(b'{"type":"object","properties":{}}')
-_TEXTS = ("title", "description")
-_OF_SCHEMAS = by_folded(
-    (*_TEXTS, "type", "properties", "required", "enum", "enumNames", "oneOf", "anyOf", "items", "const", "default")
-)
-
-
-def _form(raw: Raw, server: str) -> Raw:
-    """One that cannot be read has no fields."""
-    try:
-        form = _shown(raw)
-        fields = jsonrpc.members(form.get("properties", jsonrpc.EMPTY_OBJECT))
-        own = {name: _field(name, each, server) for name, each in fields.items()}
-        return Raw(jsonrpc.encode({**form, **_titled(form, server), "properties": own}))
-    except jsonrpc.UNREADABLE:
-        return _NO_FIELDS
-
-
-def _field(name: str, raw: Raw, server: str) -> Members:
-    field = _shown(raw)
-    return {**field, **_titled({"title": field.get("title") or Raw(jsonrpc.encode(name))}, server)}
-
-
-def _titled(members: Members, server: str) -> Members:
-    if "title" not in members:
-        return {}
-    return {"title": _named(jsonrpc.read(members["title"], type=str), server)}
-
-
-def _named(title: str, server: str) -> Raw:
-    return Raw(jsonrpc.encode(f"{server}: {safe_text.in_one_line(title)}"))
-
-
-def _shown(raw: Raw) -> Members:
-    """A schema whose texts have a line each; what should be one and is no text is left out."""
-    found = without_lookalikes(jsonrpc.members(raw), _OF_SCHEMAS)
-    for name in found.keys() & _TEXTS:
-        text = _line(found.pop(name))
-        if text is not None:
-            found[name] = text
-    if "enumNames" in found:
-        names = map(_line, jsonrpc.items(found["enumNames"]))
-        found["enumNames"] = Raw(jsonrpc.encode([name or Raw(b'""') for name in names]))
-    for name in found.keys() & {"oneOf", "anyOf"}:
-        found[name] = Raw(jsonrpc.encode([_shown(each) for each in jsonrpc.items(found[name])]))
-    if "items" in found:
-        found["items"] = Raw(jsonrpc.encode(_shown(found["items"])))
-    return found
-
-
-def _line(raw: Raw) -> Raw | None:
-    text = _read(raw)
-    return None if text is None else Raw(jsonrpc.encode(safe_text.in_one_line(text)))
-
-
-def _read(raw: Raw | None) -> str | None:
-    """A text; None for what is none."""
-    return jsonrpc.read(raw, type=str) if raw and bytes(raw).startswith(b'"') else None
 
 
 class _Question(msgspec.Struct):
@@ -146,12 +87,12 @@ def told_of_task(body: Raw | bytes, client: Client, server: str, is_alone: bool)
         written = {key: _of_task(ask, client, server, is_alone) for key, ask in asked.items()}
         told["inputRequests"] = Raw(jsonrpc.encode({key: question for key, question in written.items() if question}))
     if "error" in told:
-        told["error"] = _error(told["error"])
+        told["error"] = _error(told["error"], server)
     return jsonrpc.encode(told)
 
 
-def _error(raw: Raw) -> Raw:
-    error = jsonrpc.read_error(raw)
+def _error(raw: Raw, server: str) -> Raw:
+    error = jsonrpc.read_error(raw, server)
     try:
         error = legacy.with_web_pages(error) if error.code == mcp.URL_ELICITATION_REQUIRED else error
     except Fault:

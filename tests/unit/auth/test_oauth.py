@@ -18,7 +18,7 @@ from toolgate.auth.oauth.challenge import read, scopes
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.config import Config, Server, ServerAuth
 from toolgate.core.fault import Fault
-from toolgate.core.redaction import GONE, Redactor
+from toolgate.core.redaction import GONE, LONGEST_TOKEN, Redactor
 from toolgate.frontends.web.connect import PLACES
 from toolgate.state.memory import MemoryStore
 
@@ -358,6 +358,30 @@ async def test_what_could_not_stand_in_a_header_or_is_no_bearers_is_no_token(giv
     with pytest.raises(Fault, match="no bearer token"):
         await rig.back(begun)
     assert await rig.credential.shown() == ""
+
+
+@pytest.mark.parametrize("name", ["access_token", "refresh_token"])
+@pytest.mark.parametrize("length", [LONGEST_TOKEN, LONGEST_TOKEN + 1, 1_000_000])
+async def test_a_token_that_no_header_has_room_for_is_refused_and_said_so(length: int, name: str) -> None:
+    rig = Rig()
+    rig.authority.gives[name] = "t" * length
+    begun = await rig.begun(await rig.fault())
+    if length == LONGEST_TOKEN:
+        await rig.back(begun)
+        assert len(await rig.credential.shown()) >= (length if name == "access_token" else 1)
+    else:
+        with pytest.raises(Fault, match="a token of more than 16,384 characters, which no header has room for"):
+            await rig.back(begun)
+        assert await rig.credential.shown() == ""
+
+
+async def test_scopes_that_cannot_be_asked_for_are_none() -> None:
+    rig = Rig()
+    wrong = ["a b", "\u202egnp", "", "caf\u00e9", 'a"b', "a\\b", "a\nb"]
+    rig.authority.resource["scopes_supported"] = [*wrong, "read", "read", *(f"scope-{each}" for each in range(100))]
+    await rig.sign_in()
+    [asked] = rig.authority.asked("/authorize")
+    assert asked["scope"].split(" ") == ["read", *(f"scope-{each}" for each in range(63))]
 
 
 async def test_scopes_are_those_of_the_challenge_else_those_that_the_server_knows_else_none() -> None:

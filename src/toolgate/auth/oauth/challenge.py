@@ -6,7 +6,7 @@ The rule this file keeps: what cannot be read says nothing, and is no failure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -43,8 +43,12 @@ def read(header: str) -> Challenge:
 def scopes(written: str) -> tuple[str, ...]:
     """The scopes of a list of them, without what cannot be one. Of a longer list than anybody reads, the first."""
     read = written if len(written) <= LONGEST else written[:LONGEST].rpartition(" ")[0]  # none that is cut
-    found = dict.fromkeys(each for each in read.split(" ") if _scope.fullmatch(each))
-    return tuple(found)[:MOST_SCOPES]
+    return usable(read.split(" "))
+
+
+def usable(named: Iterable[str]) -> tuple[str, ...]:
+    """Of what somebody calls scopes those that can be asked for, in a list that spaces divide (RFC 6749 3.3)."""
+    return tuple(dict.fromkeys(each for each in named if _scope.fullmatch(each)))[:MOST_SCOPES]
 
 
 def united(*several: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -510,7 +510,8 @@ class UpstreamCredential:
 
     def _scopes(self, found: Discovered, wants: Challenge, grant: Grant | None) -> tuple[str, ...]:
         """Those to ask for: what the operation needs, or all that the server knows; and what was asked for before."""
-        first = wants.scopes if wants.scopes is not None else None if grant else found.resource.scopes_supported
+        known = () if grant else challenge.usable(found.resource.scopes_supported or ())
+        first = known if wants.scopes is None else wants.scopes
         wanted = united(grant.asked if grant else (), self.auth.scopes, first)
         is_a_user = self.auth.grant == "authorization_code"
         if wanted and is_a_user and OFFLINE in found.authority.scopes_supported:

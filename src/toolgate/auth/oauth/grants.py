@@ -20,6 +20,7 @@ from toolgate.auth.oauth.registering import error_word, identified
 from toolgate.config import Server
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
+from toolgate.core.redaction import LONGEST_TOKEN
 
 LONGEST = 10 * 366 * 86400.0  # seconds for which a token is good, whatever its issuer says
 _visible = re.compile(r"[\x21-\x7e]{1,65536}")
@@ -86,6 +87,9 @@ class Grants:
         return self._read(server, authority, plan, answer)
 
     def _read(self, server: Server, authority: Authority, plan: Grant, answer: _Answer) -> Grant:
+        if max(len(answer.access_token), len(answer.refresh_token or "")) > LONGEST_TOKEN:
+            said = f"issued a token of more than {LONGEST_TOKEN:,} characters, which no header has room for"
+            raise failed(server, f"cannot complete sign-in: {authority.issuer} {said}")
         if not _visible.fullmatch(answer.access_token) or answer.token_type.lower() != "bearer":
             raise failed(server, f"cannot complete sign-in: {authority.issuer} issued no bearer token")
         lasts = _seconds(answer.expires_in)

@@ -14,9 +14,11 @@ Deputy".
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
+from toolgate.auth import safe_text
 from toolgate.auth.oauth.base import Begun, Offered, Places
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.core.fault import Fault
@@ -127,15 +129,24 @@ class Connect:
         await response.whole(status, page.encode(), _HEADERS, b"text/html; charset=utf-8")
 
 
+_is_plain = re.compile(r"[A-Za-z0-9_.:/*-]{1,80}").fullmatch
+
+
+def _permission(scope: str) -> str:
+    """A server names these: what could be read as more than a name stands in quotes."""
+    return scope if _is_plain(scope) else safe_text.quoted(scope)
+
+
 def _offer(offered: Offered) -> str:
     known = {
         "Server": f"{offered.server} ({offered.host})",
         "Sign-in page": offered.leads_to,
         "Authorization server": offered.authority,
         "On behalf of": offered.client,
-        "Requested permissions": ", ".join(offered.scopes) or "not specified",
+        "Requested permissions": ", ".join(map(_permission, offered.scopes)) or "not specified",
     }
-    rows = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in known.items() if value)
+    shown = {name: html.escape(safe_text.in_one_line(value)) for name, value in known.items() if value}
+    rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in shown.items())
     return (
         f"<h1>Sign in to {html.escape(offered.server)}</h1>"
         "<p>toolgate asks to use this server with your account.</p>"

@@ -1,14 +1,17 @@
 """`recommend_tools` of seed 004: which tools fit a task, in words and as a list.
 
-The rule this file keeps: what is recommended is what the ranker found, among what the client may see; a model, where
-one is configured, may say it in other words and chooses nothing that was not found.
+The rules this file keeps: what is recommended is what the ranker found, among what the client may see; a model, where
+one is configured, may say it in other words and chooses nothing that was not found; and what a server wrote stands in
+a sentence of ours in quotes that it cannot leave.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from toolgate.auth import safe_text
 from toolgate.core import jsonrpc, names
 from toolgate.core.fault import Fault
 from toolgate.search import Hit
@@ -22,6 +25,7 @@ LONGEST_TOLD = 4000  # characters of what a model says
 MOST = 5  # tools that are recommended
 LEAST = 0.1  # confidence; who reads a recommendation decides, and is told how sure it is
 LOOKED_AT = 50  # hits, of which a profile leaves some
+_is_plain = re.compile(r"[A-Za-z0-9_.:/-]{1,128}").fullmatch
 
 
 async def recommend_tools(given: Object, context: ControlContext) -> Object:
@@ -85,8 +89,9 @@ def _in_words(hits: Sequence[Hit], tools: Sequence[Object]) -> str:
         return "No tool of the available servers fits this task. mcp_provision finds servers that could be added."
     by_server: dict[str, list[str]] = {}
     for tool in tools:
-        about = f" ({tool['brief'].rstrip('.')})" if tool["brief"] else ""
-        by_server.setdefault(tool["server"], []).append(f"{tool['tool']}{about}")
+        about = f" ({safe_text.quoted(tool['brief'].rstrip('.'))})" if tool["brief"] else ""
+        name = tool["tool"] if _is_plain(tool["tool"]) else safe_text.named(tool["tool"])
+        by_server.setdefault(tool["server"], []).append(f"{name}{about}")
     parts = [f"{server} tools: {', '.join(each)}" for server, each in by_server.items()]
     if hits[0].verdict == "match":
         return f"I recommend using {'; and '.join(parts)}."

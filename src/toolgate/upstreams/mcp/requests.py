@@ -527,7 +527,7 @@ class Requests:
 
     async def _until_read(self, data: Whole, origin: int | None, call: Call | None, whose: str) -> None:
         try:
-            reading = large.sparing(data, jsonrpc.decoding(data, mcp.OF_RESULTS))
+            reading = large.sparing(data, jsonrpc.decoding(data, mcp.OF_RESULTS, server=self.server.id))
             read = await self.bounds.looked_through(whose, len(data), reading)
             if call and read[0].result and (in_ours := naming.reader(call.method, self.dialect.revision)):
                 result = await self.bounds.looked_at(whose, len(data), partial(in_ours, read[0].result))
@@ -668,7 +668,7 @@ class Requests:
             self._turns.over(id)
         try:
             if message.error:
-                raise self._error(id, request, jsonrpc.read_error(message.error))
+                raise self._error(id, request, jsonrpc.read_error(message.error, self.server.id))
             call, body = request.call, message.result
             if not frame and jsonrpc.has_many_members(body):  # those of a large one were counted as it was read
                 raise self._unreadable(ValueError(jsonrpc.MANY_MEMBERS))
