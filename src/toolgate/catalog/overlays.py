@@ -125,7 +125,8 @@ def enter(call: Call, change: Change) -> Call:
     if change.refused and len(given) > MOST_UNKNOWN:  # a set of them would take as long as to read them
         count = len(given) - sum(map(given.__contains__, change.known))
         if count > MOST_UNKNOWN:
-            raise _invalid(call, f"{count} parameters that {call.target} does not have")
+            most = f"its overlay passes at most {MOST_UNKNOWN:,} of these on"
+            raise _invalid(call, f"{count:,} parameters that {call.target} does not have; {most}")
     if change.refused and (unknown := given.keys() - change.known):
         if spelling.are_too_long(unknown):
             raise _invalid(call, f"{call.target} has no parameters with names that are so long")
