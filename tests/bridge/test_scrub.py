@@ -7,11 +7,25 @@ from typing import Any
 
 import msgspec
 import pytest
-from peers import ACCEPTED, LATEST, MODERN, LegacyServer, ModernServer, RpcError, Scene, form, gateway, words_of
+from msgspec import Raw
+from peers import (
+    ACCEPTED,
+    LATEST,
+    MODERN,
+    LegacyServer,
+    ModernClient,
+    ModernServer,
+    RpcError,
+    Scene,
+    form,
+    gateway,
+    words_of,
+)
 from virtualtime import VirtualTimeLoop
 
 from toolgate.config import Config, Guard, Limits
-from toolgate.core.redaction import GONE
+from toolgate.core.notes import Note
+from toolgate.core.redaction import GONE, Redactor
 from toolgate.policy import scrub
 from toolgate.policy.truncate import META_KEY
 
@@ -245,3 +259,22 @@ async def test_a_large_result_is_scrubbed_beside_the_loop(mode: Any, monkeypatch
         assert SECRET not in json.dumps(result)
         assert (TOKEN in json.dumps(result)) is (mode == "known")
     assert len(aside) == 1 and SECRET.encode() in aside[0]
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/servers/one"])
+async def test_what_a_server_says_that_it_can_do_is_without_secrets(kind: type[Any], revision: str, path: str) -> None:
+    can = {"tools": {}, "experimental": {"x": {"a": SECRET}}, "extensions": {"com.example/x": {"a": SECRET}}}
+    async with gateway(one=server(kind, declares=can)) as rig:
+        client = rig.modern(path=path) if revision == MODERN else rig.legacy_stranger(revision, path=path)
+        asked = client.request("server/discover") if isinstance(client, ModernClient) else client.initialize()
+        said = (await asked).result
+        assert SECRET not in json.dumps(said)
+        assert path == "/mcp" or GONE in json.dumps(said["capabilities"])
+
+
+def test_the_name_of_a_note_that_mcp_does_not_define_is_without_secrets() -> None:
+    known = Redactor([SECRET])
+    note = scrub.Scrubber(known.of("one"), "known").note(Note("other", Raw(b"{}"), f"notifications/{SECRET}"))
+    assert note.method == GONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -31,12 +32,14 @@ from task_peers import (
     WITH_EXTENSION,
     LegacyTaskServer,
     ModernTaskServer,
+    Task,
 )
 from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Server
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Outcome, Principal, Required
+from toolgate.core.redaction import GONE
 from toolgate.policy.base import Policy
 from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.inprocess.tools import InProcessTools
@@ -883,3 +886,25 @@ async def test_tools_in_the_process_have_no_tasks() -> None:
     with pytest.raises(Fault) as caught:
         await upstream.invoke(Call("tasks/get", "x", Client(), server="in"))
     assert (caught.value.rpc, caught.value.message) == (-32602, "Task not found")
+
+
+async def test_what_a_list_says_of_a_task_is_without_secrets_and_in_the_clients_names() -> None:
+    secret = "canary-7f3a9c21bb"
+
+    class Telling(LegacyTaskServer):
+        def shown(self, task: Task) -> Json:
+            link = {"type": "resource_link", "uri": "a:1", "name": "a"}
+            more = {"statusMessage": f"at {secret}", "_meta": {"toolgate/server": "good", "x": secret}}
+            return super().shown(task) | more | {"result": {"content": [link]}}
+
+    gate = Gate()
+    server = Telling({"slow": gate}, support={"slow": "optional"})
+    server.settings["env"] = {"API_KEY": secret}
+    async with gateway(there=server) as rig:
+        ann = await rig.legacy()
+        id = await made(ann)
+        [listed] = (await ann.request("tasks/list")).result["tasks"]
+        assert secret not in json.dumps(listed) and listed["statusMessage"] == f"at {GONE}"
+        assert listed["_meta"] == {"x": GONE} and listed["taskId"] == id
+        assert listed["result"]["content"][0]["uri"] == "there+a:1"
+        gate.opened.set()

@@ -18,13 +18,12 @@ from toolgate.auth.access import Access, Rules
 from toolgate.catalog import server_info
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.views import CatalogView
-from toolgate.core import names, surrogates
+from toolgate.core import jsonrpc, names, surrogates
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.listing import Listing
 from toolgate.core.model import Call, Client, Done, Event, Made
 from toolgate.core.redaction import Redactor
-from toolgate.eras import tasks
 from toolgate.gateway.known_listings import Key, KnownListing, KnownListings, key_of
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy import scrub
@@ -158,7 +157,11 @@ class Lists:
         return server_info.merged(served, told, len(servers) > 1)
 
     def _scrubbed(self, server: str, about: About | None) -> About | None:
-        return about and msgspec.structs.replace(about, instructions=self._redactor.of(server).text(about.instructions))
+        if not about:
+            return None
+        secrets = self._redactor.of(server)
+        can = jsonrpc.value(secrets.body(jsonrpc.encode(about.capabilities)))
+        return msgspec.structs.replace(about, instructions=secrets.text(about.instructions), capabilities=can)
 
     def upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
         """Those that may tell of themselves: not the gateway's own."""
@@ -178,7 +181,7 @@ class Lists:
             asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
         answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
         items = [
-            Raw(tasks.with_id(raw, self._handles.write(server.id, id, made, route.path, client), lambda raw: raw))
+            self._listed(raw, server.id, id, made, route, client)
             for server, answer in answers
             if not isinstance(answer, Fault)
             for id, (raw, made) in answer.items()
@@ -198,9 +201,17 @@ class Lists:
         made the task."""
         if not self._may_know(event.server, made, route, client):
             return b""
-        if not route.is_transparent:
-            event = msgspec.structs.replace(event, params=Raw(scrub.unsigned(Done(event.params), is_of_task=True).body))
+        event = msgspec.structs.replace(event, params=self._of_task(event.params, event.server, route))
         return self._handles.shown(event, made, route.path, client, route.surface)
+
+    def _listed(self, said: Raw, server: str, id: str, made: Made, route: Route, client: Client) -> Raw:
+        told = self._of_task(said, server, route)
+        return Raw(self._handles.listed(told, server, id, made, route.path, client, route.surface))
+
+    def _of_task(self, said: Raw, server: str, route: Route) -> Raw:
+        """What a server says of a task, without secrets and what is the gateway's to say."""
+        told = Done(said) if route.is_transparent else scrub.unsigned(Done(said), is_of_task=True)
+        return self._current().scrubber(server, route).raw(Raw(told.body))
 
     def _may_know(self, server: str, made: Made, route: Route, client: Client) -> bool:
         """Whether a client may still use what has made a task of its own, with the scopes that it has shown."""

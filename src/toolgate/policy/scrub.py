@@ -119,7 +119,8 @@ class Scrubber(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(event, params=self.raw(event.params))
 
     def note(self, note: Note) -> Note:
-        return msgspec.structs.replace(note, params=self.raw(note.params))
+        method = self.secrets.text(note.method) if note.method and self.mode != "off" else note.method
+        return msgspec.structs.replace(note, params=self.raw(note.params), method=method)
 
 
 class Scrub(Policy):

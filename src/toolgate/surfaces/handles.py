@@ -68,6 +68,13 @@ class Handles:
         told = tasks.with_id(outcome.body, id, lambda raw: _as_of_tool(surface, call.server, raw))
         return Done(_asked(surface, call.client, call.server, told))
 
+    def listed(
+        self, said: msgspec.Raw, server: str, id: str, made: Made, path: str, client: Client, surface: Surface
+    ) -> msgspec.Raw | bytes:
+        """What a list says of a task, for a client whose it is."""
+        told = self.write(server, id, made, path, client)
+        return tasks.with_id(said, told, lambda raw: _as_of_tool(surface, server, raw))
+
     def shown(self, event: Event, made: Made, path: str, client: Client, surface: Surface) -> bytes:
         """The parameters of a notification on a task, for a client whose it is."""
         id = self.write(event.server, event.uri, made, path, client)
