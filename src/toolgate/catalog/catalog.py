@@ -60,6 +60,7 @@ MOST_WARNINGS = 100  # of one server; what a server lists may change without end
 PACE = 4 * 1024 * 1024  # bytes a second at which a list is read again and again, at most
 MOMENT = 0.001  # seconds that nobody waits for
 AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
+MOST_OF_SCOPES = 32 * 1024 * 1024  # bytes of a server's lists for clients with connections of their own, together
 UP = frozenset({"ready", "busy"})
 ASLEEP = frozenset({"configured", "starting", "stopped"})  # states in which nobody is asked because of age alone
 
@@ -588,8 +589,25 @@ class Catalog:
         slot.lost = None
         slot.is_outdated = slot.is_missed = False
         self._cache.save(place, server_list)
+        if place[1]:
+            self._make_room(place)
         if is_news:
             self._tell_of(place)
+
+    def _make_room(self, place: Place) -> None:
+        """Of one server's lists, which may be others for each client: those that were fetched longest ago are
+        forgotten, and fetched again when somebody asks for them."""
+        sizes, fetched, busy = dict[str, int](), dict[str, float](), {place[1]}
+        for (server, scope, _), slot in self._slots.items():
+            if server == place[0] and scope and slot.server_list:
+                sizes[scope] = sizes.get(scope, 0) + slot.server_list.size
+                fetched[scope] = max(fetched.get(scope, 0.0), slot.server_list.fetched)
+                busy |= {scope} if slot.fetch else set()
+        left = sum(sizes.values())
+        for scope in sorted(fetched, key=fetched.__getitem__):
+            if left > MOST_OF_SCOPES and scope not in busy:
+                left -= sizes[scope]
+                self.forget(place[0], scope)
 
     def _fetched(self, place: Place, slot: Slot, done: asyncio.Task[ServerList]) -> None:
         slot.fetch, slot.has_changed = None, False

@@ -159,8 +159,9 @@ class Lists:
     def _scrubbed(self, server: str, about: About | None) -> About | None:
         if not about:
             return None
-        secrets = self._redactor.of(server)
-        can = jsonrpc.value(secrets.body(jsonrpc.encode(about.capabilities)))
+        secrets, can = self._redactor.of(server), about.capabilities
+        if (scrubbed := secrets.body(before := jsonrpc.encode(can))) is not before:
+            can = jsonrpc.value(scrubbed)
         return msgspec.structs.replace(about, instructions=secrets.text(about.instructions), capabilities=can)
 
     def upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:

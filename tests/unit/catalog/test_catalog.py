@@ -12,6 +12,7 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
 from toolgate.catalog import cache
+from toolgate.catalog import catalog as catalogs
 from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.views import CatalogView
 from toolgate.config import CatalogLimits, Overlay
@@ -162,6 +163,29 @@ async def test_what_does_not_come_in_time_is_pending_and_announced_when_it_is_th
     assert events == [Event("slow", "list_changed", lists=("tools",))]
     assert names(await seen(catalog, ("slow", "tools")), "slow") == ["late"]
     assert slow.asked == 1
+
+
+async def test_lists_of_scopes_are_kept_up_to_a_size_and_those_fetched_last_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop, clock = Shop("docs", *(f"{number:0100d}" for number in range(100))), FakeClock()
+    monkeypatch.setattr(catalogs, "MOST_OF_SCOPES", 50_000)  # three of them
+    shop.scope = lambda client: client.principal.id
+    catalog = catalog_of(shop, clock=clock)
+
+    async def sees(who: str) -> int:
+        """How often the server was asked for that."""
+        before = shop.asked
+        view = await catalog.view(["docs"], WANTED, Client(Principal(who)))
+        server_list = view.server_list(*WANTED[0])
+        assert server_list and len(server_list.items) == 100
+        await clock.advance(1)
+        return shop.asked - before
+
+    assert [await sees(who) for who in ("ann", "bob", "cid", "dan")] == [1, 1, 1, 1]
+    assert [await sees(who) for who in ("dan", "cid", "bob")] == [0, 0, 0], "they are kept"
+    assert await sees("ann") == 1 and await sees("bob") == 1, "those fetched longest ago gave way"
+    await catalog.close()
 
 
 async def test_clients_of_one_scope_share_a_list_and_others_do_not() -> None:
