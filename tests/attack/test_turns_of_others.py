@@ -114,9 +114,9 @@ def test_a_large_list_is_indexed_in_turns_so_that_a_search_of_another_is_before_
     read: list[str] = []
     whole = Index.read
 
-    def noted(index: Index, document: Document) -> Any:
+    def noted(index: Index, document: Document, of: int = 1) -> Any:
         read.append(document.name)
-        return whole(index, document)
+        return whole(index, document, of)
 
     monkeypatch.setattr(Index, "read", noted)
     found = Finder()

@@ -105,8 +105,9 @@ class Finder:
         for key, (server, server_lists) in wanted.items():
             if not self._is_indexed(key, server_lists):
                 read: list[tuple[Document, Vector]] = []
+                count = sum(len(each.items) for each in server_lists if each)
                 for document in _documents(server, server_lists):
-                    read.append((document, self._index.read(document)))  # kept until it is put in
+                    read.append((document, self._index.read(document, count or 1)))  # kept until it is put in
                     yield
                 self._index.put(key, (document for document, _ in read))
             self._keep(key, server_lists)

@@ -9,7 +9,9 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from heapq import nlargest
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from toolgate.search import words
@@ -62,17 +64,20 @@ class Unsearchable(ValueError):
 
 
 class Vector:
-    """A document as numbers. Equal documents share one, which is kept as long as one of them is."""
+    """A document as numbers. Equal documents share one, which is kept as long as one of them is. Of more than `most`
+    terms it has those that weigh most."""
 
     __slots__ = ("__weakref__", "name", "terms")
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, most: int | None = None) -> None:
         found = fields(document)
         sums: dict[str, float] = defaultdict(float)
         for field, (weight, length_matters, usual) in FIELDS.items():
             each = weight / (1 - length_matters + length_matters * len(found[field]) / usual)
             for term in found[field]:
                 sums[term] += each
+        if most is not None and len(sums) > most:
+            sums = dict(nlargest(most, sums.items(), key=itemgetter(1)))
         self.terms = {term: _LEVELS[round(1000 * total / (SATURATION + total))] for term, total in sums.items()}
         self.name = parts_of_name(document.name)
 

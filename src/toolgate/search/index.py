@@ -19,6 +19,10 @@ from toolgate.search.ranking import CANDIDATES, MOST_PIECES, SHORTEST_PIECE, Ind
 Permitted = Callable[[Document], bool]
 
 
+MOST_TERMS = 600_000  # of all documents of one server: about 250 MB
+LEAST_TERMS = 16  # of each, however many there are
+
+
 class Index:
     def __init__(self) -> None:
         self._servers: dict[str, dict[Document, IndexEntry]] = {}
@@ -48,11 +52,12 @@ class Index:
     def drop(self, server: str) -> None:
         self.put(server, ())
 
-    def read(self, document: Document) -> Vector:
-        """What takes most of the time that it takes to put it in. It is found again while anybody keeps it."""
+    def read(self, document: Document, of: int = 1) -> Vector:
+        """What takes most of the time that it takes to put it in. It is found again while anybody keeps it. `of` how
+        many documents it is one."""
         vector = self._vectors.get(document)
         if vector is None:
-            vector = self._vectors[document] = Vector(document)
+            vector = self._vectors[document] = Vector(document, max(LEAST_TERMS, MOST_TERMS // of))
         return vector
 
     def _enter(self, document: Document) -> IndexEntry:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from search_fixture import CRAWL, GITHUB_ISSUES, SCREENSHOT
 
 from toolgate.search import Document, Index, Unsearchable, spellings, words
+from toolgate.search import index as indexes
 from toolgate.search.briefs import brief
 from toolgate.search.tokens import estimate
 
@@ -231,3 +232,19 @@ def test_a_brief_is_cut_between_words():
 def test_tokens_are_about_what_models_count():
     assert estimate("The quick brown fox jumps over the lazy dog.") in range(8, 14)
     assert estimate(b"") == 0
+
+
+def test_of_very_many_documents_each_is_found_by_what_says_most_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """9,900 tools with 150 different words each took 880 MB."""
+    monkeypatch.setattr(indexes, "MOST_TERMS", 1000)
+    letters = "abcdefghij"
+    found = Index()
+    many = [
+        Document("big", f"read_{letters[number]}x", description=" ".join(f"w{number}q{n}z" for n in range(300)))
+        for number in range(10)
+    ]
+    read = [found.read(document, len(many)) for document in many]
+    assert all(len(vector.terms) == 100 for vector in read)
+    found.put("big", many)
+    assert found.search("read dx")[0].document == many[3]
+    assert len(found.read(many[0]._replace(name="alone")).terms) > 300
