@@ -242,6 +242,26 @@ async def test_a_dry_run_says_what_would_run_asks_nobody_and_adds_nothing(verdic
         assert there.servers == ["there"] and not there.book.requests()
 
 
+@pytest.mark.parametrize("dry", [True, False])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"args": ["q" * 140] * 2000},
+        {"args": ["Ab3-" * 70_000]},
+        {"env": {f"N{number}" * 20: "v" for number in range(3000)}},
+        {"env": {"TOKEN": "Ab3." * 70_000}},
+    ],
+    ids=["words", "one word", "names", "one value"],
+)
+async def test_what_describes_a_server_without_end_is_not_looked_at(more: Json, dry: bool) -> None:
+    """14 MB of it held the event loop for 1.1 s, without a key where no clients are configured."""
+    async with rig() as there:
+        told = await there.asks(dryRun=dry, **more)
+        assert not told["success"] and "the limit is 262,144" in told["error"]
+        assert "missing" not in told["error"] and not there.book.requests()
+        assert (await there.asks(dryRun=True, args=["q" * 140] * 1000))["success"]
+
+
 @pytest.mark.promise("b.rulings.18")
 async def test_a_dry_run_tells_nothing_to_who_may_not_add_servers() -> None:
     async with rig(config=Config(add_servers="off")) as there:

@@ -48,7 +48,7 @@ class Family(msgspec.Struct, frozen=True):
 
 class Control(msgspec.Struct, frozen=True):
     """`parameters` are the properties of its input schema; `aliases` are other names for them, `also` other names of
-    the tool."""
+    the tool. `largest`: bytes that its arguments may have, where not any number."""
 
     name: str
     family: Family
@@ -63,6 +63,7 @@ class Control(msgspec.Struct, frozen=True):
     insists: bool = False  # whether it promises another try where a tool says nothing of itself
     check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
     output: Object | None = None  # its output schema
+    largest: int | None = None
     reads: Callable[[Raw], Given] | None = None  # its arguments, where the gateway has written them itself
     needs: Literal["", "codex", "javascript", "own", "python"] = (
         ""  # it is not listed where the gateway does not have that
@@ -122,6 +123,8 @@ def read(control: Control, call: Call) -> Given:
     """The arguments of a call of a control tool. Raises `Fault` INVALID_ARGS with all that is wrong with them."""
     if control.reads:
         return control.reads(call.arguments)
+    if control.largest is not None and (size := len(call.arguments)) > control.largest:
+        raise invalid(control, [f"the arguments have {size:,} bytes; the limit is {control.largest:,}"])
     given, wrong = _decoded(control, call)
     wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
     wrong += [f"`{name}` must be {said}" for name, value in given.items() if (said := _beyond(control, name, value))]
@@ -134,7 +137,8 @@ def read(control: Control, call: Call) -> Given:
 
 def readable(control: Control, call: Call) -> Given:
     """Those of the arguments that are what they should be, for a message about the others."""
-    return _decoded(control, call)[0]
+    is_too_large = control.largest is not None and len(call.arguments) > control.largest
+    return {} if is_too_large else _decoded(control, call)[0]
 
 
 def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:

@@ -227,6 +227,8 @@ async def by_codex(given: Given, context: ControlContext) -> Object:
     return await context.gateway.codex(context.call.target, given, context)
 
 
+LARGEST_TABLE = 256 * 1024  # bytes of what describes a server: each word of it is looked at as a possible secret
+LARGEST_IMPORT = 1024 * 1024
 MOST_THREADS = 100  # on one page
 _MORE = "Default: the most that the operator allows, up to "
 
@@ -294,6 +296,7 @@ CONTROLS = (
         ("name", "transport"),
         work=add_mcp_server,
         changes=True,
+        largest=LARGEST_TABLE,
     ),
     Control(
         "remove_mcp_server",
@@ -319,6 +322,7 @@ CONTROLS = (
         work=importing.import_mcp_server,
         check=importing.check,
         changes=True,
+        largest=LARGEST_IMPORT,
     ),
     Control(
         "call_hook",
