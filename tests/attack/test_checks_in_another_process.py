@@ -184,9 +184,7 @@ def test_who_has_much_that_takes_long_waits_for_itself(checker: Checker, rival: 
         for number in range(checkers.OFTEN):
             check(checker, PARSED_IN_FULL, {"a": json.dumps([[]] * (150_000 + number))}, "mallory", "there")
     slow = process_of(checker, "_slow")
-    os.kill(slow, signal.SIGSTOP)
-    for fork in offspring(slow):
-        os.kill(fork, signal.SIGSTOP)
+    os.killpg(slow, signal.SIGSTOP)
     given = [b'{"not":{"required":["x"]}}', b'{"x":1}', UNDECIDED]
     theirs = ("ann", "evil") if rival == "of the server" else ("mallory", "there")
 
@@ -204,8 +202,7 @@ def test_who_has_much_that_takes_long_waits_for_itself(checker: Checker, rival: 
 def test_the_process_ends_with_its_checker_also_in_the_middle_of_a_check() -> None:
     made = Checker()
     all_of_them = {pid := held(made), *offspring(pid)}
-    for each in all_of_them:
-        os.kill(each, signal.SIGSTOP)  # it will not answer
+    os.killpg(pid, signal.SIGSTOP)  # it will not answer
     found: list[Any] = []
     waiting = threading.Thread(target=lambda: found.append(check(made, {"not": {"required": ["x"]}}, {"x": 1})))
     waiting.start()
