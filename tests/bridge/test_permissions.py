@@ -310,3 +310,10 @@ async def test_where_clients_have_connections_of_their_own_each_sees_and_ends_it
         await of_all.stop()  # as an administrator does
         assert "was stopped" in str((await waiting.reply()).message)
         assert await states() == ["stopped", "stopped"] and of_all.status().state == "stopped"
+
+
+async def test_a_client_is_told_that_a_server_which_all_share_was_stopped_before_anybody_used_it() -> None:
+    async with gateway(config=clients(client()), git=LegacyServer({"get": plain})) as rig:
+        of_all = rig.app.gateway.snapshot.upstreams["git"]
+        await of_all.stop()
+        assert of_all.status(Client(Principal("ann"))) == of_all.status() and of_all.status().stopped_by == "close"

@@ -2,7 +2,7 @@
 
 The rules this file keeps: nothing that a server lists, and nothing that a client sends, is compiled or checked on the
 event loop but what is plain and small; what takes longer than almost all does is done behind the rest, so that who has
-much of it waits for itself; and the processes end with whoever has started them, also where that is killed.
+much of it waits for itself; and the processes end with the gateway, also where that is killed.
 """
 
 from __future__ import annotations

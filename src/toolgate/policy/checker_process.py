@@ -75,8 +75,8 @@ def _answer(asked: Asked) -> Answered:
 
 
 def _hold_back() -> None:
-    os.nice(NICE)
     if resource:
+        os.nice(NICE)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if sys.platform == "linux":
             resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))

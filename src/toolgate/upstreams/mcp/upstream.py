@@ -92,7 +92,7 @@ class McpUpstream:
     def status(self, whose: Client | None = None) -> Status:
         shown = self._of(whose)
         if not shown:
-            return self._unused if whose is None else Status()
+            return self._unused if whose is None or self._server.scope == "shared" else Status()
         found = max(shown, key=lambda session: (_LIVELINESS[session.state], session.condition.since)).status()
         return msgspec.structs.replace(found, calls=sum(session.calls for session in shown))
 
