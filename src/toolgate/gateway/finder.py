@@ -7,14 +7,14 @@ turns, so that nobody waits for more than one search of each other; what is to b
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import items, mcp
-from toolgate.core.concurrency import FairLimit, Unfinished
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
+from toolgate.core.steps import InSteps, in_slices
 from toolgate.gateway.embedding import Embeddings
 from toolgate.search import MOST_TERMS, Document, Hit, Index, Unsearchable, semantic
 from toolgate.search.documents import Vector
@@ -58,22 +58,19 @@ class Finder:
             f"{server.id}/{scope}": (server, tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND))
             for server, scope in servers.values()
         }
-        steps, index, is_semantic = self._indexing(wanted), self._index, mode == "semantic"
+        index, is_semantic = self._index, mode == "semantic"
         if is_semantic and self._embeddings:
             self._embeddings.check()
 
-        def found() -> tuple[Sequence[Hit], Sequence[Document]] | Unfinished:
-            until = time.perf_counter() + SLICE
-            for _ in steps:
-                if time.perf_counter() > until:
-                    return Unfinished.MORE
+        def searching() -> InSteps[tuple[Sequence[Hit], Sequence[Document]]]:
+            yield from self._indexing(wanted)
             if not is_semantic:
                 return index.search(query, limit, kinds=kinds, servers=wanted, permitted=permitted, mode=mode), ()
             hits = index.search(query, semantic.CANDIDATES, kinds=kinds, servers=wanted, permitted=permitted)
             return hits, index.documents(kinds, wanted, permitted)
 
         try:
-            hits, documents = await self._turns.in_thread(whose, found, self._thread)
+            hits, documents = await self._turns.in_thread(whose, in_slices(searching(), SLICE), self._thread)
         except Unsearchable as error:
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent") from None
         if not is_semantic or not self._embeddings:
