@@ -21,6 +21,8 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import MOST, WHILE, Complaints
 from toolgate.core.inflow import IntakeQueue
 from toolgate.frontends import tls, unread
+from toolgate.upstreams.links.http import HttpLink
+from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.links.stdio import StdioLink
 
 NONSENSE = "what is not a message " + "x" * 200
@@ -44,11 +46,28 @@ def told(caplog: pytest.LogCaptureFixture) -> Told:
     return lambda: [each.getMessage() for each in caplog.records]
 
 
+async def nowhere(host: str, port: int) -> Any:
+    raise ConnectionRefusedError
+
+
 class Nobody:
     principal = ""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_given: None
+
+
+@pytest.mark.promise("b.attacks.logs")
+async def test_of_session_ids_that_are_too_long_some_are_told(told: Told) -> None:
+    clock = FakeClock()
+    server = Server(id="there", name="There", type="http", url="http://localhost/mcp")
+    complaints = Complaints(clock)
+    link = HttpLink(server, Nobody(), clock, nowhere, IntakeQueue(), Places(clock), complaints=complaints)
+    for _ in range(1000):
+        link.answered_in(b"s" * 5000)
+    assert len(told()) == MOST + 1
+    await link.close()
+    complaints.close()
 
 
 @pytest.mark.promise("b.attacks.logs")

@@ -45,6 +45,7 @@ from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.mcp.made_tasks import MOST_TASKS
+from toolgate.upstreams.mcp.requests import GIVEN_UP
 
 WAIT = 3600 * 1000
 
@@ -95,7 +96,8 @@ async def modern_server(**more: Any) -> AsyncGenerator[tuple[Rig, ModernTaskServ
 async def legacy_server(support: str = "optional", **more: Any) -> AsyncGenerator[tuple[Rig, LegacyTaskServer, Gate]]:
     gate = Gate()
     scripts = {"slow": gate, "ask": ask_name, "fail": fail, "plain": plain, **more.pop("scripts", {})}
-    kinds = {name: support for name in scripts if name != "plain"}
+    plainly = {"plain", *more.pop("plain", ())}
+    kinds = {name: support for name in scripts if name not in plainly}
     server = LegacyTaskServer(scripts, support=kinds, **more)
     async with gateway(there=server) as rig:
         yield rig, server, gate
@@ -616,18 +618,52 @@ async def test_what_a_task_logs_goes_to_who_waits_for_it() -> None:
 
 
 @pytest.mark.promise("spec.legacy.tasks.isolation")
-async def test_whoever_waits_for_a_task_does_not_keep_others_from_being_asked() -> None:
-    async with legacy_server() as (rig, server, gate):
-        ann, bob = (
-            await rig.legacy(),
-            await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")}),
-        )
-        waiting = ann.start("tasks/result", taskId=await made(ann))
+@pytest.mark.parametrize("support", ["optional", "required"])
+async def test_while_a_task_of_another_runs_what_names_no_task_reaches_nobody(support: str) -> None:
+    """The Python SDK's own tasks log without a word of their task."""
+
+    async def tell(scene: Scene) -> str:
+        params = {"level": "info", "data": "of bob, or of the task?"}
+        scene.connection.say({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
+        return "told"
+
+    scripts = {"plainly_ask": ask_name, "plainly_tell": tell}
+    async with legacy_server(support, scripts=scripts, plain=scripts) as (rig, server, gate):
+        ann, bob = await rig.legacy(), await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")})
+        if support == "optional":
+            id = await made(ann)
+            over = ann.start("tasks/result", taskId=id)
+        else:
+            over = ann.start("tools/call", name="there__slow")
         await server.got("tasks/result")
-        assert (await bob.call("there__ask")).text == "accept: Bob"
-        assert not ann.asked
+        reply = await bob.call("there__plainly_tell")
+        assert reply.text == "told" and not reply.before
+        refused = await bob.call("there__plainly_ask")
+        assert "A task of another client is at work" in json.dumps(refused.message) and not bob.asked
         gate.opened.set()
-        await waiting.reply()
+        await over.reply()
+        assert (await bob.call("there__plainly_ask")).text == "accept: Bob"
+        assert (await bob.call("there__plainly_tell")).notes("notifications/message")
+        assert not ann.asked
+
+
+async def test_that_a_task_is_over_is_found_out_when_it_matters() -> None:
+    async with legacy_server(scripts={"plainly_ask": ask_name}, plain=["plainly_ask"]) as (rig, _, gate):
+        ann, bob = await rig.legacy(), await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")})
+        await made(ann)
+        gate.opened.set()
+        await settle()
+        assert (await bob.call("there__plainly_ask")).text == "accept: Bob"  # nobody had asked what became of the task
+
+
+async def test_a_task_that_was_cancelled_may_ask_for_a_moment() -> None:
+    async with legacy_server(scripts={"plainly_ask": ask_name}, plain=["plainly_ask"]) as (rig, _server, _gate):
+        ann, bob = await rig.legacy(), await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")})
+        await ann.request("tasks/cancel", taskId=await made(ann))
+        refused = await bob.call("there__plainly_ask")
+        assert "A task of another client is at work" in json.dumps(refused.message) and not bob.asked
+        await rig.clock.advance(GIVEN_UP)
+        assert (await bob.call("there__plainly_ask")).text == "accept: Bob"
 
 
 # Tools that run as tasks only, for clients that want none.

@@ -31,7 +31,7 @@ class Change(msgspec.Struct, frozen=True):
         return bool(self.renamed or self.refused or self.defaults or self.fixed)
 
 
-class ServerList(msgspec.Struct):
+class ServerList(msgspec.Struct, weakref=True):
     """One list of one server: its items by the names (or URIs) that they are shown under, raw. `until` is the time (of
     `Clock.now`) to which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived
     of it. Where overlays change a server's tools, `listed` is what it lists itself, `changes` lead back to that, by

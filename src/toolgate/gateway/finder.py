@@ -7,6 +7,7 @@ turns, so that nobody waits for more than one search of each other; what is to b
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,10 +17,11 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.steps import InSteps, in_slices
 from toolgate.gateway.embedding import Embeddings
-from toolgate.search import MOST_TERMS, Document, Hit, Index, Unsearchable, semantic
+from toolgate.search import Document, Hit, Index, Unsearchable, semantic
 from toolgate.search.documents import Vector
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
+MOST_OF_SERVER = 128 * 1024 * 1024  # bytes of memory of all scopes of one server, or what the last one alone takes
 MOST_WAITING = 8  # searches of one principal
 SLICE = 0.1  # seconds of one turn, in which lists are read; the last of each takes longer, when it is put in
 
@@ -36,8 +38,8 @@ class Finder:
         self._thread = ThreadPoolExecutor(1, "toolgate search")
         self._turns = FairLimit(1, most=MOST_WAITING, what="searches")
         self._index = Index()
-        self._indexed: dict[str, ServerLists] = {}
-        self._terms: dict[str, dict[str, int]] = {}  # by server and key: those that were searched last come last
+        self._indexed: dict[str, Sequence[weakref.ref[ServerList] | None]] = {}  # by server and scope
+        self._sizes: dict[str, dict[str, int]] = {}  # of these, by server: those that were searched last come last
 
     async def find(
         self,
@@ -100,6 +102,9 @@ class Finder:
 
     def _indexing(self, wanted: Wanted) -> Iterator[None]:
         """Have all of it indexed, a document at a time."""
+        for server, _ in wanted.values():
+            for gone in [each for each in self._sizes.get(server.id, ()) if self._is_gone(each) and each not in wanted]:
+                self._drop(gone, server.id)
         for key, (server, server_lists) in wanted.items():
             if not self._is_indexed(key, server_lists):
                 read: list[tuple[Document, Vector]] = []
@@ -115,26 +120,30 @@ class Finder:
     def _is_indexed(self, key: str, server_lists: ServerLists) -> bool:
         before = self._indexed.get(key, ())
         return len(before) == len(server_lists) and all(
-            old is new for old, new in zip(before, server_lists, strict=True)
+            (old and old()) is new for old, new in zip(before, server_lists, strict=True)
         )
 
+    def _is_gone(self, key: str) -> bool:
+        """Whether it is of a client whose lists nobody remembers: its session has ended."""
+        known = [each for each in self._indexed[key] if each]
+        return not key.endswith("/") and not any(each() for each in known)
+
     def _keep(self, key: str, server: str, server_lists: ServerLists) -> None:
-        """All scopes of one server have `MOST_TERMS` together, or the last one alone: whose lists differ from client to
-        client is not to take more memory with each client."""
-        own = self._terms.setdefault(server, {})
+        """Whose lists differ from client to client is not to take more memory with each client."""
+        own = self._sizes.setdefault(server, {})
         was = own.pop(key, 0)
-        own[key] = was if self._indexed.pop(key, None) else self._index.terms(key)
-        self._indexed[key] = server_lists
-        while len(own) > 1 and sum(own.values()) > MOST_TERMS:
+        own[key] = was if self._indexed.pop(key, None) else self._index.size(key)
+        self._indexed[key] = [each and weakref.ref(each) for each in server_lists]
+        while len(own) > 1 and sum(own.values()) > MOST_OF_SERVER:
             self._drop(next(iter(own)), server)
         while len(self._indexed) > MOST_INDEXED:
             oldest = next(iter(self._indexed))
             self._drop(oldest, oldest.partition("/")[0])
 
     def _drop(self, key: str, server: str) -> None:
-        del self._indexed[key], self._terms[server][key]
-        if not self._terms[server]:
-            del self._terms[server]
+        del self._indexed[key], self._sizes[server][key]
+        if not self._sizes[server]:
+            del self._sizes[server]
         self._index.drop(key)
 
 

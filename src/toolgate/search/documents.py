@@ -39,6 +39,11 @@ class Document(NamedTuple):
     server_description: str = ""
 
     @property
+    def size(self) -> int:
+        """Bytes and characters of its texts."""
+        return len(self.name) + len(self.title) + len(self.description) + len(self.schema)
+
+    @property
     def listed_by(self) -> str:
         """Who alone decides what is listed beside it: its server, or in a registry who has published it. Nobody does in
         the bundled list, or where a name does not say."""

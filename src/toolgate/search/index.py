@@ -21,6 +21,7 @@ Permitted = Callable[[Document], bool]
 
 MOST_TERMS = 600_000  # of all documents of one server: about 180 MB
 LEAST_TERMS = 16  # of each, however many there are
+_ENTRY, _TERM = 2000, 300  # bytes of memory of a document without its texts, and of each of its terms, as measured
 
 
 class Index:
@@ -52,9 +53,12 @@ class Index:
     def drop(self, server: str) -> None:
         self.put(server, ())
 
-    def terms(self, server: str) -> int:
-        """How many its documents have together."""
-        return sum(len(entry.vector.terms) for entry in self._servers.get(server, {}).values())
+    def size(self, server: str) -> int:
+        """About how many bytes of memory its documents take."""
+        return sum(
+            _ENTRY + _TERM * len(entry.vector.terms) + document.size
+            for document, entry in self._servers.get(server, {}).items()
+        )
 
     def read(self, document: Document, of: int = 1) -> Vector:
         """What takes most of the time that it takes to put it in. It is found again while anybody keeps it. `of` how

@@ -37,7 +37,7 @@ async def _stdio(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Lin
 async def _http(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
     credential = _credential(server, receiver, link_deps)
     dial, turns, places = link_deps.dial(server), link_deps.turns, link_deps.places
-    return http.HttpLink(server, receiver, link_deps.clock, dial, turns, places, credential)
+    return http.HttpLink(server, receiver, link_deps.clock, dial, turns, places, credential, link_deps.complaints)
 
 
 async def _sse(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:

@@ -56,17 +56,45 @@ async def test_a_list_is_indexed_when_it_is_another_one_and_only_then(monkeypatc
     finder.close()
 
 
-async def test_all_scopes_of_one_server_have_so_many_words_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolgate.gateway.finder.MOST_TERMS", 10)
-    dropped: list[str] = []
-    monkeypatch.setattr(Index, "drop", lambda _, key: dropped.append(key))
-    finder, of_one = Finder(), Server(id="notes", name="notes", type="stdio", scope="principal")
-    lists = {whose: ServerLists(server_list(f"write_{whose}_now")) for whose in ("ann", "bob", "cy")}
-    for whose in ("ann", "bob", "cy", "ann", "bob"):
-        hits = await finder.find("write", {"notes": (of_one, whose)}, lists[whose].known, ("tools",), 10, "bm25")
+class Scopes:
+    """A server whose lists differ from client to client, and which keys were dropped from the index."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.finder = Finder()
+        self.dropped: list[str] = []
+        self.lists = {whose: ServerLists(server_list(f"write_{whose}_now")) for whose in ("ann", "bob", "cy")}
+        self.server = Server(id="notes", name="notes", type="stdio", scope="principal")
+        drop = Index.drop
+
+        def noted(index: Index, key: str) -> None:
+            self.dropped.append(key)
+            drop(index, key)
+
+        monkeypatch.setattr(Index, "drop", noted)
+
+    async def search(self, whose: str) -> None:
+        wanted = {"notes": (self.server, whose)}
+        hits = await self.finder.find("write", wanted, self.lists[whose].known, ("tools",), 10, "bm25")
         assert [hit.document.name for hit in hits] == [f"write_{whose}_now"]
-    assert dropped == ["notes/ann", "notes/bob", "notes/cy"]  # there is room for two: who searched last keeps theirs
-    finder.close()
+
+
+async def test_all_scopes_of_one_server_take_so_much_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolgate.gateway.finder.MOST_OF_SERVER", 7000)
+    scopes = Scopes(monkeypatch)
+    for whose in ("ann", "bob", "cy", "ann", "bob"):
+        await scopes.search(whose)
+    assert scopes.dropped == ["notes/ann", "notes/bob", "notes/cy"]  # two have room: who searched last keeps theirs
+    scopes.finder.close()
+
+
+async def test_what_was_indexed_for_a_client_goes_with_its_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    scopes = Scopes(monkeypatch)
+    for whose in ("ann", "bob"):
+        await scopes.search(whose)
+    del scopes.lists["ann"]
+    await scopes.search("bob")
+    assert scopes.dropped == ["notes/ann"]
+    scopes.finder.close()
 
 
 async def test_what_cannot_be_searched_for_is_the_callers_fault() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from virtualtime import FakeClock
@@ -12,7 +13,8 @@ from virtualtime import FakeClock
 from toolgate.core import mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Asker, Call, Client, Principal
-from toolgate.upstreams.mcp.attribution import Askers, OpenRequest, heir_of, owner_of
+from toolgate.upstreams.mcp import attribution
+from toolgate.upstreams.mcp.attribution import LOOKED_AT, Askers, OpenRequest, RunningTasks, heir_of, owner_of
 
 EXCHANGE = Exchange(Asker("upstream", "there"), FakeClock())
 OWN = OpenRequest(EXCHANGE, None)
@@ -23,7 +25,7 @@ def of(principal: str, session: str = "") -> OpenRequest:
 
 
 def owner(origin: int | None, in_flight: dict[int, OpenRequest], *given_up: OpenRequest) -> OpenRequest | None:
-    return owner_of(origin, in_flight, Askers(in_flight), Askers(dict(enumerate(given_up))))
+    return owner_of(origin, in_flight, Askers(in_flight), Askers(dict(enumerate(given_up))), RunningTasks(FakeClock()))
 
 
 def test_a_question_on_a_requests_own_stream_is_its_own() -> None:
@@ -124,5 +126,50 @@ def check_against_all(askers: Askers, requests: dict[int, OpenRequest]) -> None:
         of_it = [each for each in asking.values() if each.call and each.call.client.identity == identity]
         assert list(map(id, askers.all(identity))) == list(map(id, of_it))
         assert askers.newest(identity) is (of_it[-1] if of_it else None)
-    owner = owner_of(None, requests, askers, Askers({}))
+    owner = owner_of(None, requests, askers, Askers({}), RunningTasks(FakeClock()))
     assert owner is (list(asking.values())[-1] if len(identities) == 1 else None)
+
+
+# Tasks that run.
+
+
+def client(principal: str, session: str = "s") -> Client:
+    return Client(Principal(principal), session)
+
+
+async def test_while_a_task_of_another_client_runs_nothing_is_certain() -> None:
+    clock = FakeClock()
+    running, in_flight = RunningTasks(clock), {1: of("bob", "s")}
+
+    def bobs() -> bool:
+        return owner_of(None, in_flight, Askers(in_flight), Askers({}), running) is in_flight[1]
+
+    running.add("own", client("bob"), 100)
+    assert bobs()
+    running.add("ann's", client("ann"), 100)
+    assert not bobs() and running.of_others(("bob", "s")) == ["ann's"]
+    assert owner_of(1, in_flight, Askers(in_flight), Askers({}), running) is in_flight[1]
+    running.over("ann's")
+    assert bobs()
+    running.add("of another session", client("bob", "other"), 100)
+    assert not bobs()
+    running.over("of another session", lasts=10)
+    assert not bobs()
+    await clock.advance(10)
+    assert bobs() and running.client("of another session") is None
+
+
+async def test_of_very_many_tasks_some_are_known_and_there_is_no_doubt_that_there_are_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attribution, "MOST_RUNNING", 20)
+    clock = FakeClock()
+    running = RunningTasks(clock)
+    for number in range(30):
+        running.add(str(number), client("ann"), 100)
+    assert running.of_others(("bob", "s")) == [str(number) for number in range(LOOKED_AT)]
+    for number in range(30):
+        running.over(str(number))
+    assert running.of_others(("bob", "s")) == []
+    await clock.advance(100)
+    assert running.of_others(("bob", "s")) is None

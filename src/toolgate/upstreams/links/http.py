@@ -22,6 +22,7 @@ from toolgate.config import Server
 from toolgate.core import jsonrpc, sse
 from toolgate.core.bodies import FREE
 from toolgate.core.clock import Clock
+from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault, Reach
 from toolgate.core.inflow import IntakeQueue
 from toolgate.core.large import Gathering, Whole
@@ -79,9 +80,11 @@ class HttpLink:
         turns: IntakeQueue,
         places: Places,
         credential: UpstreamCredential | None = None,
+        complaints: Complaints | None = None,
     ) -> None:
         self._server = server
         self._receiver = receiver
+        self._complaints = complaints
         self.awaits = receiver.awaits
         self._clock = clock
         self._dial = dial
@@ -300,7 +303,8 @@ class HttpLink:
     def answered_in(self, session: bytes | None) -> None:
         """The session that a successful answer to a request named. An id without end would go with each request."""
         if session and len(session) > LONGEST_ID:
-            log.warning("%s sent a session id of %d characters; ignored", self._server.name, len(session))
+            if not self._complaints or self._complaints.takes(self._server.id):
+                log.warning("%s sent a session id of %d characters; ignored", self._server.name, len(session))
             session = None
         self._named = session
 

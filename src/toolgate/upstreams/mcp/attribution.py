@@ -7,17 +7,24 @@ The rule this file keeps: a question never reaches a principal or a session othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from toolgate.core import mcp
+from toolgate.core.clock import Clock
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Call, Client
 from toolgate.eras.calls import Headers
 
+MOST_RUNNING = 16 * 1024  # tasks of one connection that are known to run; with more, nobody knows whose they are
+LOOKED_AT = 8  # of the tasks of others, when it matters whether they are over
 LEAST_KNOWN = 64  # requests that are over, until which they may be kept by their ids
+
+
+Identity: TypeAlias = tuple[str, str]
+"""See `Client.identity`."""
 
 
 class Unsent(NamedTuple):
@@ -63,16 +70,16 @@ class Askers:
         self._calls: _Ids = {}
         self._results: _Ids = {}
 
-    def whose(self) -> list[tuple[str, str]]:
+    def whose(self) -> list[Identity]:
         """By `Client.identity`; two of them where there are more."""
         self._update()
         return self._whose(self._calls) or self._whose(self._results)
 
-    def newest(self, whose: tuple[str, str]) -> OpenRequest | None:
+    def newest(self, whose: Identity) -> OpenRequest | None:
         ids = self._of(whose)
         return self._requests[ids[-1]] if ids else None
 
-    def all(self, whose: tuple[str, str]) -> list[OpenRequest]:
+    def all(self, whose: Identity) -> list[OpenRequest]:
         return [self._requests[id] for id in self._of(whose) if id in self._requests]
 
     def by_id(self) -> dict[int, OpenRequest]:
@@ -94,7 +101,7 @@ class Askers:
         ids = (id for ids in self._results.values() for id in ids)
         return (self._requests[id] for id in ids if id in self._requests)
 
-    def _of(self, whose: tuple[str, str]) -> list[int]:
+    def _of(self, whose: Identity) -> list[int]:
         self._update()
         ids = (self._calls if self._whose(self._calls) else self._results).get(whose, [])
         return ids if self._is_any_left(ids) else []
@@ -109,8 +116,8 @@ class Askers:
                 groups = self._results if call.method == mcp.TASK_RESULT else self._calls
                 groups.setdefault(call.client.identity, []).append(id)
 
-    def _whose(self, groups: _Ids) -> list[tuple[str, str]]:
-        left, gone = list[tuple[str, str]](), list[tuple[str, str]]()
+    def _whose(self, groups: _Ids) -> list[Identity]:
+        left, gone = list[Identity](), list[Identity]()
         for whose, ids in groups.items():
             (left if self._is_any_left(ids) else gone).append(whose)
             if len(left) > 1:
@@ -126,19 +133,77 @@ class Askers:
         return bool(ids)
 
 
+class RunningTasks:
+    """Whose tasks a server may be at work on. What it says without a word of a task may be of any of these: by the
+    specification (2025-11-25: basic/utilities/tasks) it says which, but its libraries let it say nothing."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._clients: dict[str, Client] = {}  # by id
+        self._until: dict[Identity, dict[str, float]] = {}  # the ids of each client
+        self._uncounted_until = 0.0
+
+    def add(self, id: str, client: Client, lasts: float) -> None:
+        """It runs for `lasts` seconds at most."""
+        self.over(id)
+        until = self._clock.now() + lasts
+        if len(self._clients) >= MOST_RUNNING:
+            self._uncounted_until = max(self._uncounted_until, until)
+            return
+        self._clients[id] = Client(client.principal, client.session)
+        self._until.setdefault(client.identity, {})[id] = until
+
+    def over(self, id: str, lasts: float = 0.0) -> None:
+        """It has ended, or its server is told so and goes on with it for as long as it `lasts`."""
+        client = self._clients.get(id)
+        if not client:
+            return
+        theirs = self._until[client.identity]
+        if lasts:
+            theirs[id] = self._clock.now() + lasts
+            return
+        del self._clients[id], theirs[id]
+        if not theirs:
+            del self._until[client.identity]
+
+    def client(self, id: str) -> Client | None:
+        """Whose it is, while it runs."""
+        return self._clients.get(id)
+
+    def of_others(self, whose: Identity) -> list[str] | None:
+        """Some tasks of clients that are not this one; None: there are none. Empty: there may be some, of which nothing
+        is known."""
+        if not self._until and not self._uncounted_until:
+            return None
+        now = self._clock.now()
+        for client in [each for each in islice(self._until, 2) if each != whose]:
+            for id, until in [*islice(self._until[client].items(), LOOKED_AT)]:
+                if until <= now:
+                    self.over(id)
+        others = next((ids for client, ids in self._until.items() if client != whose), None)
+        if others is not None:
+            return [*islice(others, LOOKED_AT)]
+        return [] if now < self._uncounted_until else None
+
+
 def owner_of(
-    origin: int | None, in_flight: Mapping[int, OpenRequest], askers: Askers, given_up: Askers
+    origin: int | None,
+    in_flight: Mapping[int, OpenRequest],
+    askers: Askers,
+    given_up: Askers,
+    running: RunningTasks,
 ) -> OpenRequest | None:
     """The request that a question belongs to, or None where that is not certain. `askers` are of those in flight.
 
     With `origin`, the question came on that request's own stream. Without, on a pipe that all share: then it belongs
     to the newest call in flight, provided that all of them are of one principal and session, and so are those that
-    were given up a moment ago: the server may not have heard of that when it asked.
+    were given up a moment ago, since the server may not have heard of that when it asked, and the tasks that run.
     """
     if origin is not None:
         return in_flight.get(origin)
     live, gone = askers.whose(), given_up.whose()
-    return askers.newest(live[0]) if len(live) == 1 and gone in ([], live) else None
+    is_certain = len(live) == 1 and gone in ([], live) and running.of_others(live[0]) is None
+    return askers.newest(live[0]) if is_certain else None
 
 
 def is_certain(requests: Iterable[OpenRequest]) -> bool:
@@ -156,5 +221,5 @@ def heir_of(call: Call, askers: Askers) -> OpenRequest | None:
     return askers.newest(call.client.identity)
 
 
-_Ids: TypeAlias = dict[tuple[str, str], list[int]]
+_Ids: TypeAlias = dict[Identity, list[int]]
 """Of requests, by `Client.identity`, the newest last."""

@@ -7,6 +7,7 @@ gets it. (What a connection's questions, tasks and subscriptions are told stands
 from __future__ import annotations
 
 from asyncio import Future
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Raw
@@ -26,13 +27,16 @@ class _Progress(msgspec.Struct):
 
 
 class Notifications:
-    """`sole_owner`: the connection serves one client."""
+    """`sole_owner`: the connection serves one client. `doubt` is told where it is not clear whose something is."""
 
-    def __init__(self, requests: Requests, sole_owner: bool, on_event: EventSink) -> None:
+    def __init__(
+        self, requests: Requests, sole_owner: bool, on_event: EventSink, doubt: Callable[[], None] = lambda: None
+    ) -> None:
         self._requests = requests
         self._server = requests.server.id
         self._sole_owner = sole_owner
         self._on_event = on_event
+        self._doubt = doubt
         requests.handlers.update(dict.fromkeys(mcp.LIST_CHANGED, self._list_changed))
         requests.handlers[mcp.UPDATED] = self._updated
         requests.handlers[mcp.PROGRESSED] = self._progressed
@@ -71,6 +75,8 @@ class Notifications:
             owner.call.notes.put(Note("log", params))
         elif self._sole_owner and not requests.in_flight and params:
             return self._on_event(Event(self._server, "log", params=params))
+        elif not task and origin is None:
+            self._doubt()
         return None
 
     def _said(self, message: Message, origin: int | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -94,7 +94,7 @@ class _Page(msgspec.Struct):
 class Questions:
     """Those of one connection. `sole_owner`: all its calls are of one principal, so that a question may wait for the
     next. `on_event` hears of pages that are done with; `whose_task` says who has made a task, as
-    `TaskOwners.whose`."""
+    `TaskOwners.whose`, and `look_at` learns which of some tasks are over."""
 
     def __init__(
         self,
@@ -103,18 +103,21 @@ class Questions:
         sole_owner: bool,
         on_event: EventSink,
         whose_task: Callable[[str], str] = lambda task: "",
+        look_at: Callable[[Sequence[str]], Awaitable[None]] | None = None,
     ) -> None:
         self._requests = requests
         self._server = server
         self._sole_owner = sole_owner
         self._on_event = on_event
         self._whose_task = whose_task
+        self._look_at = look_at
         self._askers = requests.askers
         self._send = requests.answer
         self._open: dict[str | int | float, _Open] = {}
         self._stand_until: WeakKeyDictionary[Exchange, float] = WeakKeyDictionary()
         self._taken_back: WeakKeyDictionary[Exchange, int] = WeakKeyDictionary()
         self._held: list[_Held] = []
+        self._in_doubt: dict[str | int | float, Ask] = {}  # while it is looked at whether others' tasks are over
         self._kept: dict[str, list[_Kept]] = {}  # by whose they are; empty where that is not known
         self._is_over = False
         self._sent_to = SentPages()
@@ -144,6 +147,7 @@ class Questions:
     def _withdrawn(self, message: Message, origin: int | None) -> None:
         id = calls.read_cancelled(message)
         found = self._open.pop(id, None) if id is not None else None
+        self._in_doubt.pop(id, None) if id is not None else None
         if found:
             found.answer.cancel()
             count = 1 + asks.size((found.ask,)) // (4 * 1024)
@@ -240,6 +244,9 @@ class Questions:
             self._release(held)
             *others, owner = held.live.values()
             assert owner.call
+            if self._requests.running.of_others(owner.call.client.identity) is not None:
+                self._refuse(held.id, held.ask, _OF_A_TASK)
+                return
             self._put(held.id, held.ask, owner.exchange, owner.call, [other.exchange for other in others])
 
     def _give_up(self, held: _Held) -> None:
@@ -251,9 +258,16 @@ class Questions:
             self._held.remove(held)
             held.release()
 
+    async def _when_looked_at(self, id: Raw, ask: Ask, running: Sequence[str]) -> None:
+        """The tasks of others may be over, though nobody has heard of it."""
+        if self._look_at:
+            await self._look_at(running)
+        if self._in_doubt.pop(jsonrpc.id_key(id), None):
+            self._place(id, ask, None, is_looked_at=True)
+
     # Placing.
 
-    def _place(self, id: Raw, ask: Ask, origin: int | None) -> None:
+    def _place(self, id: Raw, ask: Ask, origin: int | None, is_looked_at: bool = False) -> None:
         if task := tasks.related(ask.params):
             self._place_of_task(id, ask, task)
             return
@@ -263,6 +277,12 @@ class Questions:
             others = self._askers.all(owner.call.client.identity) if origin is None else []
             unsure = [each.exchange for each in others if each is not owner]
             self._put(id, ask, owner.exchange, owner.call, unsure)
+        elif origin is None and (running := self._requests.tasks_in_doubt()) is not None:
+            if is_looked_at or not asks.has_room(ask, [*self._in_doubt.values()]):
+                self._refuse(id, ask, _OF_A_TASK)
+            else:
+                self._in_doubt[jsonrpc.id_key(id)] = ask
+                self._requests.spawn(self._when_looked_at(id, ask, running))
         elif (is_asked := bool(self._askers.whose())) and origin is None:
             self._hold(id, ask)
         elif self._sole_owner and not is_asked:
@@ -366,6 +386,10 @@ _TAKEN_BACK = "Too many questions of this call were withdrawn, so its client is 
 _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
 _TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes, and one to a person {asks.MOST_TO_READ:,}"
 _WAITED_FOR = "Calls of other clients wait for this one, so its question was closed: make the same call again"
+_OF_A_TASK = (
+    "A task of another client is at work, and nothing in this question says that it is not of that task, so no client "
+    f"was asked. Name the task in `_meta` of what it asks (`{mcp.RELATED_TASK_KEY}`), or set scope to session"
+)
 _UNCLEAR = (
     "Calls of several clients are in progress or were just cancelled, and it is unclear which of them this "
     "question belongs to, so no client was asked. From now on clients take turns here: make the same call again"

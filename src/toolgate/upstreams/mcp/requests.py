@@ -33,7 +33,7 @@ from toolgate.upstreams.base import rechecked
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.concurrency import ConcurrencyLimit, busy
 from toolgate.upstreams.links.base import Link
-from toolgate.upstreams.mcp.attribution import Askers, OpenRequest, Unsent, owner_of
+from toolgate.upstreams.mcp.attribution import Askers, OpenRequest, RunningTasks, Unsent, owner_of
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.mcp.large_answers import LARGE, LargeAnswers
 from toolgate.upstreams.mcp.large_notes import (
@@ -107,6 +107,7 @@ class Requests:
         self.pending: dict[int, OpenRequest] = {}
         self.given_up: dict[int, OpenRequest] = {}  # that the server may still work on
         self.askers, self.late_askers = Askers(self.pending), Askers(self.given_up)
+        self.running = RunningTasks(clock)
         self.reporting = Reporting()
         self.large_notes = LargeNotes()
         self.handlers: dict[str, Handler] = {}
@@ -322,7 +323,13 @@ class Requests:
 
     def owner(self, origin: int | None) -> OpenRequest | None:
         """See `owner_of`."""
-        return owner_of(origin, self.pending, self.askers, self.late_askers)
+        return owner_of(origin, self.pending, self.askers, self.late_askers, self.running)
+
+    def tasks_in_doubt(self) -> list[str] | None:
+        """The tasks of other clients, some of them, that alone leave it open whose a question is that came on no stream
+        of its own; None: there are none, or not they alone."""
+        live = self.askers.whose()
+        return self.running.of_others(live[0]) if len(live) == 1 else None
 
     def keeps_others_waiting(self, call: Call) -> bool:
         """Whether calls of other principals wait because of `concurrency`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -29,7 +29,7 @@ from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.counted_tasks import CountedTasks
 from toolgate.upstreams.mcp.large_answers import LARGE
 from toolgate.upstreams.mcp.made_tasks import MOST_TASKS, TaskOwners
-from toolgate.upstreams.mcp.requests import TELLING, Requests
+from toolgate.upstreams.mcp.requests import GIVEN_UP, TELLING, Requests
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ class Tasks:
         self.running = 0  # calls that are run as tasks, for clients that want none
         self._requests = requests
         self._on_event = on_event
+        self._doubted = float("-inf")
         self._extended = TaskOwners()  # of tasks of the extension
         self.counted = CountedTasks(requests.clock, requests.call, requests.spawn)
         requests.on_end.append(self.counted.end)
@@ -117,6 +118,26 @@ class Tasks:
                 log.warning("%s: ignored a task: %s: %r", *told)
             return None
 
+    def doubt(self) -> None:
+        """Something was said that may be of tasks of others: for what comes next, learn whether these are over."""
+        now = self._requests.clock.now()
+        if now >= self._doubted + PAUSE and (running := self._requests.tasks_in_doubt()):
+            self._doubted = now
+            self._requests.spawn(self.look_at(running))
+
+    async def look_at(self, ids: Iterable[str]) -> None:
+        """Learn whether these are over: what is answered says so."""
+        await asyncio.gather(*map(self._whether_over, ids))
+
+    async def _whether_over(self, id: str) -> None:
+        requests = self._requests
+        if client := requests.running.client(id):
+            try:
+                await requests.call(Call(mcp.TASK_GET, id, client, server=requests.server.id))
+            except Fault as fault:
+                if fault.upstream and fault.upstream.code == jsonrpc.INVALID_PARAMS:
+                    requests.running.over(id)
+
     def _answered(self, id: int, request: OpenRequest, answer: Outcome | RpcError) -> None:
         call = request.call
         if not call:
@@ -135,6 +156,7 @@ class Tasks:
             return
         task = tasks.read_made(accepted.body)
         self._requests.reporting.add(id, call, request.exchange, task.taskId)
+        self._requests.running.add(task.taskId, call.client, task.lasts)
         if not isinstance(request.exchange, Part):
             self.owners.add(task, call, self._requests.clock.wall())
             self.counted.add(task, call)
@@ -143,8 +165,8 @@ class Tasks:
         """What the server says of a task that it was asked for; of a cancelled one of the extension, nothing."""
         if self._requests.dialect.runs_tasks:
             with suppress(Fault):  # for its client to judge
-                if tasks.read_task(body).is_over:
-                    self._over(call.target)
+                if (task := tasks.read_task(body)).is_over:
+                    self._over(call.target, task)
         elif call.method == mcp.TASK_GET:
             self._taken_on(call, body)
         else:
@@ -161,12 +183,15 @@ class Tasks:
     def _goes_on(self, call: Call | None, task: Task) -> None:
         if task.is_over:
             self._extended.over(task.taskId)
-            self.counted.over(task.taskId)
+            self._over(task.taskId, task)
         elif call and call.method == mcp.CALL:
             self._extended.add(task, call, self._requests.clock.wall())
+            self._requests.running.add(task.taskId, call.client, task.lasts)
             self.counted.add(task, call)
 
-    def _over(self, id: str) -> None:
+    def _over(self, id: str, task: Task | None = None) -> None:
+        """Servers may go on with what was cancelled, as with any request that was given up."""
+        self._requests.running.over(id, GIVEN_UP if task and task.status == "cancelled" else 0.0)
         self.owners.over(id)
         self.counted.over(id)
         self._requests.reporting.forget(lambda report: report.task == id)
@@ -181,7 +206,7 @@ class Tasks:
             whose = self._extended.maker(task.taskId)
             return self._on_event(Event(server, "task", uri=task.taskId, params=params, whose=whose))
         if task.is_over:
-            self._over(task.taskId)
+            self._over(task.taskId, task)
         if maker := self.owners.maker(task.taskId):
             made = self.owners.made(task.taskId)
             return self._on_event(Event(server, "task_status", uri=task.taskId, params=params, whose=maker, made=made))

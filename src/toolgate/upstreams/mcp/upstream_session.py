@@ -94,8 +94,8 @@ class Connection:
         self.tasks = Tasks(requests, owners, on_event)
         requests.large_notes = LargeNotes(lambda task: ("tasks", task) in wanted.watched)
         self.subscriptions: UpstreamSubscriptions | None = None
-        self.questions = Questions(requests, server, sole_owner, on_event, owners.whose)
-        Notifications(requests, sole_owner, on_event)
+        self.questions = Questions(requests, server, sole_owner, on_event, owners.whose, self.tasks.look_at)
+        Notifications(requests, sole_owner, on_event, self.tasks.doubt)
         if server.type == "stdio":
             Watchdog(requests, server)
 
