@@ -21,6 +21,7 @@ from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.core.large import IN_MEMORY, Gathering, Mapped, Whole
 from toolgate.core.model import Done
+from toolgate.core.steps import at_once
 from toolgate.eras import legacy, modern, tasks
 from toolgate.frontends import responses
 from toolgate.policy import endings, scrub
@@ -274,12 +275,12 @@ async def test_nor_does_one_hang_that_waits_in_a_file(answer: bytes, why: str, s
 @pytest.mark.parametrize("size", [2 * SIZE, 4 * SIZE - 100, 5 * SIZE])
 def test_what_is_no_message_is_refused_wherever_it_waits(much: bytes, size: int) -> None:
     with pytest.raises(jsonrpc.Malformed, match="Expected `object`"):
-        bounds.at_once(jsonrpc.decoding(in_file(b"[%b0]" % (much * (size // len(much)))), mcp.OF_RESULTS))
+        at_once(jsonrpc.decoding(in_file(b"[%b0]" % (much * (size // len(much)))), mcp.OF_RESULTS))
 
 
 def test_a_lone_surrogate_is_replaced_wherever_it_waits() -> None:
     written = b'{"jsonrpc":"2.0","id":7,"result":{"a":"\\ud800%b"}}' % (b"x" * 2 * SIZE)
-    found, _ = bounds.at_once(jsonrpc.decoding(in_file(written), mcp.OF_RESULTS))
+    found, _ = at_once(jsonrpc.decoding(in_file(written), mcp.OF_RESULTS))
     assert bytes(found.result) == b'{"a":"\\ufffd%b"}' % (b"x" * 2 * SIZE)
 
 

@@ -15,11 +15,11 @@ from virtualtime import FakeClock, VirtualTimeLoop, settle
 
 from toolgate.catalog.catalog import PACE
 from toolgate.catalog.refresh import DEBOUNCE, LONGEST_DEBOUNCE, MOST_CHANGES, Refresh
+from toolgate.core.steps import at_once
 from toolgate.eras import revisions
 from toolgate.eras.calls import LONGEST_NAME
 from toolgate.gateway import lists
 from toolgate.surfaces import aggregate
-from toolgate.upstreams.bounds import at_once
 from toolgate.upstreams.mcp import paging
 
 

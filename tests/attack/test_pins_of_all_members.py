@@ -13,8 +13,8 @@ from toolgate.catalog.pins import Pin, Pins, StoredPins
 from toolgate.catalog.prints import PRINT, told_of
 from toolgate.config import Config, Server
 from toolgate.config.access import Guard
+from toolgate.core.steps import at_once
 from toolgate.state.memory import MemoryStore
-from toolgate.upstreams.bounds import at_once
 
 TOOL: dict[str, Any] = {"name": "t", "description": "harmless", "inputSchema": {"type": "object"}}
 CONFIG = Config(servers=(Server(id="s", name="s", type="stdio"),), guard=Guard(pinning="quarantine"))

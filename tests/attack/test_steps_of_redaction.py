@@ -3,16 +3,23 @@ whichever thread it is done. What is found is the same wherever a step ends."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from toolgate.core import escapes, redaction
+from toolgate.core.model import Done
 from toolgate.core.redaction import Redactor, shaped
+from toolgate.core.steps import Unfinished
+from toolgate.policy import scrub
 
 MIB = 1024 * 1024
 LONGEST_STEP = 128 * 1024  # bytes
@@ -148,3 +155,31 @@ def test_a_secret_with_escapes_is_found_wherever_a_piece_ends(
                 patch.setattr(redaction, "PIECE", piece)
                 of._reach = 42 * (1 + 14)  # of the longest of these
                 assert of.text(shown) == whole
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("mode", ["known", "patterns"])
+@pytest.mark.parametrize("is_in_file", [False, True])
+def test_others_go_on_between_the_steps_in_which_a_large_result_is_looked_at(
+    mode: scrub.Mode, is_in_file: bool
+) -> None:
+    secret = "sk-live-9f8e7d6c5b4a39281716"
+    scrubber = scrub.Scrubber(Redactor([secret]).of("any"), mode, unsigns=True)
+    said = json.dumps(
+        {"content": [{"type": "text", "text": r"\u0073\u006b " * 80_000 + escapes(secret, "\\")}]}
+    ).encode()
+    found, times = scrubber.outcome(Done(Raw(said))), 0
+
+    async def in_thread(work: Any) -> Any:
+        nonlocal times
+        while isinstance(result := work(), Unfinished):
+            times += 1
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scrub, "SLICE", 0)
+        body: Any = memoryview(said) if is_in_file else Raw(said)
+        call = SimpleNamespace(kind="tools")
+        aside = asyncio.run(scrubber.aside(call, Done(body), in_thread))  # type: ignore[arg-type]
+    assert isinstance(found, Done) and bytes(aside.body) == bytes(found.body) != said
+    assert redaction.GONE in bytes(aside.body).decode() and times >= len(said) // redaction.WINDOW

@@ -22,9 +22,10 @@ from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.mcp import REVISIONS
 from toolgate.core.spelling import as_a_lenient_reader
+from toolgate.core.steps import at_once
 from toolgate.eras import header_arguments, revisions
 from toolgate.upstreams import bounds
-from toolgate.upstreams.bounds import FEW, LITTLE, Bounds, at_once
+from toolgate.upstreams.bounds import FEW, LITTLE, Bounds
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.mcp import paging
 

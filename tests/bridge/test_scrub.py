@@ -25,7 +25,7 @@ from virtualtime import VirtualTimeLoop
 
 from toolgate.config import Config, Guard, Limits
 from toolgate.core.notes import Note
-from toolgate.core.redaction import GONE, Redactor
+from toolgate.core.redaction import GONE, Redactor, Secrets
 from toolgate.policy import scrub
 from toolgate.policy.truncate import META_KEY
 
@@ -246,14 +246,14 @@ async def test_a_result_without_secrets_passes_as_it_is(kind: type[Any]) -> None
 @pytest.mark.parametrize("mode", ["known", "patterns"])
 async def test_a_large_result_is_scrubbed_beside_the_loop(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrub, "LARGE", 100)
-    aside, outcome = list[bytes](), scrub.Scrubber.outcome
+    aside, in_steps = list[bytes](), Secrets.body_in_steps
 
-    def noting(scrubber: scrub.Scrubber, of: Any) -> Any:
+    def noting(secrets: Secrets, shown: bytes) -> Any:
         if VirtualTimeLoop.is_aside:
-            aside.append(bytes(of.body))
-        return outcome(scrubber, of)
+            aside.append(shown)
+        return in_steps(secrets, shown)
 
-    monkeypatch.setattr(scrub.Scrubber, "outcome", noting)
+    monkeypatch.setattr(Secrets, "body_in_steps", noting)
     async with gateway(config=Config((), guard=Guard(scrub=mode)), there=server(ModernServer)) as rig:
         result = (await rig.modern().request("tools/call", name="there__tells")).message
         assert SECRET not in json.dumps(result)

@@ -50,9 +50,10 @@ from toolgate.core.events import every_list
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Event, EventSink
 from toolgate.core.redaction import excerpt
+from toolgate.core.steps import InSteps
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About, Items, Upstream
-from toolgate.upstreams.bounds import LITTLE, Bounds, InSteps, longest_of
+from toolgate.upstreams.bounds import LITTLE, Bounds, longest_of
 
 log = logging.getLogger(__name__)
 

@@ -38,8 +38,9 @@ from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.services import Swap
+from toolgate.core.steps import InSteps, at_once
 from toolgate.state.base import NotKept, Store
-from toolgate.upstreams.bounds import InSteps, at_once, little_together
+from toolgate.upstreams.bounds import little_together
 
 log = logging.getLogger(__name__)
 

@@ -29,6 +29,7 @@ Work
     clock       time, which tests can stop
     events      what is told to everyone who listens
     fairness    a queue in which principals take turns
+    steps       work in steps, between which others may go on
     concurrency  how much of something goes on at once; principals that wait take turns
     inflow      reading a connection a piece at a time
     outflow     writing to many connections at the end of a round

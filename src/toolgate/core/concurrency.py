@@ -10,22 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from enum import Enum
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from toolgate.core.fairness import RoundRobin
 from toolgate.core.fault import Fault
+from toolgate.core.steps import Unfinished
 
 SOON = 1.0  # seconds after which who was refused may try again
 
 Result = TypeVar("Result")
-
-
-class Unfinished(Enum):
-    """What work returns that wants another turn."""
-
-    MORE = "more"
 
 
 InThread: TypeAlias = Callable[[Callable[[], "Result | Unfinished"]], Awaitable[Result]]

@@ -27,6 +27,7 @@ import msgspec
 
 from toolgate.core import escapes
 from toolgate.core.escapes import TooMuch
+from toolgate.core.steps import InSteps, at_once
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 MOST = 1000  # secrets; beyond that those that were learned longest ago are forgotten
@@ -108,10 +109,20 @@ class Secrets:
             else:
                 if self._escape not in text:
                     return shown
+        return at_once(self._without_in_json(text, shown))
+
+    def body_in_steps(self, shown: bytes) -> InSteps[bytes]:
+        """The same, for what is large."""
+        if not self._bodies or (len(shown) > LOOKED_AT and not self.may_be_in(shown)):
+            return shown
+        return (yield from self._without_in_json(shown.decode("latin-1"), shown))
+
+    def _without_in_json(self, text: str, shown: bytes) -> InSteps[bytes]:
+        """`text` has a character for each byte."""
         try:
             places = self._places(text) if (is_core_there := self._is_core_in(text)) else []
             if "\\" in text and (is_core_there or self._escape in text):
-                places += self._escaped(text, is_json=True)
+                places += yield from self._escaped(text, is_json=True)
             if not places:
                 return shown
             changed = _cut_out(text, places)
@@ -147,12 +158,12 @@ class Secrets:
         try:
             places = _places(shown, self._texts)
             if "\\" in shown:
-                places += self._escaped(shown)
+                places += at_once(self._escaped(shown))
             return _cut_out(shown, places) if places else shown
         except TooMuch:
             return GONE
 
-    def _escaped(self, shown: str, is_json: bool = False) -> list[tuple[int, int]]:
+    def _escaped(self, shown: str, is_json: bool = False) -> InSteps[list[tuple[int, int]]]:
         """Where secrets stand of which some characters are escapes, in any layer of JSON: in the text as it came, since
         what is cut out of it takes its neighbours along, which may be a part of one of these. It is looked through in
         pieces, and the way back is looked for only where there is one. Raises `TooMuch`."""
@@ -163,6 +174,7 @@ class Secrets:
             piece = shown[start : start + step + self._reach]
             if "\\" not in piece or not (self._escape in piece or self._is_core_in(piece)):
                 continue
+            yield
             for layer in escapes.layers(piece, is_json, self._has_astral, looks):
                 found = [each for each in (self._loosely if layer.is_loose else self._ways) if each in layer.text]
                 for is_guessed in (False, True):
@@ -579,18 +591,26 @@ Stretch: TypeAlias = tuple[int, int, int]
 
 def shaped(shown: bytes) -> bytes:
     """JSON without what has the shape of a token, of a private key, or of a password in a URL."""
-    shown = _without_shapes(shown, _shaped, GONE, _long_words(shown))
-    shown = _without_shapes(shown, _password, f"://{GONE}", _behind(shown, b"://", _LONGEST_PASSWORD))
-    return _without_shapes(shown, _private_key, GONE, _behind(shown, b"-----BEGIN ", _LONGEST_KEY))
+    return at_once(shaped_in_steps(shown))
 
 
-def _without_shapes(shown: bytes, shape: re.Pattern[bytes], other: str, stretch: Callable[[int], Stretch]) -> bytes:
+def shaped_in_steps(shown: bytes) -> InSteps[bytes]:
+    """The same, for what is large."""
+    shown = yield from _without_shapes(shown, _shaped, GONE, _long_words(shown))
+    shown = yield from _without_shapes(shown, _password, f"://{GONE}", _behind(shown, b"://", _LONGEST_PASSWORD))
+    return (yield from _without_shapes(shown, _private_key, GONE, _behind(shown, b"-----BEGIN ", _LONGEST_KEY)))
+
+
+def _without_shapes(
+    shown: bytes, shape: re.Pattern[bytes], other: str, stretch: Callable[[int], Stretch]
+) -> InSteps[bytes]:
     """`stretch` says where to look from a place on, in pieces; its beginning is negative where there is nothing more.
     What is found is the same wherever a piece ends."""
     parts: list[bytes] = []
     done = 0
     start, stop, end = stretch(0)
     while start >= 0:
+        yield
         for found in shape.finditer(shown, start, end):
             if found.start() >= stop:
                 break

@@ -7,16 +7,16 @@ turns, so that nobody waits for more than one search of each other; what is to b
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import items, mcp
-from toolgate.core.concurrency import FairLimit, Unfinished
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
+from toolgate.core.steps import InSteps, in_slices
 from toolgate.gateway.embedding import Embeddings
-from toolgate.search import Document, Hit, Index, Unsearchable, semantic
+from toolgate.search import MOST_TERMS, Document, Hit, Index, Unsearchable, semantic
 from toolgate.search.documents import Vector
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
@@ -37,6 +37,7 @@ class Finder:
         self._turns = FairLimit(1, most=MOST_WAITING, what="searches")
         self._index = Index()
         self._indexed: dict[str, ServerLists] = {}
+        self._terms: dict[str, dict[str, int]] = {}  # by server and key: those that were searched last come last
 
     async def find(
         self,
@@ -57,22 +58,19 @@ class Finder:
             f"{server.id}/{scope}": (server, tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND))
             for server, scope in servers.values()
         }
-        steps, index, is_semantic = self._indexing(wanted), self._index, mode == "semantic"
+        index, is_semantic = self._index, mode == "semantic"
         if is_semantic and self._embeddings:
             self._embeddings.check()
 
-        def found() -> tuple[Sequence[Hit], Sequence[Document]] | Unfinished:
-            until = time.perf_counter() + SLICE
-            for _ in steps:
-                if time.perf_counter() > until:
-                    return Unfinished.MORE
+        def searching() -> InSteps[tuple[Sequence[Hit], Sequence[Document]]]:
+            yield from self._indexing(wanted)
             if not is_semantic:
                 return index.search(query, limit, kinds=kinds, servers=wanted, permitted=permitted, mode=mode), ()
             hits = index.search(query, semantic.CANDIDATES, kinds=kinds, servers=wanted, permitted=permitted)
             return hits, index.documents(kinds, wanted, permitted)
 
         try:
-            hits, documents = await self._turns.in_thread(whose, found, self._thread)
+            hits, documents = await self._turns.in_thread(whose, in_slices(searching(), SLICE), self._thread)
         except Unsearchable as error:
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent") from None
         if not is_semantic or not self._embeddings:
@@ -110,7 +108,8 @@ class Finder:
                     read.append((document, self._index.read(document, count or 1)))  # kept until it is put in
                     yield
                 self._index.put(key, (document for document, _ in read))
-            self._keep(key, server_lists)
+                self._indexed.pop(key, None)
+            self._keep(key, server.id, server_lists)
             yield
 
     def _is_indexed(self, key: str, server_lists: ServerLists) -> bool:
@@ -119,13 +118,24 @@ class Finder:
             old is new for old, new in zip(before, server_lists, strict=True)
         )
 
-    def _keep(self, key: str, server_lists: ServerLists) -> None:
-        self._indexed.pop(key, None)
+    def _keep(self, key: str, server: str, server_lists: ServerLists) -> None:
+        """All scopes of one server have `MOST_TERMS` together, or the last one alone: whose lists differ from client to
+        client is not to take more memory with each client."""
+        own = self._terms.setdefault(server, {})
+        was = own.pop(key, 0)
+        own[key] = was if self._indexed.pop(key, None) else self._index.terms(key)
         self._indexed[key] = server_lists
+        while len(own) > 1 and sum(own.values()) > MOST_TERMS:
+            self._drop(next(iter(own)), server)
         while len(self._indexed) > MOST_INDEXED:
             oldest = next(iter(self._indexed))
-            del self._indexed[oldest]
-            self._index.drop(oldest)
+            self._drop(oldest, oldest.partition("/")[0])
+
+    def _drop(self, key: str, server: str) -> None:
+        del self._indexed[key], self._terms[server][key]
+        if not self._terms[server]:
+            del self._terms[server]
+        self._index.drop(key)
 
 
 def _documents(server: ServerSummary, server_lists: ServerLists) -> Iterable[Document]:

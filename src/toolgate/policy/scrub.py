@@ -21,6 +21,7 @@ from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Accepted, Ask, Call, Done, Event, NeedInput, Outcome
 from toolgate.core.notes import Note
 from toolgate.core.redaction import Redactor, Secrets
+from toolgate.core.steps import InSteps, at_once, in_slices
 from toolgate.eras.calls import by_folded, without_lookalikes
 from toolgate.policy.base import Policy
 from toolgate.upstreams.base import Status
@@ -34,6 +35,7 @@ _ours = re.compile("".join(rf"(?:{sign}|\\u00{ord(sign):02x})" for sign in OURS)
 LARGE = 512 * 1024  # bytes of a result that take up to 10 ms
 MOST_SEARCHED = 16 * 1024 * 1024  # bytes of a result, for each form of a secret: up to 20 ms
 MANY_FORMS = 512
+SLICE = 0.05  # seconds of one result, where those of other principals wait
 
 
 def is_large(outcome: Outcome, forms: int = MANY_FORMS) -> bool:
@@ -62,11 +64,16 @@ class Scrubber(msgspec.Struct, frozen=True):
         known = self.secrets.body(said)
         return redaction.shaped(known) if self.mode == "patterns" else known
 
+    def _body_in_steps(self, said: Raw | bytes) -> InSteps[Raw | bytes]:
+        """The same, for what is large. Where no known secret is in it, there is no copy of it meanwhile."""
+        if self.mode == "off" or (self.mode == "known" and not self._may_be_in(said)):
+            return said
+        known = yield from self.secrets.body_in_steps(before := bytes(said))
+        known = (yield from redaction.shaped_in_steps(known)) if self.mode == "patterns" else known
+        return said if known is before else known
+
     def _may_be_in(self, said: Raw | bytes) -> bool:
-        """Whether a known secret is in what is large, of which there is no copy meanwhile."""
-        return self.mode == "known" and any(
-            map(self.secrets.may_be_in, large.pieces(said, redaction.LOOKED_AT, self.secrets.overlap))
-        )
+        return any(map(self.secrets.may_be_in, large.pieces(said, redaction.LOOKED_AT, self.secrets.overlap)))
 
     def raw(self, said: Raw) -> Raw:
         before = bytes(said)
@@ -78,19 +85,26 @@ class Scrubber(msgspec.Struct, frozen=True):
             return outcome
         if isinstance(outcome, Done) and outcome.is_scrubbed:
             return outcome
-        said: Any = outcome.body
-        if isinstance(said, memoryview) and self.mode != "patterns" and not self._may_be_in(outcome.body):
-            return outcome
-        before = bytes(outcome.body)
-        after = self.body(before)
+        if large.is_view(before := outcome.body):
+            after = at_once(self._body_in_steps(before))
+        else:
+            after = self.body(before := bytes(before))
         return outcome if after is before else msgspec.structs.replace(outcome, body=after)
 
     async def aside(self, call: Call, outcome: Done, in_thread: InThread[Outcome]) -> Done:
         """The same as `outcome` in a thread."""
-        is_of_task = call.kind == "tasks"
-        found = await in_thread(lambda: self.outcome(unsigned(outcome, is_of_task) if self.unsigns else outcome))
+        found = await in_thread(in_slices(self._in_steps(outcome, call.kind == "tasks"), SLICE))
         assert isinstance(found, Done)
         return found
+
+    def _in_steps(self, outcome: Done, is_of_task: bool) -> InSteps[Done]:
+        if self.unsigns:
+            outcome = unsigned(outcome, is_of_task)
+            yield
+        if outcome.is_scrubbed:
+            return outcome
+        after = yield from self._body_in_steps(outcome.body)
+        return outcome if after is outcome.body else msgspec.structs.replace(outcome, body=after)
 
     def items(self, raw: Iterable[Raw]) -> tuple[Raw, ...]:
         return tuple(map(self.raw, raw)) if self.has_work else tuple(raw)

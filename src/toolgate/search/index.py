@@ -19,7 +19,7 @@ from toolgate.search.ranking import CANDIDATES, MOST_PIECES, SHORTEST_PIECE, Ind
 Permitted = Callable[[Document], bool]
 
 
-MOST_TERMS = 600_000  # of all documents of one server: about 250 MB
+MOST_TERMS = 600_000  # of all documents of one server: about 180 MB
 LEAST_TERMS = 16  # of each, however many there are
 
 
@@ -51,6 +51,10 @@ class Index:
 
     def drop(self, server: str) -> None:
         self.put(server, ())
+
+    def terms(self, server: str) -> int:
+        """How many its documents have together."""
+        return sum(len(entry.vector.terms) for entry in self._servers.get(server, {}).values())
 
     def read(self, document: Document, of: int = 1) -> Vector:
         """What takes most of the time that it takes to put it in. It is found again while anybody keeps it. `of` how

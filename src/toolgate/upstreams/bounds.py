@@ -7,16 +7,16 @@ more than a usual list of some dozens of items, which is begun without one.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from msgspec import Raw
 
 from toolgate.config import CatalogLimits, Config
-from toolgate.core.concurrency import FairLimit, Unfinished
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
+from toolgate.core.steps import InSteps, Unfinished, at_once, in_slices
 
 LITTLE = 4 * 1024  # bytes
 FEW = 32 * 1024  # bytes of many little things, which may take long together only
@@ -24,8 +24,6 @@ MOMENT = 0.002  # seconds of them, before the rest is for a thread
 SLICE = 0.02  # seconds of one list, where lists of other servers wait
 
 Result = TypeVar("Result")
-InSteps: TypeAlias = Generator[None, None, Result]
-"""Work that others may come between."""
 
 
 class Bounds:
@@ -47,22 +45,12 @@ class Bounds:
         """The same of what may take long: one item is looked at in each step, or what is little together. The `longest`
         has so many bytes."""
 
-        def go_on(seconds: float = SLICE) -> Result | Unfinished:
-            until = time.perf_counter() + seconds
-            try:
-                while True:
-                    next(steps)
-                    if time.perf_counter() > until:
-                        return Unfinished.MORE
-            except StopIteration as end:
-                return end.value
-
         if size <= LITTLE:
             return at_once(steps)
         is_begun_here = longest is not None and longest <= LITTLE and size <= FEW
-        if is_begun_here and not isinstance(found := go_on(MOMENT), Unfinished):
+        if is_begun_here and not isinstance(found := in_slices(steps, MOMENT)(), Unfinished):
             return found
-        return await self._turns.in_thread(server, go_on)
+        return await self._turns.in_thread(server, in_slices(steps, SLICE))
 
 
 def longest_of(items: Iterable[Raw]) -> int:
@@ -80,15 +68,6 @@ def little_together(items: Iterable[Raw]) -> Iterator[list[Raw]]:
         few.append(item)
     if few:
         yield few
-
-
-def at_once(steps: InSteps[Result]) -> Result:
-    """All of it, here."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def too_long(server: str, kind: str, most: str) -> Fault:

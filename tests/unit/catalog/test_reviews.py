@@ -14,7 +14,8 @@ from virtualtime import FakeClock, settle
 from toolgate.catalog import reviews
 from toolgate.catalog.pins import Pins
 from toolgate.catalog.reviews import AFTER, PATIENCE, Reviews
-from toolgate.upstreams.bounds import Bounds, InSteps
+from toolgate.core.steps import InSteps
+from toolgate.upstreams.bounds import Bounds
 
 Fetches = list["asyncio.Task[Any]"]
 

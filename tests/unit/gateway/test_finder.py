@@ -56,6 +56,19 @@ async def test_a_list_is_indexed_when_it_is_another_one_and_only_then(monkeypatc
     finder.close()
 
 
+async def test_all_scopes_of_one_server_have_so_many_words_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolgate.gateway.finder.MOST_TERMS", 10)
+    dropped: list[str] = []
+    monkeypatch.setattr(Index, "drop", lambda _, key: dropped.append(key))
+    finder, of_one = Finder(), Server(id="notes", name="notes", type="stdio", scope="principal")
+    lists = {whose: ServerLists(server_list(f"write_{whose}_now")) for whose in ("ann", "bob", "cy")}
+    for whose in ("ann", "bob", "cy", "ann", "bob"):
+        hits = await finder.find("write", {"notes": (of_one, whose)}, lists[whose].known, ("tools",), 10, "bm25")
+        assert [hit.document.name for hit in hits] == [f"write_{whose}_now"]
+    assert dropped == ["notes/ann", "notes/bob", "notes/cy"]  # there is room for two: who searched last keeps theirs
+    finder.close()
+
+
 async def test_what_cannot_be_searched_for_is_the_callers_fault() -> None:
     finder = Finder()
     with pytest.raises(Fault, match="Invalid arguments: Not a regular expression"):

@@ -21,11 +21,12 @@ from toolgate.core import counting, items, jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
+from toolgate.core.steps import InSteps
 from toolgate.eras import calls, header_arguments, listed, naming, output_schemas
 from toolgate.eras.output_schemas import OutputSchemas
 from toolgate.eras.repair import Repair
 from toolgate.upstreams.base import Items
-from toolgate.upstreams.bounds import FEW, Bounds, InSteps, little_together, longest_of, too_long
+from toolgate.upstreams.bounds import FEW, Bounds, little_together, longest_of, too_long
 from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
