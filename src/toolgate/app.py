@@ -68,7 +68,7 @@ from toolgate.upstreams.kept_tasks import KeptTasks
 from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
-from toolgate.upstreams.process.boxes import Boxes
+from toolgate.upstreams.process import boxes, lockers
 from toolgate.upstreams.process.supervisor import Supervisor
 from toolgate.workspace.services import WorkspaceServices
 
@@ -104,7 +104,7 @@ class App:
         self._given = given
         self.clock, self.audit, self.redactor = given.clock, given.audit, given.audit.redactor
         self.port: int | None = None  # where it listens, if it does
-        self.events, self._background = Events(), BackgroundTasks()
+        self.events, self._background, self._to_the_end = Events(), BackgroundTasks(), BackgroundTasks()
         self._complaints = Complaints(given.clock)
         files = (given.config, given.settings, given.store)
         self._reloading = Reloading(*files, self._prepared, given.audit, given.clock, self._background)
@@ -120,7 +120,7 @@ class App:
         """By their processes and over the network, and as whom."""
         config, clock, store = self._given.config, self.clock, self._given.store
         self.supervisor = Supervisor(clock, self._given.environ)
-        self._boxes = Boxes(config, self.supervisor, clock)
+        self._boxes = boxes.Boxes(config, self.supervisor, clock)
         net = SafeNet(config.guard.allow_hosts, own=self._is_own)
         self.sign_ins = OAuth(store, self._given.keys, clock, net, self.redactor, self._reached_at, self._signed_in)
         pool, bounds, kept = Pool(clock, config.pool), Bounds(config.catalog), (Eras(store), KeptTasks(store, clock))
@@ -227,6 +227,8 @@ class App:
         """What there is once, however many processes serve."""
         if any(each.command and each.id not in self._given.links for each in self.gateway.snapshot.servers.values()):
             self.supervisor.prepare()
+        locked = lockers.follow(self._given.store, self.supervisor, self.clock)
+        self._to_the_end.start(locked, "end what locks the store")
         self.sandbox.take_turns(self.http.scheduler.turn)
         self._start(self.gateway.snapshot, {})
         self._policy_deps.recorder.traffic.on_change = self.gateway.forget_plans
@@ -280,6 +282,7 @@ class App:
         async with AsyncExitStack() as last_first:
             last_first.callback(self._complaints.close)
             last_first.push_async_callback(self.supervisor.close)
+            last_first.push_async_callback(self._to_the_end.close)  # the others may wait for the store
             last_first.push_async_callback(self.sign_ins.close)
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self._catalog.close)

@@ -146,7 +146,9 @@ async def _opened(config: Config) -> AsyncGenerator[Deciding]:
     try:
         async with audit.opened(config, os.environ, clock, store) as trail:
             yield Deciding(Approvals(store, clock), trail, Checker())
-    except (NotKept, TooMany, Unfit) as why:
+    except NotKept as why:
+        printing.fail(f"No decision was made: {why.whole}")
+    except (TooMany, Unfit) as why:
         printing.fail(f"No decision was made: {why}")
     finally:
         await store.close()

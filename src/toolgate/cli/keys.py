@@ -120,7 +120,9 @@ def _run(config: Config, work: Callable[[Store], Awaitable[Result]]) -> Result:
 
     try:
         return common.run(opened())
-    except (NotKept, Unusable) as error:
+    except NotKept as error:
+        printing.fail(f"Cannot store the keys: {error.whole}")
+    except Unusable as error:
         printing.fail(f"Cannot store the keys: {error}")
 
 

@@ -11,6 +11,7 @@ has a rule of its own, `audit.on_failure`.
     sqlite      the store on disk: one file, written by one thread, shared by all gateways of the folder
     read_only   the store as a worker has it
     opening     opening that file: its folder, its version, a damaged one
+    holders     which programs keep others from opening or writing that file
     backups     copies of that file, and one put in its place
     migrations  the tables, and how an older file gets them
     letters     which tasks may have a text in their title or labels

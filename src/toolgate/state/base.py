@@ -15,7 +15,17 @@ Result = TypeVar("Result")
 
 class NotKept(Exception):
     """The store could not write, or its tables cannot be used: the disk is full, nothing may be written there, or the
-    file is damaged. `str()` says why, and how to fix it."""
+    file is damaged. `str()` says why, and how to fix it; `held_by` who keeps it from being written. That is for the
+    operator: clients are not told which programs run here."""
+
+    def __init__(self, why: str, held_by: str = "") -> None:
+        super().__init__(why)
+        self.held_by = held_by
+
+    @property
+    def whole(self) -> str:
+        """All of it, for the operator."""
+        return f"{self}; {self.held_by}" if self.held_by else str(self)
 
 
 class Rows(Protocol):

@@ -15,15 +15,16 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolgate.core.clock import Clock
 from toolgate.state.base import NEWS, NotKept, Result, Subject, Work
+from toolgate.state.holders import Holder, holders
 from toolgate.state.migrations import MIGRATIONS, Migration
-from toolgate.state.opening import damaged, open_file, reader
+from toolgate.state.opening import damaged, is_alone_with, open_file, reader, trier
 
 if TYPE_CHECKING:
     import sqlite3  # imported where it is used: most commands open no store, and it takes a while
@@ -38,6 +39,7 @@ MOST_QUEUED = 20_000  # writes that wait for a disk that does not come on
 PURGE = 60.0  # seconds between two looks for what is over
 CACHE = 32 * 1024  # KiB of each of these at most: the indexes of 100,000 tasks are read whole for some lists
 CHECK = "see `toolgate state check`"  # which names the file: clients may be told this
+MOST_NAMED = 3  # programs that hold the file
 READERS = 2  # threads that read tables: a long export holds up no short list
 
 Written = TypeVar("Written")
@@ -94,6 +96,7 @@ class SqliteStore:
         self._tables = ThreadPoolExecutor(READERS, "toolgate tables")
         self._of_thread = threading.local()
         self._readers: list[sqlite3.Connection] = []
+        self._trier: sqlite3.Connection | None = None
         self._thread = threading.Thread(target=self._write_what_comes, name="toolgate store", daemon=True)
         self._thread.start()
 
@@ -187,6 +190,20 @@ class SqliteStore:
             self._queue.put(queued)
         return done
 
+    async def is_locked(self) -> bool:
+        """Whether another program keeps all from opening it, or has kept all from writing for `opening.PATIENCE`."""
+        return not self._is_closed and await self._loop.run_in_executor(self._tables, self._is_locked)
+
+    def holders(self, among: Iterable[int] | None = None) -> list[Holder]:
+        """Which programs do so: see there."""
+        return holders(self._file, among)
+
+    def written(self) -> int:
+        """When anybody has written to it last, in nanoseconds of the file system."""
+        with contextlib.suppress(OSError):
+            return os.stat(f"{self._file}-wal").st_mtime_ns
+        return 0
+
     async def close(self) -> None:
         if self._is_closed:
             return
@@ -220,6 +237,19 @@ class SqliteStore:
                 connection.execute("ROLLBACK")
         except self._sqlite.Error as error:
             raise NotKept(f"the store cannot be read: {error}; {CHECK}") from None
+
+    def _is_locked(self) -> bool:
+        try:
+            if not is_alone_with(self._file):
+                return True
+            if self._trier is None:
+                self._trier = trier(self._file)
+                self._readers.append(self._trier)
+            self._trier.execute("BEGIN IMMEDIATE")
+            self._trier.execute("ROLLBACK")
+        except (OSError, self._sqlite.Error) as error:
+            return self._code(error) == self._sqlite.SQLITE_BUSY
+        return False
 
     # In the thread that writes.
 
@@ -273,12 +303,14 @@ class SqliteStore:
     def _why(self, error: Exception) -> Exception:
         if not isinstance(error, self._sqlite.OperationalError) and type(error) is not self._sqlite.DatabaseError:
             return error  # the work's own: the disk is well
-        self._complain(error)
+        is_held = self._code(error) == self._sqlite.SQLITE_BUSY
+        held_by = "; ".join(map(str, self.holders()[:MOST_NAMED])) if is_held else ""
+        self._complain(error, held_by)
         advice = {
             self._sqlite.SQLITE_BUSY: "another program holds it: end that",
             self._sqlite.SQLITE_FULL: "make room on its disk",
         }
-        return NotKept(f"the store cannot be written: {error}; {advice.get(self._code(error), CHECK)}")
+        return NotKept(f"the store cannot be written: {error}; {advice.get(self._code(error), CHECK)}", held_by)
 
     def _code(self, error: Exception) -> int:
         """SQLite's, without its details."""
@@ -300,8 +332,9 @@ class SqliteStore:
         except RuntimeError:
             return  # the loop is closed: nobody waits any more
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: Exception, held_by: str = "") -> None:
         """Once, until it goes well again."""
         if not self._problem:
-            log.warning("data is not kept for the next start: %s: %s", self._file, error)
+            why = f"{error}; {held_by}" if held_by else error
+            log.warning("data is not kept for the next start: %s: %s", self._file, why)
         self._problem = f"the store cannot be read or written: {self._file}: {error}"

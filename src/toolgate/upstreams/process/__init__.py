@@ -1,6 +1,7 @@
 """The programs that the gateway starts.
 
 supervisor   starts, watches and ends them; each has an owner task
+lockers      ends those that keep the gateway's store from being written
 guard        the process that outlives the gateway for as long as it takes to end what is left of them
 boxes        how programs of servers start, and their boxes, from what the configuration says to what is put on
 programs     which files a program needs to be there

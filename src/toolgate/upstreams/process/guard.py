@@ -2,8 +2,8 @@
 
 Run as `python guard.py`, standard library only, with a socket for stdin. Each byte that comes there brings four
 descriptors: one for talking about a program (`control`), and its stdin, stdout and stderr. The guard forks a keeper for
-each, which reads the order on `control`, starts the program and says what becomes of it: `started PID`, `failed ERRNO`
-or `refused ERRNO WHY` (its box cannot be put on), then `exited STATUS`.
+each, which reads the order on `control`, starts the program and says what becomes of it: `started PID KEEPER` (the
+keeper's own id), `failed ERRNO` or `refused ERRNO WHY` (its box cannot be put on), then `exited STATUS`.
 
 The rules this file keeps: whatever a program starts stays below its keeper, in whatever session and with whatever
 environment, since an orphan goes to the nearest subreaper above it (Linux; elsewhere its process group alone is
@@ -147,7 +147,7 @@ def keep(fds: "list[int]") -> int:
         return 0
     for fd in fds:
         os.close(fd)
-    say(control, STARTED, pid)
+    say(control, STARTED, pid, b"%d" % os.getpid())
     status = None
     most: int | None = box["processes"] if box else None
     while status is None:
@@ -360,10 +360,10 @@ def is_left(spared: "frozenset[int] | set[int]") -> bool:
     return has_children() and (not spared or any(below(spared) for _ in range(LOOKS)))
 
 
-def below(spared: "frozenset[int] | set[int]") -> "dict[int, int]":
-    """Every process below this one, with its group."""
+def below(spared: "frozenset[int] | set[int]", top: int = 0) -> "dict[int, int]":
+    """Every process below this one, or below `top`, with its group."""
     found: dict[int, int] = {}
-    ahead = [os.getpid()] if has_children() else []
+    ahead = [top] if top else [os.getpid()] if has_children() else []
     scanned = None if os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children") else all_children()
     while ahead:
         parent = ahead.pop()

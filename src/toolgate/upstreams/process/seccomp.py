@@ -121,6 +121,7 @@ _COPIES = (0x40049409, 0x4020940D)  # that share their blocks
 _NO_DEVICES = (0, 0o010000, 0o100000, 0o140000)  # pipes, files, sockets
 _HARMLESS_FCNTL = (0, 1, 2, 3, 4, 1030)  # copies and flags; not who gets signals
 _ABOUT_OTHERS = (8, 10, 15, 1024, 1026)  # signals when something comes; leases, for which all who open the file wait
+_LOCKS_OF_OPEN_FILES = (37, 38)  # which may outlast all that have the file open, so that nobody knows whose they are
 _HARMLESS_IOCTL = (0x5401, 0x5421, 0x541B, 0x5450, 0x5451)  # whether it is a terminal, blocks, has something to read
 _ONE_SELF = Condition(0, "in", (0,))
 
@@ -216,6 +217,7 @@ _SERVER = (
     Rule("setpriority", _ALLOW, (_ONE_SELF, Condition(1, "in", (0,)))),
     Rule("setpriority", _REFUSED),
     Rule("fcntl", _REFUSED, (Condition(1, "in", _ABOUT_OTHERS),)),
+    Rule("fcntl", _ERRNO | errno.EINVAL, (Condition(1, "in", _LOCKS_OF_OPEN_FILES),)),  # as a kernel that has none
     Rule("socketpair", _ALLOW, _CONNECTED_PAIR),
     Rule("socketpair", _REFUSED),
 )

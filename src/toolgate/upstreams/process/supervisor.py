@@ -7,6 +7,7 @@ callbacks; no child and no grandchild outlives the gateway, not even one that is
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 import shutil
@@ -15,7 +16,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any
 
 import msgspec
@@ -228,6 +229,7 @@ class Child:
         self.stderr = Tail()
         self.started = clock.wall()
         self.pid = 0
+        self.keeper = 0  # the process that all that it starts is below
         self.output: Readable | None = None  # its stdout, as far as it is read
         self.on_full: Callable[[], None] = _nobody  # its stdin is
         self.on_room: Callable[[], None] = _nobody  # there is room in it again
@@ -245,6 +247,7 @@ class Child:
         self._drained = asyncio.Event()  # its last words are read
         self._ending = asyncio.Event()
         self._asked = ""  # what it is ended for, where somebody has asked for that before it ended by itself
+        self._is_hurried = False  # it is killed without being asked to end
         self._is_terminated = False  # by its owner, since it could not be talked with any more
         self.owner: asyncio.Task[None] | None = None
 
@@ -274,7 +277,7 @@ class Child:
             keeper, orders = await asyncio.shield(connecting)
             orders.write(order)
             async with self._clock.timeout(LONGEST_START):
-                self.pid = _started(await self._answer(guard, keeper))
+                self.pid, self.keeper = _started(await self._answer(guard, keeper))
         except BaseException:
             connecting.add_done_callback(lambda _: self._let_go())  # which ends whatever was started
             raise
@@ -325,11 +328,17 @@ class Child:
         if self._stdin:
             self._stdin.close()
 
-    def end(self, why: str = "was stopped") -> None:
-        """Have it ended, unless it has ended by itself; `why` is what `on_exit` is then told behind its name."""
+    def end(self, why: str = "was stopped", at_once: bool = False) -> None:
+        """Have it ended, unless it has ended by itself; `why` is what `on_exit` is then told behind its name. With
+        `at_once` it is not asked before."""
+        self._is_hurried = self._is_hurried or at_once
         if not self._exited.is_set():
             self._asked = self._asked or why
         self._ending.set()
+
+    @property
+    def is_ending(self) -> bool:
+        return self._ending.is_set()
 
     async def ended(self) -> None:
         """Until the process is reaped and what it started is gone."""
@@ -358,7 +367,7 @@ class Child:
         listening = asyncio.get_running_loop().create_task(self._listen(keeper))
         try:
             await self._wait_for_an_end()
-            if not self._exited.is_set():
+            if not self._exited.is_set() and not self._is_hurried:
                 await self._end_politely()
         finally:
             control.write_eof()  # the keeper kills what is left
@@ -428,15 +437,21 @@ class Child:
             pass
 
 
+def processes_of(children: Iterable[Child]) -> dict[int, Child]:
+    """All that runs of these, by its id. It takes a while."""
+    return {pid: child for child in children for pid in guard.below(frozenset(), child.keeper)}
+
+
 class Unboxed(Exception):
     """A program was not started since its box cannot be put on. `str()` says why."""
 
 
-def _started(line: bytes) -> int:
-    """The process that a keeper has started. Raises `OSError`, `Unboxed`."""
+def _started(line: bytes) -> tuple[int, int]:
+    """The process that a keeper has started, and the keeper. Raises `OSError`, `Unboxed`."""
     word, _, number = line.partition(b" ")
     if word == guard.STARTED:
-        return int(number)
+        pid, _, keeper = number.partition(b" ")
+        return int(pid), int(keeper)
     if word == guard.REFUSED:
         raise Unboxed(number.partition(b" ")[2].decode(errors="replace").strip())
     if word == guard.FAILED:
@@ -475,7 +490,9 @@ class Supervisor:
         self._clock = clock
         self.environ = environ
         self._guard = Guard()
-        self._children: set[Child] = set()
+        self._children: dict[Child, bytes] = {}  # with what each was started by
+        self._warned: set[bytes] = set()  # what was expelled, by what it was started by
+        self._expelled: dict[bytes, Fault] = {}  # the same, where it is not started any more
 
     def prepare(self) -> None:
         """Have ready what starts children, so that the first one does not wait for it."""
@@ -523,9 +540,12 @@ class Supervisor:
             may_gain_privileges and not box,
             dict(box) if box else None,
         )
+        known_by = hashlib.sha256(name.encode() + order).digest()
+        if known_by in self._expelled:
+            raise self._expelled[known_by].at("", "")
 
         def exited(reason: str) -> None:
-            self._children.discard(child)
+            self._children.pop(child, None)
             on_exit(reason)
 
         child = Child(name, self._clock, on_output, exited, on_stderr, talks)
@@ -540,8 +560,25 @@ class Supervisor:
             why, hint = diagnosis.of_system(error)
             code: Code = "RATE_LIMITED" if diagnosis.is_our_lack(error) else "SERVER_FAILED"
             raise Fault(code, f"Cannot start {program}: {why}", reach="not_sent", hint=hint) from None
-        self._children.add(child)
+        self._children[child] = known_by
         return child
+
+    @property
+    def children(self) -> Sequence[Child]:
+        """Those that live, and are not about to end."""
+        return [child for child in self._children if not child.is_ending]
+
+    def expel(self, child: Child, why: str, hint: str) -> bool:
+        """End a program at once, with all that it has started; `why` is told behind its name. Whether that was the
+        second time: then it is not started again, as it is configured now."""
+        known_by = self._children[child]
+        is_again = known_by in self._warned
+        self._warned.add(known_by)
+        if is_again:
+            message = f"{child.name} is not started again: it {why}"
+            self._expelled[known_by] = Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
+        child.end(why, at_once=True)
+        return is_again
 
     async def close(self) -> None:
         children = list(self._children)

@@ -103,6 +103,10 @@ CASES: list[tuple[seccomp.Profile, str, tuple[int, ...], set[str], int]] = [
     ("server", "clone", (0x10000011,), set(), REFUSED),
     ("server", "ptrace", (), set(), REFUSED),
     ("server", "io_uring_setup", (), set(), ABSENT),
+    ("server", "fcntl", (0, 6), set(), ALLOW),  # locks of processes, which servers need
+    ("server", "fcntl", (0, 7), set(), ALLOW),
+    ("server", "fcntl", (0, 37), set(), seccomp._ERRNO | errno.EINVAL),
+    ("server", "fcntl", (0, 38), set(), seccomp._ERRNO | errno.EINVAL),
     ("server", "ioctl", (0, 0x5412), set(), REFUSED),
     ("server", "ioctl", (0, 0x5401), set(), ALLOW),
     ("server", "ioctl", (0, 0x80086601), set(), ALLOW),  # which flags, extents, reflinks
