@@ -639,7 +639,7 @@ async def test_while_a_task_of_another_runs_what_names_no_task_reaches_nobody(su
         reply = await bob.call("there__plainly_tell")
         assert reply.text == "told" and not reply.before
         refused = await bob.call("there__plainly_ask")
-        assert "A task of another client is at work" in json.dumps(refused.message) and not bob.asked
+        assert "A task of another client is in progress" in json.dumps(refused.message) and not bob.asked
         gate.opened.set()
         await over.reply()
         assert (await bob.call("there__plainly_ask")).text == "accept: Bob"
@@ -661,7 +661,7 @@ async def test_a_task_that_was_cancelled_may_ask_for_a_moment() -> None:
         ann, bob = await rig.legacy(), await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")})
         await ann.request("tasks/cancel", taskId=await made(ann))
         refused = await bob.call("there__plainly_ask")
-        assert "A task of another client is at work" in json.dumps(refused.message) and not bob.asked
+        assert "A task of another client is in progress" in json.dumps(refused.message) and not bob.asked
         await rig.clock.advance(GIVEN_UP)
         assert (await bob.call("there__plainly_ask")).text == "accept: Bob"
 

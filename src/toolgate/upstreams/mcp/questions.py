@@ -387,8 +387,8 @@ _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
 _TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes, and one to a person {asks.MOST_TO_READ:,}"
 _WAITED_FOR = "Calls of other clients wait for this one, so its question was closed: make the same call again"
 _OF_A_TASK = (
-    "A task of another client is at work, and nothing in this question says that it is not of that task, so no client "
-    f"was asked. Name the task in `_meta` of what it asks (`{mcp.RELATED_TASK_KEY}`), or set scope to session"
+    "A task of another client is in progress, and it is unclear whether this question belongs to it, so no client was "
+    f"asked. If it belongs to a task, name that in `_meta` (`{mcp.RELATED_TASK_KEY}`); else set scope to session"
 )
 _UNCLEAR = (
     "Calls of several clients are in progress or were just cancelled, and it is unclear which of them this "
