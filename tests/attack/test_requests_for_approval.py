@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from virtualtime import FakeClock
 
+from toolgate.auth import safe_text
+from toolgate.frontends.web import decisions
 from toolgate.policy.approvals import MOST_REQUESTS, MOST_UNDECIDED, Approvals, Place, TooMany
 from toolgate.state.memory import MemoryStore
 
@@ -80,3 +84,13 @@ async def test_of_whoever_has_few_nothing_gives_way_and_what_is_undecided_stays(
     assert book.states("ann") == ["allowed"] * 3
     assert book.states("mallory").count("undecided") == MOST_UNDECIDED
     assert len(book.requests()) == MOST_REQUESTS
+
+
+async def test_no_list_writes_out_what_a_call_is_decided_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safe_text, "read", lambda _: pytest.fail("it is read"))
+    book = Book()
+    for digest in range(MOST_UNDECIDED):
+        await book.asked("ann", digest)
+    listed = decisions.waiting(SimpleNamespace(approvals=book))  # type: ignore[arg-type]
+    assert len(listed.requests) == MOST_UNDECIDED
+    assert all(not hasattr(each, "arguments") and each.target == "act" for each in listed.requests)

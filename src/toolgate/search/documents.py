@@ -22,6 +22,7 @@ Verdict: TypeAlias = Literal["match", "possible", "none"]
 _DEEPEST = 6
 _MOST_PARAMETERS = 200
 _MOST_TEXT = 20_000
+_OF_A_TERM = 16  # characters of a text that are read for each term that is kept of it
 _SENTENCE = re.compile(r"[.!?](?=\s)|\n|。")
 _LEVELS = tuple(level / 1000 for level in range(1001))  # one float for all that are equal
 
@@ -75,7 +76,7 @@ class Vector:
     __slots__ = ("__weakref__", "name", "terms")
 
     def __init__(self, document: Document, most: int | None = None) -> None:
-        found = fields(document)
+        found = fields(document, _MOST_TEXT if most is None else min(_MOST_TEXT, most * _OF_A_TERM))
         sums: dict[str, float] = defaultdict(float)
         for field, (weight, length_matters, usual) in FIELDS.items():
             each = weight / (1 - length_matters + length_matters * len(found[field]) / usual)
@@ -91,20 +92,20 @@ def parts_of_name(name: str) -> frozenset[str]:
     return frozenset(part for whole, parts in words.compounds(name) for part in parts or (whole,))
 
 
-def fields(document: Document) -> dict[str, list[str]]:
-    """The terms of each field that is searched."""
-    first, rest = sentences(document.description[:_MOST_TEXT])
+def fields(document: Document, most: int = _MOST_TEXT) -> dict[str, list[str]]:
+    """The terms of each field that is searched, in the first `most` characters of each text."""
+    first, rest = sentences(document.description[:most])
     names, said = parameters(document.schema)
     label = document.server_name if document.server_name.lower() != document.server.lower() else ""
     texts = {
         "name": document.name,
         "title": document.title,
         "server": f"{document.server} {label}",
-        "about": document.server_description[:_MOST_TEXT],
+        "about": document.server_description[:most],
         "first": first,
         "rest": rest,
         "parameters": names,
-        "said": said[:_MOST_TEXT],
+        "said": said[:most],
     }
     return {field: words.terms(text) for field, text in texts.items()}
 

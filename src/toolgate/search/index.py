@@ -19,7 +19,7 @@ from toolgate.search.ranking import CANDIDATES, MOST_PIECES, SHORTEST_PIECE, Ind
 Permitted = Callable[[Document], bool]
 
 
-MOST_TERMS = 600_000  # of all documents of one server: about 180 MB
+MOST_TERMS = 300_000  # of all documents of one server: about 100 MB
 LEAST_TERMS = 16  # of each, however many there are
 _ENTRY, _TERM = 2000, 300  # bytes of memory of a document without its texts, and of each of its terms, as measured
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,10 +15,9 @@ from toolgate.policy.deciding import Deciding
 from toolgate.state.base import NotKept
 
 
-class WaitingCall(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A call to decide on. `arguments` and `beside`, what else is sent, are JSON without known secrets; `sha256` is of
-    both as they are; `facts` are lines for people; `may_last` what it may be allowed for. Times in seconds since
-    1970."""
+class ListedCall(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A call to decide on, without what it is decided by: there may be hundreds, with long arguments. Times in seconds
+    since 1970."""
 
     id: str
     state: Literal["undecided", "allowed", "denied"]
@@ -27,12 +26,18 @@ class WaitingCall(msgspec.Struct, omit_defaults=True, kw_only=True):
     kind: str
     target: str
     via: str = ""
+    asked: float
+    until: float
+
+
+class WaitingCall(ListedCall, omit_defaults=True, kw_only=True):
+    """The whole of it. `arguments` and `beside`, what else is sent, are JSON without known secrets; `sha256` is of
+    both as they are; `facts` are lines for people; `may_last` what it may be allowed for."""
+
     facts: tuple[str, ...]
     arguments: str
     beside: str
     sha256: str
-    asked: float
-    until: float
     may_last: tuple[Lasts, ...]
 
 
@@ -51,7 +56,7 @@ class Granted(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct):
-    requests: tuple[WaitingCall, ...]
+    requests: tuple[ListedCall, ...]
     grants: tuple[Granted, ...]
 
 
@@ -69,7 +74,7 @@ class Decided(msgspec.Struct):
 
 
 def waiting(deciding: Deciding) -> Waiting:
-    requests = tuple(map(_shown, deciding.approvals.requests()))
+    requests = tuple(ListedCall(**_listed(each)) for each in deciding.approvals.requests())
     return Waiting(requests, tuple(map(_granted, deciding.approvals.grants())))
 
 
@@ -118,25 +123,32 @@ def _unfit(why: str) -> Fault:
     return Fault("INVALID_STATE", why, reach="not_sent")
 
 
+def _listed(request: StoredRequest) -> dict[str, Any]:
+    place = request.place
+    return {
+        "id": request.id,
+        "state": request.state,
+        "principal": place.principal,
+        "server": place.server,
+        "kind": place.kind,
+        "target": place.target,
+        "via": request.via,
+        "asked": request.asked,
+        "until": request.until,
+    }
+
+
 def _shown(request: StoredRequest) -> WaitingCall:
     place = request.place
     facts = approval_requests.facts(place, request.via, request.known_as)
     follows = approval_requests.consequence(place, safe_text.read(request.shown))
     lasting: list[Lasts] = [each for each in LASTS if each == "once" or not is_change(place)]
     return WaitingCall(
-        id=request.id,
-        state=request.state,
-        principal=place.principal,
-        server=place.server,
-        kind=place.kind,
-        target=place.target,
-        via=request.via,
+        **_listed(request),
         facts=tuple(each.removeprefix("- ").strip() for each in (*facts, *follows)),
         arguments="\n".join(safe_text.laid_out(safe_text.read(request.shown), "")),
         beside="\n".join(safe_text.laid_out(safe_text.read(request.beside), "")),
         sha256=request.digest,
-        asked=request.asked,
-        until=request.until,
         may_last=tuple(each for each in lasting if each != "session" or request.session),
     )
 
