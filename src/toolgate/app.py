@@ -227,7 +227,7 @@ class App:
         """What there is once, however many processes serve."""
         if any(each.command and each.id not in self._given.links for each in self.gateway.snapshot.servers.values()):
             self.supervisor.prepare()
-        locked = lockers.follow(self._given.store, self.supervisor, self.clock)
+        locked = lockers.follow(self._given.store, self.supervisor, self.clock, self.audit.file)
         self._to_the_end.start(locked, "end what locks the store")
         self.sandbox.take_turns(self.http.scheduler.turn)
         self._start(self.gateway.snapshot, {})

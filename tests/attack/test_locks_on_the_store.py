@@ -83,6 +83,28 @@ async def command(environ: dict[str, str], *words: str) -> tuple[int, str]:
     return process.returncode or 0, said.decode()
 
 
+@pytest.mark.parametrize("name", ["audit.jsonl", "secrets.json.lock"])
+def test_a_server_that_locks_another_file_of_the_gateway_is_ended(name: str) -> None:
+    @real
+    async def tries() -> None:
+        async with serving("no-write") as (environ, it, client, file):
+            file.with_name(name).touch(mode=0o600)
+            before = await client.call("one__pid")
+            how = "fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+            assert (
+                await client.call("one__do", code=LOCKS.format(file=str(file.with_name(name)), how=how)) == "locked\n"
+            )
+            status, said = await command(environ, "secrets", "list")
+            assert status == 0, said
+            async with asyncio.timeout(60):
+                while b"one held a lock on a file of the gateway" not in it.errors:
+                    await asyncio.sleep(0.05)
+            assert name.encode() in it.errors
+            assert await client.call("one__pid") != before
+
+    tries()
+
+
 @pytest.mark.parametrize(
     ("how", "box"),
     [
@@ -102,7 +124,7 @@ def test_a_server_that_locks_the_store_is_ended_and_keys_are_made_and_revoked(ho
             assert await client.call("one__do", code=LOCKS.format(file=f"{file}-shm", how=how)) == "locked\n"
             status, said = await command(environ, "keys", "revoke", key.split("_")[1])
             assert status == 0, said
-            assert b"one held a lock on the gateway's store" in it.errors
+            assert b"one held a lock on a file of the gateway" in it.errors
             assert b'(box = "strict")' in it.errors
             assert int(await client.call("one__pid"))  # it comes back, once
 
@@ -117,7 +139,7 @@ async def test_a_server_that_locks_the_store_again_is_not_started_any_more() -> 
         await it.until_it_says(b"was stopped: process")
         assert await client.call("one__do", code=code) == "locked\n"
         await it.until_it_says(b"it is not started again until its configuration is another")
-        with pytest.raises(Failed, match="one is not started again: it held a lock on the gateway's store"):
+        with pytest.raises(Failed, match="one is not started again: it held a lock on a file of the gateway"):
             await client.call("one__do", code="")
         status, said = await command(environ, "keys", "create", "ann")
         assert status == 0, said

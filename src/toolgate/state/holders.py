@@ -1,4 +1,4 @@
-"""Who keeps others from opening or writing the store: the programs that hold a lock on one of its files.
+"""Who keeps others from opening or writing the store, or what else gateways lock: the programs that hold such a lock.
 
 The kernel lets everybody lock what he may read, for as long as he likes. The rules this file keeps: only a lock that
 keeps others out counts, so whoever reads the store by SQLite is never named, however long he reads; a lock belongs to
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,54 +23,63 @@ _LOCK = re.compile(rb"\d+: (POSIX|OFDLCK|FLOCK) +\w+ +(READ|WRITE) +(-?\d+) +(\w
 
 
 class Holder(NamedTuple):
-    """A process, and the file of the store that it has locked."""
+    """A process, and the file that it has locked."""
 
     pid: int
     program: str
     file: str
+    is_of_data: bool  # whether who writes to the store has such a lock, for a while
 
     def __str__(self) -> str:
         return f"process {self.pid} ({self.program}) has locked {self.file}"
 
 
-def holders(file: Path, among: Iterable[int] | None = None) -> list[Holder]:
-    """Those that keep others out of the store with this file: of these processes, or of all on this machine, but for
-    our own. None where the kernel does not tell (it has to be Linux). It takes a while."""
-    locks = _Locks(file)
+def holders(file: Path, among: Iterable[int] | None = None, beside: Iterable[Path] = ()) -> list[Holder]:
+    """Those that keep others out of the store with this file, or of files `beside` it, which only gateways lock: of
+    these processes, or of all on this machine, but for our own. None where the kernel does not tell (it has to be
+    Linux). It takes a while."""
+    locks = _Locks(file, beside)
     pids = [pid for pid in (_all() if among is None else among) if pid != os.getpid()]
     named = [pid for pid in pids if pid in locks.named]
     found = [holder for pid in named if (holder := locks.held_by(pid, True))]
     return found or [holder for pid in pids if (holder := locks.held_by(pid, among is not None))]
 
 
+def is_any_locked(files: Iterable[Path]) -> bool:
+    """Whether another process has locked one of these whole. It takes no longer than the kernel's list is."""
+    return bool(_Locks(None, files).named)
+
+
 class _Locks:
     """Those that keep others out. A file is known by its inode and its device, as the kernel writes that: where we have
     locked it ourselves, it tells."""
 
-    def __init__(self, file: Path) -> None:
-        self.named: dict[int, str] = {}  # processes that have taken one, by the kernel's list
-        self._ends: dict[int, str] = {}
+    def __init__(self, file: Path | None, whole: Iterable[Path]) -> None:
+        self._names: dict[int, str] = {}  # of files, by inode
+        self._tests: dict[int, Callable[[re.Match[bytes]], bool]] = {}
         self._devices: set[bytes] = set()
-        self._name = file.name
-        for end in ("", "-shm", ".lock"):
+        self._data = {file.name, f"{file.name}-shm"} if file else set[str]()
+        parts = {file: _is_of_data, Path(f"{file}-shm"): _is_of_index} if file else {}
+        for each, test in (*parts.items(), *((each, _is_whole) for each in whole)):
             with contextlib.suppress(OSError):
-                about = os.stat(f"{file}{end}")
-                self._ends[about.st_ino] = end
+                about = os.stat(each)
+                self._names[about.st_ino], self._tests[about.st_ino] = each.name, test
                 self._devices.add(b"%02x:%02x" % (os.major(about.st_dev), os.minor(about.st_dev)))
-        listed = _read(LOCKS, -1)
-        ours = (each for each in _LOCK.finditer(listed) if int(each[3]) == os.getpid() and int(each[5]) in self._ends)
-        self._devices.update(each[4] for each in ours)
-        self.named = {int(each[3]): end for each in _LOCK.finditer(listed) if (end := self._locked(each)) is not None}
+        listed = [*_LOCK.finditer(_read(LOCKS, -1))]
+        own = os.getpid()
+        self._devices.update(each[4] for each in listed if int(each[3]) == own and int(each[5]) in self._names)
+        # Processes that have taken one, by the kernel's list.
+        self.named = {int(each[3]): name for each in listed if (name := self._locked(each)) and int(each[3]) != own}
 
     def held_by(self, pid: int, by_any_thread: bool) -> Holder | None:
         """Whether this process holds one. Of a process that hides what it has open, the kernel's list is believed.
         `by_any_thread`: threads may have open what their process has not."""
-        end = self._shown(pid, by_any_thread)
-        end = self.named.get(pid) if end is None else end or None
-        return None if end is None else Holder(pid, _program(pid), f"{self._name}{end.strip()}")
+        file = self._shown(pid, by_any_thread)
+        file = self.named.get(pid) if file is None else file
+        return Holder(pid, _program(pid), file, file in self._data) if file else None
 
     def _shown(self, pid: int, by_any_thread: bool) -> str | None:
-        """What it has locked; " " stands for the file itself. Empty: nothing; None: that cannot be seen."""
+        """What it has locked. Empty: nothing; None: that cannot be seen."""
         left = MOST_FILES
         try:
             for task in os.listdir(f"/proc/{pid}/task") if by_any_thread else [str(pid)]:
@@ -80,25 +89,30 @@ class _Locks:
                         return None
                     left -= 1
                     for lock in _LOCK.finditer(_read(f"{folder}/{fd}", LONGEST_LIST)):
-                        if (end := self._locked(lock)) is not None:
-                            return end or " "
+                        if file := self._locked(lock):
+                            return file
         except OSError:
             return None
         return ""
 
-    def _locked(self, lock: re.Match[bytes]) -> str | None:
-        """What this lock is on, where it keeps others out."""
-        kind, mode, _, device, inode, first, last = lock.groups()
-        end = self._ends.get(int(inode)) if device in self._devices else None
-        if end == ".lock":
-            return end if kind == b"FLOCK" else None
-        if end is None or kind == b"FLOCK":
-            return None
-        if end == "-shm":
-            is_kept_out = int(first) <= TO_WRITE and (last == b"EOF" or int(last) >= TO_WRITE)
-        else:
-            is_kept_out = mode == b"WRITE"
-        return end if is_kept_out else None
+    def _locked(self, lock: re.Match[bytes]) -> str:
+        """The file that this lock is on, where it keeps others out; else empty."""
+        inode = int(lock[5])
+        is_kept_out = lock[4] in self._devices and inode in self._tests and self._tests[inode](lock)
+        return self._names[inode] if is_kept_out else ""
+
+
+def _is_whole(lock: re.Match[bytes]) -> bool:
+    return lock[1] == b"FLOCK"
+
+
+def _is_of_data(lock: re.Match[bytes]) -> bool:
+    return lock[1] != b"FLOCK" and lock[2] == b"WRITE"
+
+
+def _is_of_index(lock: re.Match[bytes]) -> bool:
+    first, last = lock[6], lock[7]
+    return lock[1] != b"FLOCK" and int(first) <= TO_WRITE and (last == b"EOF" or int(last) >= TO_WRITE)
 
 
 def _all() -> list[int]:

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from toolgate.config.secrets import FILE as SECRETS
 from toolgate.core.clock import Clock
 from toolgate.state.base import NEWS, NotKept, Result, Subject, Work
 from toolgate.state.holders import Holder, holders
@@ -194,9 +195,13 @@ class SqliteStore:
         """Whether another program keeps all from opening it, or has kept all from writing for `opening.PATIENCE`."""
         return not self._is_closed and await self._loop.run_in_executor(self._tables, self._is_locked)
 
-    def holders(self, among: Iterable[int] | None = None) -> list[Holder]:
-        """Which programs do so: see there."""
-        return holders(self._file, among)
+    def holders(self, among: Iterable[int] | None = None, beside: Iterable[Path] = ()) -> list[Holder]:
+        """Which programs do so, or lock a file `beside` it: see there."""
+        return holders(self._file, among, (*self.locks(), *beside))
+
+    def locks(self) -> list[Path]:
+        """Files that gateways and commands lock for a moment each: whoever opens the store, or writes the secrets."""
+        return [self._file.with_name(f"{name}.lock") for name in (self._file.name, SECRETS)]
 
     def written(self) -> int:
         """When anybody has written to it last, in nanoseconds of the file system."""

@@ -1,43 +1,49 @@
-"""Ends programs that keep the gateway's store from being written, by a lock on one of its files.
+"""Ends programs that keep the gateway from writing its store, its audit log or its secrets: that have locked a file of
+these.
 
 A server whose box reads all files may lock them, and needs locks of its own; so no box can keep it from that. The rules
-this file keeps: only what this gateway has started is ended, and only what has held such a lock in two looks while
-others waited, and has not written meanwhile. A program that reads the store by SQLite never does, and one that writes
-to it is done long before.
+this file keeps: only what this gateway has started is ended, and only what has held such a lock in two looks, while
+what it locks was not written. A program that reads the store by SQLite never does, and whoever writes any of these is
+done long before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from toolgate.core.clock import Clock
 from toolgate.state.base import Store
-from toolgate.state.holders import Holder
+from toolgate.state.holders import Holder, is_any_locked
 from toolgate.state.sqlite import SqliteStore
 from toolgate.upstreams.process.supervisor import Child, Supervisor, processes_of
 
 log = logging.getLogger(__name__)
 
 LOOK = 1.0  # seconds between looks; so it is over before a command gives up that waits to write (`state.opening.BUSY`)
-WHY = "held a lock on the gateway's store, which nobody could write meanwhile, and was stopped"
+WHY = "held a lock on a file of the gateway, which nobody could write meanwhile, and was stopped"
 HINT = 'give it a box that shows it no files of the gateway (box = "strict")'
 
 
-async def follow(store: Store, supervisor: Supervisor, clock: Clock) -> None:
-    """Until cancelled, among the programs of this supervisor. A store without files is locked by nobody."""
+async def follow(store: Store, supervisor: Supervisor, clock: Clock, audit: Path | None) -> None:
+    """Until cancelled, among the programs of this supervisor. `audit` is its log. A store without files is
+    locked by nobody."""
     if isinstance(store, SqliteStore):
-        await Lockers(store, supervisor, clock).follow()
+        await Lockers(store, supervisor, clock, audit).follow()
 
 
 class Lockers:
     """Of one gateway's store, among the programs of its supervisor."""
 
-    def __init__(self, store: SqliteStore, supervisor: Supervisor, clock: Clock) -> None:
+    def __init__(self, store: SqliteStore, supervisor: Supervisor, clock: Clock, audit: Path | None) -> None:
         self._store = store
         self._supervisor = supervisor
         self._clock = clock
+        self._audit = [audit] if audit else []
         self._seen: set[tuple[Holder, int]] = set()
 
     async def follow(self) -> None:
@@ -48,18 +54,28 @@ class Lockers:
 
     async def _look(self) -> None:
         children = self._supervisor.children
-        is_locked = bool(children) and await self._store.is_locked()
+        is_locked = bool(children) and (await self._store.is_locked() or await asyncio.to_thread(self._is_any_locked))
         found = await asyncio.to_thread(self._found, children) if is_locked else {}
-        written = self._store.written()
-        seen = {(holder, 0 if holder.file.endswith(".lock") else written): child for holder, child in found.items()}
+        seen = {(holder, self._written(holder)): child for holder, child in found.items()}
         for each, child in seen.items():
             if each in self._seen and child in self._supervisor.children:
                 self._end(each[0], child)
         self._seen = set(seen)
 
+    def _is_any_locked(self) -> bool:
+        return is_any_locked((*self._store.locks(), *self._audit))
+
+    def _written(self, holder: Holder) -> int:
+        """When what it keeps from being written was written last, in nanoseconds of the file system."""
+        if holder.is_of_data:
+            return self._store.written()
+        with suppress(OSError):
+            return sum(os.stat(each).st_mtime_ns for each in self._audit if holder.file == each.name)
+        return 0
+
     def _found(self, children: Sequence[Child]) -> dict[Holder, Child]:
         whose = processes_of(children)
-        return {holder: whose[holder.pid] for holder in self._store.holders(whose)}
+        return {holder: whose[holder.pid] for holder in self._store.holders(whose, self._audit)}
 
     def _end(self, holder: Holder, child: Child) -> None:
         is_again = self._supervisor.expel(child, WHY, HINT)
