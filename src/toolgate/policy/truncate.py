@@ -8,6 +8,7 @@ Only tools' results are limited: a resource or a prompt is what its reader asked
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -31,6 +32,9 @@ _LIMITED = frozenset({mcp.CALL, mcp.TASK_RESULT})
 _MOST_NOTICES = 8  # further parts are kept together
 _PARTS = frozenset({"content", "structuredContent"})
 _LONGEST_NAME = 200  # characters of a URI in a notice
+# What a server calls its blocks stands in our own sentences: where it is one word, as it should be.
+_KIND, _URI = re.compile("[a-z_]{1,32}"), re.compile(r"[!-~]+")
+_MIME = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}", re.ASCII)
 _SMALL = 1024  # bytes: a notice in place of a smaller part would save nothing
 
 
@@ -169,6 +173,7 @@ class _Shortening:
             text = surrogates.shown(jsonrpc.read(block["text"], str)) if kind == "text" else None
         except (KeyError, *jsonrpc.UNREADABLE):
             block, kind, text = dict[str, Raw](), "block", None  # out of shape: shown whole or not at all
+        kind = kind if _KIND.fullmatch(kind) else "block"  # it stands in what we say
         beside = memoryview(raw).nbytes - (memoryview(block["text"]).nbytes if text is not None else 0)
         if text is not None and beside > _SMALL:
             block, kind, text = dict[str, Raw](), "block", None
@@ -183,9 +188,9 @@ class _Shortening:
 
     def _takes_beside(self, result: dict[str, Raw]) -> bool:
         """The same of what stands beside the content; usually next to nothing does, and that is not counted."""
-        beside = [each for name, each in result.items() if name not in _PARTS]
-        size = self._counted(sum(memoryview(each).nbytes for each in beside))
-        return not size or self._takes(size, "".join(map(_shown, beside)))
+        beside = {name: each for name, each in result.items() if name not in _PARTS}
+        size = self._counted(sum(len(name) + memoryview(each).nbytes for name, each in beside.items()))
+        return not size or self._takes(size, "".join(name + _shown(each) for name, each in beside.items()))
 
     def _counted(self, beside: int) -> int:
         """How much of so many bytes counts: the first that stand beside texts and parts do not."""
@@ -237,12 +242,12 @@ class _Shortening:
         if kind == "resource":
             with suppress(KeyError, *jsonrpc.UNREADABLE):
                 held = jsonrpc.members(block["resource"])
-        mime = _text_of(held, "mimeType")[:_LONGEST_NAME]
+        mime = found[0] if (found := _MIME.match(_text_of(held, "mimeType"))) else ""
         encoded = _text_of(held, "data") or _text_of(held, "blob")
         if encoded and (data := content_kinds.from_base64(encoded)) is not None:
             mime = mime or "application/octet-stream"
             return self._left_out(kind, data, mime, f"{kind} ({mime})")
-        named = f" {uri[:_LONGEST_NAME]}" if (uri := _text_of(held, "uri")) else ""
+        named = f" {found[0]}" if (found := _URI.fullmatch(_text_of(held, "uri")[:_LONGEST_NAME])) else ""
         if text := _text_of(held, "text"):
             return self._left_out(kind, text, mime or _TEXT, f"{kind}{named}")
         return self._left_out(kind, _shown(raw), _JSON, f"{kind}{named}")

@@ -296,6 +296,7 @@ BESIDE = [
     {"content": [{"type": "image", "mimeType": "a" * 6000, "data": "AAAA"}]},
     {"content": [text("a")], "_meta": {"a": LOG}},
     {"content": [text("a")], "toolResult": LOG},
+    {"content": [text("a")], LOG: 1},
 ]
 
 
@@ -307,6 +308,19 @@ async def test_what_stands_beside_the_content_counts_too(result: Any, limits: tu
     is_no_text = result["content"][0]["type"] in ("image", "resource_link")
     if limits[0] or not is_no_text:  # what is no text has no tokens
         assert len(json.dumps(found)) < 3000 and bench.whole(parts(found)[0]["uri"])
+
+
+ODD = ["many words " * 900, "image or nothing", "<b> bold", "has been deleted"]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(4))
+async def test_what_a_server_calls_its_blocks_stands_in_no_notice_unless_it_is_one_word(odd: str) -> None:
+    bench = Bench()
+    uri = {"type": "resource", "resource": {"uri": odd, "text": LOG}}
+    for block in ({"type": odd, "data": LOG}, {"type": "image", "mimeType": odd, "data": "AAAA" * 900}, uri):
+        found = bench.shown(block)
+        assert len(json.dumps(found)) < 3000 and odd not in json.dumps(found)
+        assert parts(found)[0]["kind"] in ("block", "image", "resource")
 
 
 SMALL = [
