@@ -13,8 +13,7 @@ from virtualtime import FakeClock, VirtualTimeLoop
 
 from toolgate.config import Audit, Config
 from toolgate.core import escapes, redaction
-from toolgate.core.redaction import GONE, MOST_TOKENS, PIECE_OF_TOKEN, Redactor
-from toolgate.policy.scrub import Scrubber
+from toolgate.core.redaction import GONE, MOST_TOKENS, PIECE_OF_TOKEN, Redactor, Secrets
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
 
@@ -138,13 +137,13 @@ async def test_results_that_many_tokens_are_looked_for_in_are_scrubbed_beside_th
 
     redactor, clock = Redactor(), FakeClock()
     redactor.learn_tokens("there", [f"+/{number}" + "+a" * 300 for number in range(many)])
-    scrubbed, outcome = list[bool](), Scrubber.outcome
+    scrubbed, in_steps = list[bool](), Secrets.body_in_steps
 
-    def noting(scrubber: Scrubber, of: Any) -> Any:
+    def noting(secrets: Secrets, shown: bytes) -> Any:
         scrubbed.append(VirtualTimeLoop.is_aside)
-        return outcome(scrubber, of)
+        return in_steps(secrets, shown)
 
-    monkeypatch.setattr(Scrubber, "outcome", noting)
+    monkeypatch.setattr(Secrets, "body_in_steps", noting)
     trail = Trail(None, clock, MemoryStore(clock), redactor)
     async with gateway(audit=trail, there=LegacyServer({"tells": tells})) as rig:
         await (await rig.client(LATEST)).call("there__tells")

@@ -14,6 +14,7 @@ from msgspec import Raw
 from toolgate.core.model import Client
 
 MOST = 1000  # clients that are remembered, each at one path
+MOST_BYTES = 32 * 1024 * 1024  # of their lists, those that several have counted once; or what the latest alone has
 
 
 class Loaded:
@@ -30,11 +31,18 @@ class Loaded:
 class LoadedTools:
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, str], Loaded] = {}
+        self._sharing = Counter[int]()  # how many clients have a list, by its identity
+        self._size = 0  # bytes
 
     def listed(self, client: Client, items: Sequence[Raw]) -> None:
         if client.path:  # else the gateway itself has asked
             found = self._of(client)
-            found.items, found.counted = items, None
+            if found.items is not items:
+                self._let_go(found)
+                found.items, found.counted = items, None
+                self._hold(found)
+                while self._size > MOST_BYTES and len(self._loaded) > 1:
+                    self._forget(next(iter(self._loaded)))
 
     def told(self, client: Client, server: str, tokens: int) -> None:
         if client.path:
@@ -49,7 +57,7 @@ class LoadedTools:
 
     def forget(self, client: Client) -> None:
         if client.session:
-            self._loaded.pop(_key(client), None)
+            self._forget(_key(client))
 
     def _of(self, client: Client) -> Loaded:
         key = _key(client)
@@ -57,8 +65,25 @@ class LoadedTools:
         found.client = client
         self._loaded[key] = found
         while len(self._loaded) > MOST:
-            del self._loaded[next(iter(self._loaded))]
+            self._forget(next(iter(self._loaded)))
         return found
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        if found := self._loaded.pop(key, None):
+            self._let_go(found)
+
+    def _hold(self, loaded: Loaded) -> None:
+        if loaded.items:
+            self._size += 0 if self._sharing[id(loaded.items)] else sum(map(len, loaded.items))
+            self._sharing[id(loaded.items)] += 1
+
+    def _let_go(self, loaded: Loaded) -> None:
+        items, loaded.items = loaded.items, ()
+        if items:
+            self._sharing[id(items)] -= 1
+            if not self._sharing[id(items)]:
+                del self._sharing[id(items)]
+                self._size -= sum(map(len, items))
 
 
 def _key(client: Client) -> tuple[str, str]:

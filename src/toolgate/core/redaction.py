@@ -36,6 +36,7 @@ MOST_SURE = 32  # of one server, of those that stand in the clear in its configu
 MOST_GUESSED = 100  # of these
 LONGEST_TOKEN = 16 * 1024  # characters; no header has room for a longer one
 PIECE_OF_TOKEN = 4096  # characters in which a longer one is looked for: how much must be seen at once stays the same
+SHORTEST_OF_LETTERS = 22  # of a token without a digit: no name of a member is as long, but those with a slash
 SHORTEST_RANDOM = 20  # characters
 GONE = "[secret]"
 ADJOINING = 4096  # characters around a secret that go with it, at most
@@ -395,7 +396,8 @@ def _as_bytes(text: str) -> str:
 
 def _is_token(text: str) -> bool:
     """Whether it looks like one: no word, no JSON, and on one line."""
-    return any(map(str.isdigit, text)) and not _JSON & set(text)
+    is_no_name = any(map(str.isdigit, text)) or (len(text) >= SHORTEST_OF_LETTERS and "/" not in text)
+    return is_no_name and not _JSON & set(text)
 
 
 def _pieces(token: str) -> Iterator[str]:

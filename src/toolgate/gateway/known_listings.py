@@ -19,7 +19,7 @@ from toolgate.core.model import Client
 from toolgate.gateway.snapshot import Route
 
 MOST = 64  # listings
-MOST_BYTES = 16 * 1024 * 1024  # of pages that are kept as they were written; those of longer lists are not
+MOST_BYTES = 16 * 1024 * 1024  # of them, or what the latest alone has; pages of longer lists are not kept as written
 
 Key = tuple[str, str, Rules | None, tuple[str, ...], tuple[str, ...]]
 
@@ -46,7 +46,7 @@ class KnownListings:
 
     def __init__(self) -> None:
         self._known: dict[Key, KnownListing] = {}
-        self._sizes: dict[Key, int] = {}  # of their pages as they are written
+        self._sizes: dict[Key, int] = {}  # of their items, or of their pages as they are written
 
     def clear(self) -> None:
         self._known.clear()
@@ -71,11 +71,11 @@ class KnownListings:
         """The list as it is kept: whoever writes its pages can keep them with it."""
         self._drop(key)
         listing = known.listing
-        size = 2 * sum(map(len, listing.items))  # not all clients are written the same
-        is_kept_written = size <= MOST_BYTES
+        size = sum(map(len, listing.items))
+        is_kept_written = 2 * size <= MOST_BYTES  # not all clients are written the same
         joined = (listing.joined if listing.joined is not None else {}) if is_kept_written else None
         listing = msgspec.structs.replace(listing, joined=joined)
-        self._sizes[key] = size if is_kept_written else 0
+        self._sizes[key] = 2 * size if is_kept_written else size
         while self._known and (len(self._known) >= MOST or sum(self._sizes.values()) > MOST_BYTES):
             self._drop(next(iter(self._known)))
         self._known[key] = msgspec.structs.replace(known, listing=listing)

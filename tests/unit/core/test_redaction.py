@@ -355,7 +355,19 @@ def test_what_is_still_configured_is_not_forgotten_for_what_was_replaced(monkeyp
     assert redactor.text(SECRET) == GONE
 
 
-@pytest.mark.parametrize("word", ["structuredContent", "input_schema", '"version":1', '"type":"text0"', "x" * 10_000])
+@pytest.mark.parametrize(
+    "token", ["qXzRtLmPvBnKdSwGhJfYcTaE", "Q" * 24, "my-token-for-you-alone", "abc.def.ghi.jkl.mno.pqr"]
+)
+def test_a_long_token_needs_no_digit(token: str) -> None:
+    redactor = Redactor()
+    redactor.learn_tokens("mail", [token])
+    assert redactor.of("mail").text(f"a {token} b") == f"a {GONE} b"
+
+
+NAMES = ["unevaluatedProperties", "io.modelcontextprotocol/related-task"]
+
+
+@pytest.mark.parametrize("word", [*NAMES, "structuredContent", "input_schema", '"version":1', '"type":"text0"'])
 def test_a_server_cannot_take_words_out_of_what_others_say_by_calling_them_its_token(word: str) -> None:
     redactor = Redactor([SECRET])
     redactor.learn_tokens("mail", [word])
