@@ -137,13 +137,13 @@ async def test_results_that_many_tokens_are_looked_for_in_are_scrubbed_beside_th
 
     redactor, clock = Redactor(), FakeClock()
     redactor.learn_tokens("there", [f"+/{number}" + "+a" * 300 for number in range(many)])
-    scrubbed, in_steps = list[bool](), Secrets.body_in_steps
+    scrubbed, may_be_in = list[bool](), Secrets.may_be_in
 
-    def noting(secrets: Secrets, shown: bytes) -> Any:
+    def noting(secrets: Secrets, shown: bytes) -> bool:
         scrubbed.append(VirtualTimeLoop.is_aside)
-        return in_steps(secrets, shown)
+        return may_be_in(secrets, shown)
 
-    monkeypatch.setattr(Secrets, "body_in_steps", noting)
+    monkeypatch.setattr(Secrets, "may_be_in", noting)
     trail = Trail(None, clock, MemoryStore(clock), redactor)
     async with gateway(audit=trail, there=LegacyServer({"tells": tells})) as rig:
         await (await rig.client(LATEST)).call("there__tells")
