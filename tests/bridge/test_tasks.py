@@ -40,6 +40,7 @@ from toolgate.config import CatalogLimits, Server
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Outcome, Principal, Required
 from toolgate.core.redaction import GONE
+from toolgate.eras.tasks import LEAST_LASTS
 from toolgate.policy.base import Policy
 from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.inprocess.tools import InProcessTools
@@ -656,14 +657,26 @@ async def test_that_a_task_is_over_is_found_out_when_it_matters() -> None:
         assert (await bob.call("there__plainly_ask")).text == "accept: Bob"  # nobody had asked what became of the task
 
 
-async def test_a_task_that_was_cancelled_may_ask_for_a_moment() -> None:
-    async with legacy_server(scripts={"plainly_ask": ask_name}, plain=["plainly_ask"]) as (rig, _server, _gate):
+@pytest.mark.parametrize("how", ["cancelled", "forgotten"])
+async def test_a_task_of_which_no_end_is_known_may_ask_as_long_as_it_could_run(how: str) -> None:
+    """The Python SDK goes on with the work of a task that was cancelled, and forgets one when its ttl is over."""
+    async with legacy_server(scripts={"plainly_ask": ask_name}, plain=["plainly_ask"]) as (rig, server, gate):
         ann, bob = await rig.legacy(), await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")})
-        await ann.request("tasks/cancel", taskId=await made(ann))
-        refused = await bob.call("there__plainly_ask")
-        assert "A task of another client is in progress" in json.dumps(refused.message) and not bob.asked
-        await rig.clock.advance(GIVEN_UP)
+        id = await made(ann)
+        if how == "cancelled":
+            await ann.request("tasks/cancel", taskId=id)
+        else:
+            server.kept.tasks.clear()
+            assert (await ann.request("tasks/get", taskId=id)).error
+        for _ in range(2):
+            refused = await bob.call("there__plainly_ask")
+            assert "A task of another client is in progress" in json.dumps(refused.message) and not bob.asked
+            await rig.clock.advance(GIVEN_UP)
+        await rig.clock.advance(LEAST_LASTS)
+        bob = await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")})
         assert (await bob.call("there__plainly_ask")).text == "accept: Bob"
+        gate.opened.set()
+        await settle()
 
 
 # Tools that run as tasks only, for clients that want none.

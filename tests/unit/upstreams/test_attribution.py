@@ -153,10 +153,11 @@ async def test_while_a_task_of_another_client_runs_nothing_is_certain() -> None:
     assert bobs()
     running.add("of another session", client("bob", "other"), 100)
     assert not bobs()
-    running.over("of another session", lasts=10)
-    assert not bobs()
-    await clock.advance(10)
-    assert bobs() and running.client("of another session") is None
+    assert running.to_look_at("of another session") == client("bob", "other")
+    running.lost("of another session")
+    assert not bobs() and running.to_look_at("of another session") is None
+    await clock.advance(100)
+    assert bobs()
 
 
 async def test_of_very_many_tasks_some_are_known_and_there_is_no_doubt_that_there_are_more(

@@ -140,6 +140,7 @@ class RunningTasks:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._clients: dict[str, Client] = {}  # by id
+        self._lost: set[str] = set()
         self._until: dict[Identity, dict[str, float]] = {}  # the ids of each client
         self._uncounted_until = 0.0
 
@@ -153,22 +154,25 @@ class RunningTasks:
         self._clients[id] = Client(client.principal, client.session)
         self._until.setdefault(client.identity, {})[id] = until
 
-    def over(self, id: str, lasts: float = 0.0) -> None:
-        """It has ended, or its server is told so and goes on with it for as long as it `lasts`."""
-        client = self._clients.get(id)
-        if not client:
-            return
-        theirs = self._until[client.identity]
-        if lasts:
-            theirs[id] = self._clock.now() + lasts
-            return
-        del self._clients[id], theirs[id]
-        if not theirs:
-            del self._until[client.identity]
+    def over(self, id: str) -> None:
+        """It has ended, whether well or not."""
+        client = self._clients.pop(id, None)
+        if client:
+            self._lost.discard(id)
+            theirs = self._until[client.identity]
+            del theirs[id]
+            if not theirs:
+                del self._until[client.identity]
 
-    def client(self, id: str) -> Client | None:
-        """Whose it is, while it runs."""
-        return self._clients.get(id)
+    def lost(self, id: str) -> None:
+        """It was cancelled, or its server does not know it any more: the work for it may go on all the same, as long as
+        it could have, and nobody will hear of its end."""
+        if id in self._clients:
+            self._lost.add(id)
+
+    def to_look_at(self, id: str) -> Client | None:
+        """Whose it is, where its server can tell what has become of it."""
+        return None if id in self._lost else self._clients.get(id)
 
     def of_others(self, whose: Identity) -> list[str] | None:
         """Some tasks of clients that are not this one; None: there are none. Empty: there may be some, of which nothing

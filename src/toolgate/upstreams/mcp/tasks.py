@@ -29,7 +29,7 @@ from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.counted_tasks import CountedTasks
 from toolgate.upstreams.mcp.large_answers import LARGE
 from toolgate.upstreams.mcp.made_tasks import MOST_TASKS, TaskOwners
-from toolgate.upstreams.mcp.requests import GIVEN_UP, TELLING, Requests
+from toolgate.upstreams.mcp.requests import TELLING, Requests
 
 log = logging.getLogger(__name__)
 
@@ -131,12 +131,12 @@ class Tasks:
 
     async def _whether_over(self, id: str) -> None:
         requests = self._requests
-        if client := requests.running.client(id):
+        if client := requests.running.to_look_at(id):
             try:
                 await requests.call(Call(mcp.TASK_GET, id, client, server=requests.server.id))
             except Fault as fault:
                 if fault.upstream and fault.upstream.code == jsonrpc.INVALID_PARAMS:
-                    requests.running.over(id)
+                    requests.running.lost(id)
 
     def _answered(self, id: int, request: OpenRequest, answer: Outcome | RpcError) -> None:
         call = request.call
@@ -190,8 +190,9 @@ class Tasks:
             self.counted.add(task, call)
 
     def _over(self, id: str, task: Task | None = None) -> None:
-        """Servers may go on with what was cancelled, as with any request that was given up."""
-        self._requests.running.over(id, GIVEN_UP if task and task.status == "cancelled" else 0.0)
+        """Servers may go on with what was cancelled."""
+        running = self._requests.running
+        running.lost(id) if task and task.status == "cancelled" else running.over(id)
         self.owners.over(id)
         self.counted.over(id)
         self._requests.reporting.forget(lambda report: report.task == id)
