@@ -146,6 +146,8 @@ CASES: list[tuple[seccomp.Profile, str, tuple[int, ...], set[str], int]] = [
     ("server", "fchmod", (), {"modes"}, ALLOW),
     ("server", "truncate", (), set(), REFUSED),
     ("server", "truncate", (), {"truncate"}, ALLOW),
+    ("server", "inotify_init1", (), set(), REFUSED),
+    ("server", "inotify_init1", (), {"watch"}, ALLOW),
     ("server", "inotify_add_watch", (), set(), REFUSED),
     ("server", "inotify_add_watch", (), {"watch"}, ALLOW),
 ]
