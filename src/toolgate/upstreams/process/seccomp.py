@@ -51,7 +51,8 @@ fsmount 432 432 · fsopen 430 430 · fspick 433 433 · fstat 5 80 · futex 202 9
 getcwd 79 17 · getdents64 217 61 · getegid 108 177 · geteuid 107 175 · getgid 104 176 · getpgid 121 155 ·
 getpid 39 172 · getppid 110 173 · getrandom 318 278 · getrlimit 97 163 · getrusage 98 165 · getsid 124 156 ·
 getsockname 51 204 · getsockopt 55 209 · gettid 186 178 · gettimeofday 96 169 · getuid 102 174 · init_module 175 105 ·
-inotify_add_watch 254 27 · inotify_init 253 - · inotify_init1 294 26 · io_uring_enter 426 426 · io_uring_register 427 427 · io_uring_setup 425 425 · ioctl 16 29 ·
+inotify_add_watch 254 27 · inotify_init 253 - · inotify_init1 294 26 ·
+io_uring_enter 426 426 · io_uring_register 427 427 · io_uring_setup 425 425 · ioctl 16 29 ·
 ioperm 173 - · iopl 172 - · ioprio_set 251 30 · kcmp 312 272 · kexec_file_load 320 294 · kexec_load 246 104 ·
 keyctl 250 219 · kill 62 129 · landlock_add_rule 445 445 · landlock_create_ruleset 444 444 ·
 landlock_restrict_self 446 446 · lchown 94 - · listen 50 201 ·
