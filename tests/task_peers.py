@@ -100,6 +100,8 @@ class LegacyTaskServer(LegacyServer):
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
+        self.makes = asyncio.Event()  # the answers with tasks, which are not held back but for those of a test
+        self.makes.set()
         self.connection = _LegacyTaskConnection
         self.support = dict(support or {})
         self.offered = TASKS if tasks is None else tasks
@@ -145,9 +147,16 @@ class _LegacyTaskConnection(_LegacyConnection):
             script = self.server.scripts["tools"][name]
             scene = _LegacyTaskScene(self, message)
             task = self.server.kept.begin(script, scene, message["params"]["task"].get("ttl"))
-            self.reply(message, {"task": self.server.shown(task)})
+            if self.server.makes.is_set():
+                self.reply(message, {"task": self.server.shown(task)})
+            else:
+                asyncio.get_running_loop().create_task(self._tell_later(message, task))
         else:
             self._playing[message["id"]] = asyncio.get_running_loop().create_task(self._play(message))
+
+    async def _tell_later(self, message: Json, task: Task) -> None:
+        await self.server.makes.wait()
+        self.reply(message, {"task": self.server.shown(task)})
 
     def _asked_about(self, task: Task, message: Json) -> None:
         if message["method"] == "tasks/result":

@@ -679,6 +679,21 @@ async def test_a_task_of_which_no_end_is_known_may_ask_as_long_as_it_could_run(h
         await settle()
 
 
+async def test_a_task_whose_maker_goes_away_before_it_is_made_is_cancelled_when_it_is() -> None:
+    async with legacy_server(scripts={"plainly_ask": ask_name}, plain=["plainly_ask"]) as (rig, server, _):
+        server.makes.clear()
+        ann, bob = await rig.legacy(), await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")})
+        pending = ann.start("tools/call", name="there__slow", task={"ttl": WAIT})
+        await server.got("tools/call")
+        ann.cancel(pending)
+        await settle()
+        assert not server.cancelled  # that is no way to cancel what may be a task already
+        server.makes.set()
+        await server.got("tasks/cancel")
+        refused = await bob.call("there__plainly_ask")
+        assert "A task of another client is in progress" in json.dumps(refused.message) and not bob.asked
+
+
 # Tools that run as tasks only, for clients that want none.
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -20,7 +20,7 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.exchange import Exchange, Part, run
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
-from toolgate.core.model import Accepted, Call, Client, Done, Event, EventSink, Made, Outcome
+from toolgate.core.model import Accepted, Call, Client, Done, Event, EventSink, Made, NeedInput, Outcome
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, naming, tasks
 from toolgate.eras.tasks import Task
@@ -64,16 +64,58 @@ class Tasks:
         """One round of a call whose client wants a task, or whose tool runs as a task only. Raises `Fault`."""
         if call.task and not self._requests.dialect.runs_tasks:
             raise tasks.not_as_task(call.shown)
-        if call.task or not self._requests.dialect.runs_tasks:
+        if call.task:
+            return await self._made(call)
+        if not self._requests.dialect.runs_tasks:
             return await self._requests.call(call)
         return await run(
             self._requests.asker, self._requests.clock, None, lambda whole: self._result(call, whole)
         ).next()
 
+    async def _made(self, call: Call) -> Outcome:
+        """What came of a wish for a task. Who goes away meanwhile does not cancel the wish, since servers make the task
+        all the same: the task is cancelled (2025-11-25: basic/utilities/cancellation), and counts until it is over."""
+        making = asyncio.ensure_future(self._requests.call(call))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            if call.reached:
+                call.reached.goes_on = True
+            self._requests.spawn(self._not_wanted(making, call))
+            raise
+
+    async def _not_wanted(self, making: asyncio.Future[Outcome], call: Call) -> None:
+        outcome: Outcome | None = None
+        try:
+            outcome = await making
+            if isinstance(outcome, Accepted):
+                self._end(tasks.read_made(outcome.body).taskId)
+            elif isinstance(outcome, NeedInput):
+                outcome.resume.cancel()
+        except Fault as fault:
+            log.info("%s made no task that nobody waits for: %s", self._requests.server.name, fault.message)
+        finally:
+            if call.reached and not isinstance(outcome, Accepted):
+                for over in call.reached.over:
+                    over()
+
+    def _end(self, id: str) -> None:
+        """Cancel it, without waiting for that."""
+        if tasks.offers(self._requests.dialect.capabilities, "cancel"):
+            self._requests.spawn(self._cancel(id))
+
+    async def _cancel(self, id: str) -> None:
+        requests = self._requests
+        try:
+            params = jsonrpc.encode({"taskId": id})
+            await requests.ask(mcp.TASK_CANCEL, params, requests.dialect.other(), TELLING)
+        except Fault as fault:
+            log.info("%s did not cancel the task %s: %s", requests.server.name, id, fault.message)
+
     async def _result(self, call: Call, whole: Exchange) -> Outcome:
         self.running += 1
         try:
-            return await Waiting(self._requests, call, whole).outcome()
+            return await Waiting(self._requests, call, whole, self._end).outcome()
         finally:
             self.running -= 1
             self._requests.on_rest()
@@ -215,10 +257,12 @@ class Tasks:
 
 
 class Waiting:
-    """A call that runs as a task, with its result as the outcome. Silence is borne for the server's timeout."""
+    """A call that runs as a task, with its result as the outcome. Silence is borne for the server's timeout. `end` has
+    a task cancelled."""
 
-    def __init__(self, requests: Requests, call: Call, whole: Exchange) -> None:
+    def __init__(self, requests: Requests, call: Call, whole: Exchange, end: Callable[[str], None]) -> None:
         self._requests = requests
+        self._end = end
         self._clock = requests.clock
         self._call = call
         self._whole = whole
@@ -305,16 +349,3 @@ class Waiting:
 
     def _about(self, task: Task, method: str) -> Call:
         return Call(method, task.taskId, self._call.client, server=self._call.server, notes=self._call.notes)
-
-    def _end(self, id: str) -> None:
-        """Cancel it, without waiting for that."""
-        if tasks.offers(self._requests.dialect.capabilities, "cancel"):
-            self._requests.spawn(self._cancel(id))
-
-    async def _cancel(self, id: str) -> None:
-        requests = self._requests
-        try:
-            params = jsonrpc.encode({"taskId": id})
-            await requests.ask(mcp.TASK_CANCEL, params, requests.dialect.other(), TELLING)
-        except Fault as fault:
-            log.info("%s did not cancel the task %s: %s", requests.server.name, id, fault.message)
