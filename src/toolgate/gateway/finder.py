@@ -8,6 +8,7 @@ turns, so that nobody waits for more than one search of each other; what is to b
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,11 +18,12 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.steps import InSteps, in_slices
 from toolgate.gateway.embedding import Embeddings
-from toolgate.search import Document, Hit, Index, Unsearchable, semantic
+from toolgate.search import MOST_TERMS, Document, Hit, Index, Unsearchable, semantic
 from toolgate.search.documents import Vector
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
 MOST_OF_SERVER = 128 * 1024 * 1024  # bytes of memory of all scopes of one server, or what the last one alone takes
+SHARED_BY = 4  # clients, at least, have room for lists of their own
 MOST_WAITING = 8  # searches of one principal
 SLICE = 0.1  # seconds of one turn, in which lists are read; the last of each takes longer, when it is put in
 
@@ -39,7 +41,7 @@ class Finder:
         self._turns = FairLimit(1, most=MOST_WAITING, what="searches")
         self._index = Index()
         self._indexed: dict[str, Sequence[weakref.ref[ServerList] | None]] = {}  # by server and scope
-        self._sizes: dict[str, dict[str, int]] = {}  # of these, by server: those that were searched last come last
+        self._sizes: dict[str, dict[str, tuple[int, str]]] = {}  # of these, by server, and whose: the last used last
 
     async def find(
         self,
@@ -65,7 +67,11 @@ class Finder:
             self._embeddings.check()
 
         def searching() -> InSteps[tuple[Sequence[Hit], Sequence[Document]]]:
-            yield from self._indexing(wanted)
+            self._forget_gone(wanted)
+            while not all(self._is_indexed(key, server_lists) for key, (_, server_lists) in wanted.items()):
+                yield from self._indexing(wanted, whose)  # what one puts in may push out what another has put in
+            for key, (server, server_lists) in wanted.items():
+                self._keep(key, server.id, server_lists, whose)
             if not is_semantic:
                 return index.search(query, limit, kinds=kinds, servers=wanted, permitted=permitted, mode=mode), ()
             hits = index.search(query, semantic.CANDIDATES, kinds=kinds, servers=wanted, permitted=permitted)
@@ -100,22 +106,20 @@ class Finder:
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _indexing(self, wanted: Wanted) -> Iterator[None]:
-        """Have all of it indexed, a document at a time."""
-        for server, _ in wanted.values():
-            for gone in [each for each in self._sizes.get(server.id, ()) if self._is_gone(each) and each not in wanted]:
-                self._drop(gone, server.id)
+    def _indexing(self, wanted: Wanted, whose: str) -> Iterator[None]:
+        """Have all of it indexed, a document at a time. Nothing comes between the last of it and what follows."""
         for key, (server, server_lists) in wanted.items():
+            yield
             if not self._is_indexed(key, server_lists):
                 read: list[tuple[Document, Vector]] = []
                 count = sum(len(each.items) for each in server_lists if each)
+                most = MOST_TERMS if key.endswith("/") else MOST_TERMS // SHARED_BY
                 for document in _documents(server, server_lists):
-                    read.append((document, self._index.read(document, count or 1)))  # kept until it is put in
+                    read.append((document, self._index.read(document, most // (count or 1))))  # kept until it is put in
                     yield
                 self._index.put(key, (document for document, _ in read))
                 self._indexed.pop(key, None)
-            self._keep(key, server.id, server_lists)
-            yield
+                self._keep(key, server.id, server_lists, whose)
 
     def _is_indexed(self, key: str, server_lists: ServerLists) -> bool:
         before = self._indexed.get(key, ())
@@ -123,19 +127,29 @@ class Finder:
             (old and old()) is new for old, new in zip(before, server_lists, strict=True)
         )
 
+    def _forget_gone(self, wanted: Wanted) -> None:
+        for server, _ in wanted.values():
+            for gone in [each for each in self._sizes.get(server.id, ()) if self._is_gone(each) and each not in wanted]:
+                self._drop(gone, server.id)
+
     def _is_gone(self, key: str) -> bool:
         """Whether it is of a client whose lists nobody remembers: its session has ended."""
         known = [each for each in self._indexed[key] if each]
         return not key.endswith("/") and not any(each() for each in known)
 
-    def _keep(self, key: str, server: str, server_lists: ServerLists) -> None:
-        """Whose lists differ from client to client is not to take more memory with each client."""
+    def _keep(self, key: str, server: str, server_lists: ServerLists, whose: str) -> None:
+        """Whose lists differ from client to client is not to take more memory with each client. Whoever has most of it
+        gives way."""
         own = self._sizes.setdefault(server, {})
-        was = own.pop(key, 0)
-        own[key] = was if self._indexed.pop(key, None) else self._index.size(key)
+        was = own.pop(key, None)
+        own[key] = was if self._indexed.pop(key, None) and was else (self._index.size(key), whose)
         self._indexed[key] = [each and weakref.ref(each) for each in server_lists]
-        while len(own) > 1 and sum(own.values()) > MOST_OF_SERVER:
-            self._drop(next(iter(own)), server)
+        while len(own) > 1 and sum(size for size, _ in own.values()) > MOST_OF_SERVER:
+            held = Counter[str]()
+            for size, owner in own.values():
+                held[owner] += size
+            others = [each for each in own if each != key]
+            self._drop(max(others, key=lambda each: held[own[each][1]]), server)  # of equals the first
         while len(self._indexed) > MOST_INDEXED:
             oldest = next(iter(self._indexed))
             self._drop(oldest, oldest.partition("/")[0])

@@ -33,5 +33,6 @@ from toolgate.search.documents import Document as Document
 from toolgate.search.documents import Hit as Hit
 from toolgate.search.documents import Unsearchable as Unsearchable
 from toolgate.search.documents import Verdict as Verdict
+from toolgate.search.index import MOST_TERMS as MOST_TERMS
 from toolgate.search.index import Index as Index
 from toolgate.search.long_lists import LongLists as LongLists

@@ -60,12 +60,12 @@ class Index:
             for document, entry in self._servers.get(server, {}).items()
         )
 
-    def read(self, document: Document, of: int = 1) -> Vector:
-        """What takes most of the time that it takes to put it in. It is found again while anybody keeps it. `of` how
-        many documents it is one."""
+    def read(self, document: Document, most: int = MOST_TERMS) -> Vector:
+        """What takes most of the time that it takes to put it in. It is found again while anybody keeps it. It has the
+        `most` terms, or `LEAST_TERMS`."""
         vector = self._vectors.get(document)
         if vector is None:
-            vector = self._vectors[document] = Vector(document, max(LEAST_TERMS, MOST_TERMS // of))
+            vector = self._vectors[document] = Vector(document, max(LEAST_TERMS, most))
         return vector
 
     def _enter(self, document: Document) -> IndexEntry:

@@ -72,9 +72,10 @@ class Scopes:
 
         monkeypatch.setattr(Index, "drop", noted)
 
-    async def search(self, whose: str) -> None:
+    async def search(self, whose: str, principal: str = "") -> None:
         wanted = {"notes": (self.server, whose)}
-        hits = await self.finder.find("write", wanted, self.lists[whose].known, ("tools",), 10, "bm25")
+        known = self.lists[whose].known
+        hits = await self.finder.find("write", wanted, known, ("tools",), 10, "bm25", whose=principal)
         assert [hit.document.name for hit in hits] == [f"write_{whose}_now"]
 
 
@@ -84,6 +85,25 @@ async def test_all_scopes_of_one_server_take_so_much_memory_together(monkeypatch
     for whose in ("ann", "bob", "cy", "ann", "bob"):
         await scopes.search(whose)
     assert scopes.dropped == ["notes/ann", "notes/bob", "notes/cy"]  # two have room: who searched last keeps theirs
+    scopes.finder.close()
+
+
+async def test_whoever_has_most_of_the_index_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolgate.gateway.finder.MOST_OF_SERVER", 7000)
+    scopes = Scopes(monkeypatch)
+    await scopes.search("ann")
+    for session in ("bob", "cy", "bob", "cy"):  # of one principal
+        await scopes.search(session, "mallory")
+    assert "notes/ann" not in scopes.dropped
+    scopes.finder.close()
+
+
+async def test_searches_that_push_out_each_others_lists_find_them_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolgate.gateway.finder.MOST_OF_SERVER", 1)
+    monkeypatch.setattr("toolgate.gateway.finder.SLICE", 0)
+    scopes = Scopes(monkeypatch)
+    await asyncio.gather(*(scopes.search(whose, whose) for whose in ("ann", "bob", "cy") for _ in range(4)))
+    assert len(scopes.dropped) > 3
     scopes.finder.close()
 
 
