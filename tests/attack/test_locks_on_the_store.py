@@ -54,6 +54,24 @@ if not pid:
     while True: signal.pause()
 os.read(said, 1)
 """
+# What SQLite takes to write a checkpoint (byte 121), as it never takes it: nothing keeps writers out, and the log grows.
+OF_CHECKPOINTS = "fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 121)"
+IN_TURNS = """
+import threading, time
+said, told = os.pipe()
+def one():
+    while True:
+        if not os.fork():
+            mine = os.open({file!r}, os.O_RDONLY)
+            fcntl.flock(mine, fcntl.LOCK_SH)
+            os.write(told, b"x")
+            for each in (0, 1, 2): os.close(each)
+            time.sleep(1.2)
+            os._exit(0)
+        time.sleep(0.6)
+threading.Thread(target=one, daemon=True).start()
+os.read(said, 1)
+"""
 BY_FLOCK = "fcntl.flock(fd, fcntl.LOCK_SH)"
 OF_AN_OPEN_FILE = "fcntl.fcntl(fd, 37, struct.pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0))"
 
@@ -81,6 +99,18 @@ async def command(environ: dict[str, str], *words: str) -> tuple[int, str]:
     )
     said, _ = await process.communicate()
     return process.returncode or 0, said.decode()
+
+
+@pytest.mark.parametrize(("how", "end"), [(OF_CHECKPOINTS, "-shm"), (IN_TURNS, ".lock")])
+def test_a_server_that_locks_it_in_another_way_is_ended_too(how: str, end: str) -> None:
+    @real
+    async def tries() -> None:
+        async with serving("no-write") as (_, it, client, file):
+            code = LOCKS.format(file=f"{file}{end}", how=how.replace("{file!r}", repr(f"{file}{end}")))
+            assert await client.call("one__do", code=code) == "locked\n"
+            await it.until_it_says(b"one held a lock on a file of the gateway")
+
+    tries()
 
 
 @pytest.mark.parametrize("name", ["audit.jsonl", "secrets.json.lock"])

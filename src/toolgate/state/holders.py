@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 LOCKS = "/proc/locks"  # where Linux tells of all locks, but not of whoever has one that was handed on
-TO_WRITE = 120  # the byte of `-shm` that SQLite locks while it writes (WAL_WRITE_LOCK); who reads locks those behind it
+# The bytes of `-shm` that SQLite locks while it writes, checkpoints and recovers, so that nobody else may have them
+# (WAL_WRITE_LOCK, WAL_CKPT_LOCK, WAL_RECOVER_LOCK); who reads locks those behind them, with others who read.
+TO_WRITE, TO_RECOVER = 120, 122
 MOST_FILES = 4096  # open files of one process that are looked at: of a few at a time, its locks are listed at once
 LONGEST_LIST = 64 * 1024  # bytes of the locks of one open file
 
@@ -29,6 +31,7 @@ class Holder(NamedTuple):
     program: str
     file: str
     is_of_data: bool  # whether who writes to the store has such a lock, for a while
+    is_strange: bool  # a lock that SQLite never takes: it reads behind these bytes, and writes with the other kind
 
     def __str__(self) -> str:
         return f"process {self.pid} ({self.program}) has locked {self.file}"
@@ -45,21 +48,27 @@ def holders(file: Path, among: Iterable[int] | None = None, beside: Iterable[Pat
     return found or [holder for pid in pids if (holder := locks.held_by(pid, among is not None))]
 
 
-def is_any_locked(files: Iterable[Path]) -> bool:
-    """Whether another process has locked one of these whole. It takes no longer than the kernel's list is."""
-    return bool(_Locks(None, files).named)
+def is_any_locked(file: Path, beside: Iterable[Path]) -> bool:
+    """Whether another process keeps others out of the store with this file, or of a file `beside` it, at this moment.
+    It takes no longer than the kernel's list is."""
+    return bool(_Locks(file, beside).named)
+
+
+class _Lock(NamedTuple):
+    file: str
+    is_strange: bool
 
 
 class _Locks:
     """Those that keep others out. A file is known by its inode and its device, as the kernel writes that: where we have
     locked it ourselves, it tells."""
 
-    def __init__(self, file: Path | None, whole: Iterable[Path]) -> None:
+    def __init__(self, file: Path, whole: Iterable[Path]) -> None:
         self._names: dict[int, str] = {}  # of files, by inode
         self._tests: dict[int, Callable[[re.Match[bytes]], bool]] = {}
         self._devices: set[bytes] = set()
-        self._data = {file.name, f"{file.name}-shm"} if file else set[str]()
-        parts = {file: _is_of_data, Path(f"{file}-shm"): _is_of_index} if file else {}
+        self._data = {file.name, f"{file.name}-shm"}
+        parts = {file: _is_of_data, Path(f"{file}-shm"): _is_of_index}
         for each, test in (*parts.items(), *((each, _is_whole) for each in whole)):
             with contextlib.suppress(OSError):
                 about = os.stat(each)
@@ -69,17 +78,18 @@ class _Locks:
         own = os.getpid()
         self._devices.update(each[4] for each in listed if int(each[3]) == own and int(each[5]) in self._names)
         # Processes that have taken one, by the kernel's list.
-        self.named = {int(each[3]): name for each in listed if (name := self._locked(each)) and int(each[3]) != own}
+        self.named = {int(each[3]): lock for each in listed if (lock := self._locked(each)) and int(each[3]) != own}
 
     def held_by(self, pid: int, by_any_thread: bool) -> Holder | None:
         """Whether this process holds one. Of a process that hides what it has open, the kernel's list is believed.
         `by_any_thread`: threads may have open what their process has not."""
-        file = self._shown(pid, by_any_thread)
-        file = self.named.get(pid) if file is None else file
-        return Holder(pid, _program(pid), file, file in self._data) if file else None
+        shown = self._shown(pid, by_any_thread)
+        lock = self.named.get(pid) if shown is None else max(shown, key=lambda each: each.is_strange, default=None)
+        return Holder(pid, _program(pid), lock.file, lock.file in self._data, lock.is_strange) if lock else None
 
-    def _shown(self, pid: int, by_any_thread: bool) -> str | None:
-        """What it has locked. Empty: nothing; None: that cannot be seen."""
+    def _shown(self, pid: int, by_any_thread: bool) -> list[_Lock] | None:
+        """Locks that it has. None: that cannot be seen."""
+        found = list[_Lock]()
         left = MOST_FILES
         try:
             for task in os.listdir(f"/proc/{pid}/task") if by_any_thread else [str(pid)]:
@@ -89,17 +99,19 @@ class _Locks:
                         return None
                     left -= 1
                     for lock in _LOCK.finditer(_read(f"{folder}/{fd}", LONGEST_LIST)):
-                        if file := self._locked(lock):
-                            return file
+                        if known := self._locked(lock):
+                            found.append(known)
         except OSError:
             return None
-        return ""
+        return found
 
-    def _locked(self, lock: re.Match[bytes]) -> str:
-        """The file that this lock is on, where it keeps others out; else empty."""
+    def _locked(self, lock: re.Match[bytes]) -> _Lock | None:
+        """What this lock is, where it keeps others out."""
         inode = int(lock[5])
         is_kept_out = lock[4] in self._devices and inode in self._tests and self._tests[inode](lock)
-        return self._names[inode] if is_kept_out else ""
+        if not is_kept_out:
+            return None
+        return _Lock(self._names[inode], self._tests[inode] is _is_of_index and lock[2] == b"READ")
 
 
 def _is_whole(lock: re.Match[bytes]) -> bool:
@@ -111,8 +123,9 @@ def _is_of_data(lock: re.Match[bytes]) -> bool:
 
 
 def _is_of_index(lock: re.Match[bytes]) -> bool:
-    first, last = lock[6], lock[7]
-    return lock[1] != b"FLOCK" and int(first) <= TO_WRITE and (last == b"EOF" or int(last) >= TO_WRITE)
+    first, last = int(lock[6]), TO_RECOVER if lock[7] == b"EOF" else int(lock[7])
+    until = TO_RECOVER if lock[2] == b"READ" else TO_WRITE
+    return lock[1] != b"FLOCK" and first <= until and last >= TO_WRITE
 
 
 def _all() -> list[int]:

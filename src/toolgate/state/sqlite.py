@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolgate.config.secrets import FILE as SECRETS
 from toolgate.core.clock import Clock
 from toolgate.state.base import NEWS, NotKept, Result, Subject, Work
-from toolgate.state.holders import Holder, holders
+from toolgate.state.holders import Holder, holders, is_any_locked
 from toolgate.state.migrations import MIGRATIONS, Migration
 from toolgate.state.opening import damaged, is_alone_with, open_file, reader, trier
 
@@ -198,6 +198,10 @@ class SqliteStore:
     def holders(self, among: Iterable[int] | None = None, beside: Iterable[Path] = ()) -> list[Holder]:
         """Which programs do so, or lock a file `beside` it: see there."""
         return holders(self._file, among, (*self.locks(), *beside))
+
+    def is_any_locked(self, beside: Iterable[Path]) -> bool:
+        """Whether one does at this moment."""
+        return is_any_locked(self._file, (*self.locks(), *beside))
 
     def locks(self) -> list[Path]:
         """Files that gateways and commands lock for a moment each: whoever opens the store, or writes the secrets."""

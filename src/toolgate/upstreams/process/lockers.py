@@ -2,9 +2,9 @@
 these.
 
 A server whose box reads all files may lock them, and needs locks of its own; so no box can keep it from that. The rules
-this file keeps: only what this gateway has started is ended, and only what has held such a lock in two looks, while
-what it locks was not written. A program that reads the store by SQLite never does, and whoever writes any of these is
-done long before.
+this file keeps: only what this gateway has started is ended, and only a server of which some process has held such a
+lock in two looks, while what it locks was not written; or in one look a lock that SQLite never takes. A program that
+reads the store by SQLite does neither, and whoever writes any of these is done long before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from toolgate.core.clock import Clock
 from toolgate.state.base import Store
-from toolgate.state.holders import Holder, is_any_locked
+from toolgate.state.holders import Holder
 from toolgate.state.sqlite import SqliteStore
 from toolgate.upstreams.process.supervisor import Child, Supervisor, processes_of
 
@@ -44,7 +44,7 @@ class Lockers:
         self._supervisor = supervisor
         self._clock = clock
         self._audit = [audit] if audit else []
-        self._seen: set[tuple[Holder, int]] = set()
+        self._seen: set[tuple[Child, str, int]] = set()  # which server, which file, and when that was written last
 
     async def follow(self) -> None:
         """Until cancelled."""
@@ -56,14 +56,15 @@ class Lockers:
         children = self._supervisor.children
         is_locked = bool(children) and (await self._store.is_locked() or await asyncio.to_thread(self._is_any_locked))
         found = await asyncio.to_thread(self._found, children) if is_locked else {}
-        seen = {(holder, self._written(holder)): child for holder, child in found.items()}
-        for each, child in seen.items():
-            if each in self._seen and child in self._supervisor.children:
-                self._end(each[0], child)
+        strange_last = sorted(found.items(), key=lambda each: each[0].is_strange)
+        seen = {(child, holder.file, self._written(holder)): holder for holder, child in strange_last}
+        for each, holder in seen.items():  # whichever process of the server it was the last time
+            if (holder.is_strange or each in self._seen) and each[0] in self._supervisor.children:
+                self._end(holder, each[0])
         self._seen = set(seen)
 
     def _is_any_locked(self) -> bool:
-        return is_any_locked((*self._store.locks(), *self._audit))
+        return self._store.is_any_locked(self._audit)
 
     def _written(self, holder: Holder) -> int:
         """When what it keeps from being written was written last, in nanoseconds of the file system."""
