@@ -54,7 +54,7 @@ if not pid:
     while True: signal.pause()
 os.read(said, 1)
 """
-# What SQLite takes to write a checkpoint (byte 121), as it never takes it: nothing keeps writers out, and the log grows.
+# What SQLite takes to write a checkpoint (byte 121), as it never takes it: writers are not kept out, and the log grows.
 OF_CHECKPOINTS = "fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 121)"
 IN_TURNS = """
 import threading, time
