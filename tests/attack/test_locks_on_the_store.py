@@ -30,14 +30,14 @@ fd = os.open({file!r}, os.O_RDONLY)
 {how}
 print("locked")
 """
-BY_POSIX = "fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)"
+BY_POSIX = "fcntl.lockf(fd, fcntl.LOCK_SH)"
 BY_ANOTHER = """
 import ctypes
 libc = ctypes.CDLL(None)
 CLONE_FILES_AND_SIGCHLD = 0x400 | 17
 pid = libc.syscall({clone}, CLONE_FILES_AND_SIGCHLD, 0, 0, 0, 0)
 if not pid:
-    fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    fcntl.lockf(fd, fcntl.LOCK_SH)
     os._exit(0)
 os.waitpid(pid, 0)
 """.format(clone=56 if os.uname().machine == "x86_64" else 220)
@@ -47,7 +47,7 @@ said, told = os.pipe()
 pid = os.fork()
 if not pid:
     os.setsid()
-    fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    fcntl.lockf(fd, fcntl.LOCK_SH)
     os.write(told, b"x")
     for each in (0, 1, 2): os.close(each)
     import signal
@@ -55,7 +55,7 @@ if not pid:
 os.read(said, 1)
 """
 # What SQLite takes to write a checkpoint (byte 121), as it never takes it: writers are not kept out, and the log grows.
-OF_CHECKPOINTS = "fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 121)"
+OF_CHECKPOINTS = "fcntl.lockf(fd, fcntl.LOCK_SH, 1, 121)"
 IN_TURNS = """
 import threading, time
 said, told = os.pipe()
@@ -120,7 +120,7 @@ def test_a_server_that_locks_another_file_of_the_gateway_is_ended(name: str) -> 
         async with serving("no-write") as (environ, it, client, file):
             file.with_name(name).touch(mode=0o600)
             before = await client.call("one__pid")
-            how = "fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+            how = "fcntl.flock(fd, fcntl.LOCK_EX)"
             assert (
                 await client.call("one__do", code=LOCKS.format(file=str(file.with_name(name)), how=how)) == "locked\n"
             )
