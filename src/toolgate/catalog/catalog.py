@@ -196,6 +196,11 @@ class Catalog:
         slot = self._slot_of(server, kind, client)
         return slot.server_list if slot and not slot.is_outdated else None
 
+    def latest(self, server: str, kind: str, client: Client) -> ServerList | None:
+        """The same, also where its server has taken it back and the next one is not there yet."""
+        slot = self._slot_of(server, kind, client)
+        return slot.server_list if slot else None
+
     def remembered(self, client: Client) -> Callable[[str, str], ServerList | None]:
         """What lists were last, also those that their servers have taken back, or that were lost."""
 

@@ -262,14 +262,21 @@ class RouteView:
     ) -> Sequence[Hit]:
         route, configs = self._route, self.servers
         scopes = {id: (configs[id], route.upstream(id).scope(self.client)) for id in servers if id in configs}
-        permitted, whose = self._permitted(configs), self.client.principal.counted_as
-        return await self._views.finder.find(query, scopes, self._whole, kinds, limit, mode, permitted, whose)
+        may_find, whose = self._permitted(configs), self.client.principal.counted_as
+        return await self._views.finder.find(query, scopes, self._latest, kinds, limit, mode, may_find, whose)
+
+    def _latest(self, server: str, kind: str) -> ServerList | None:
+        """A search waited for the lists; one that changes all the time may be out of date by then."""
+        return self._snapshot.catalog.latest(server, kind, self.client)
 
     def _permitted(self, servers: Iterable[str]) -> Callable[[Document], bool] | None:
         """What of these servers' documents the client may find; None: all."""
         if self._rules is None:
             return None
-        server_lists = {(id, kind): self.known(id, kind) for id in servers for kind in mcp.LIST_OF_KIND}
+        places = [(id, kind) for id in servers for kind in mcp.LIST_OF_KIND]
+        server_lists = {
+            place: permitted(whole, *place, self._rules) for place in places if (whole := self._latest(*place))
+        }
 
         def is_permitted(document: Document) -> bool:
             server_list = server_lists.get((document.server, document.kind))
