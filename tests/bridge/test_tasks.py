@@ -694,6 +694,28 @@ async def test_a_task_whose_maker_goes_away_before_it_is_made_is_cancelled_when_
         assert "A task of another client is in progress" in json.dumps(refused.message) and not bob.asked
 
 
+@pytest.mark.parametrize("support", ["optional", "required"])
+async def test_a_task_that_is_made_when_its_call_is_over_is_cancelled(support: str) -> None:
+    """Its call has timed out, or was for a client that wants no task and has gone away."""
+    async with legacy_server(support, scripts={"plainly_ask": ask_name}, plain=["plainly_ask"]) as (rig, server, _):
+        server.makes.clear()
+        ann, bob = await rig.legacy(), await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")})
+        pending = ann.start(
+            "tools/call", name="there__slow", **({"task": {"ttl": WAIT}} if support == "optional" else {})
+        )
+        await server.got("tools/call")
+        if support == "optional":
+            await rig.clock.advance(60)
+            assert (await pending.reply()).error
+        else:
+            ann.cancel(pending)
+        await rig.clock.advance(GIVEN_UP + 1)
+        server.makes.set()
+        await server.got("tasks/cancel")
+        refused = await bob.call("there__plainly_ask")
+        assert "A task of another client is in progress" in json.dumps(refused.message) and not bob.asked
+
+
 # Tools that run as tasks only, for clients that want none.
 
 

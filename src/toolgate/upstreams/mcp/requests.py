@@ -26,7 +26,7 @@ from toolgate.core.exchange import Exchange, Part, Retry
 from toolgate.core.fault import Fault, Reach, Reached
 from toolgate.core.jsonrpc import Members, Message, Params, PlainAnswer, RpcError
 from toolgate.core.large import Whole
-from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
+from toolgate.core.model import Accepted, Asker, Call, Client, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy, naming
 from toolgate.upstreams.base import rechecked
@@ -58,6 +58,7 @@ LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the resu
 SOON = 1.0  # seconds after which one may try again whose result was dropped
 LONGEST_FRAME = 1024  # bytes of what is known of how calls of a tool are written
 MOST_FRAMES = 256
+MOST_WISHED = 1024  # wishes for tasks that were given up, and may still be answered
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -80,7 +81,8 @@ class Requests:
     them; `on_question` takes the server's own requests. `on_answer` are told of answers that say more than their
     outcome: errors, and those about tasks. `on_wait` are told of each call that waits because of `concurrency`;
     `on_sent` of each that is sent; `on_over` of each request that is answered (True), maybe after it was given up, or
-    that is given up; `on_given_up` of the latter alone, with the reason; `on_end` when nothing can come any more.
+    that is given up; `on_given_up` of the latter alone, with the reason; `on_late`
+    of what was answered to a wish for a task that had been given up; `on_end` when nothing can come any more.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Requests:
         self.given_up: dict[int, OpenRequest] = {}  # that the server may still work on
         self.askers, self.late_askers = Askers(self.pending), Askers(self.given_up)
         self.running = RunningTasks(clock)
+        self._wished: dict[int, Client] = {}  # whose wishes for tasks were given up, by their ids
         self.reporting = Reporting()
         self.large_notes = LargeNotes()
         self.handlers: dict[str, Handler] = {}
@@ -119,6 +122,7 @@ class Requests:
         self.on_over: list[Callable[[int, bool], None]] = []
         self.on_given_up: list[Callable[[OpenRequest, str], None]] = []
         self.on_end: list[Callable[[], None]] = []
+        self.on_late: list[Callable[[Client, Raw], None]] = []
         self.on_rest = on_rest
         self._results = results or Bodies()
         self._kept: dict[int, Kept] = {}  # of large results, while they are read
@@ -423,6 +427,10 @@ class Requests:
         if not request or not self.link:
             return
         self.given_up[id] = request.forgotten()
+        if request.call and request.call.task:
+            self._wished[id] = Client(request.call.client.principal, request.call.client.session)
+            while len(self._wished) > MOST_WISHED:
+                del self._wished[next(iter(self._wished))]
         self.clock.call_later(GIVEN_UP, lambda: self._asks_no_more(id))
         for told in self.on_given_up:
             told(request, reason)
@@ -712,6 +720,9 @@ class Requests:
             if not message.error:
                 self._over(id)
             self._asks_no_more(id)
+            if (client := self._wished.pop(id, None)) and not message.error:
+                for told in self.on_late:
+                    told(client, message.result)
 
     def _too_much(self, size: int) -> Fault:
         return Fault(

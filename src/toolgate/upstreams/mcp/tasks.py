@@ -51,6 +51,7 @@ class Tasks:
         self.counted = CountedTasks(requests.clock, requests.call, requests.spawn)
         requests.on_end.append(self.counted.end)
         requests.on_answer.append(self._answered)
+        requests.on_late.append(self._made_late)
         requests.handlers[mcp.TASK_CHANGED] = self._changed
         requests.handlers[mcp.TASK_STATUS] = self._changed
 
@@ -98,6 +99,15 @@ class Tasks:
             if call.reached and not isinstance(outcome, Accepted):
                 for over in call.reached.over:
                     over()
+
+    def _made_late(self, client: Client, body: Raw) -> None:
+        """A task that was wished for by a call which has timed out or was given up."""
+        with suppress(Fault, *jsonrpc.UNREADABLE):
+            task = tasks.read_made(body)
+            if not task.is_over:
+                self._requests.running.add(task.taskId, client, task.lasts)
+                self._requests.running.lost(task.taskId)
+                self._end(task.taskId)
 
     def _end(self, id: str) -> None:
         """Cancel it, without waiting for that."""
