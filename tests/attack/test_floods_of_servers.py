@@ -19,7 +19,7 @@ from processes.ground import real
 from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Config, Limits, Server
-from toolgate.core import asks, counting, jsonrpc, mcp, sse
+from toolgate.core import asks, bodies, counting, jsonrpc, mcp, sse
 from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
@@ -675,3 +675,29 @@ async def test_a_child_that_writes_without_end_is_read_no_faster_than_it_is_hear
     finally:
         await link.close()
         await supervisor.close()
+
+
+async def test_lines_that_many_children_of_a_server_begin_and_do_not_end_are_bounded_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bodies, "MOST_OF_ONE", 1000 * 1024)
+    unended = bodies.Bodies()
+    server = Server(id="wild", name="wild", type="stdio", command="x")
+    links = [StdioLink(server, _Heard(), SystemClock(), IntakeQueue(), unended=unended) for _ in range(10)]
+    for _ in range(50):
+        for link in links:
+            link._output(b"x" * 64 * 1024)
+        await asyncio.sleep(0)
+    begun = [link._lines.pending for link in links]
+    assert max(begun) == begun[0] == 50 * 64 * 1024  # the oldest is read on
+    assert sum(begun[1:]) < 1000 * 1024 + 10 * 128 * 1024
+    links[0]._output(b"\n")
+    links[0]._exited("it ends")
+    async with asyncio.timeout(30):
+        while links[1]._lines.pending < 50 * 64 * 1024:  # now another is the oldest
+            await asyncio.sleep(0)
+    for link in links[1:]:
+        link._exited("it ends")
+    async with asyncio.timeout(30):
+        while unended._kept:
+            await asyncio.sleep(0)

@@ -28,7 +28,8 @@ MakeUpstream: TypeAlias = Callable[[Server, LinkDeps, EventSink], Upstream]
 
 
 async def _stdio(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = stdio.StdioLink(server, receiver, link_deps.clock, link_deps.turns, link_deps.complaints)
+    unended = link_deps.unended
+    link = stdio.StdioLink(server, receiver, link_deps.clock, link_deps.turns, link_deps.complaints, unended=unended)
     launch = await link_deps.launch(server, receiver.principal) if link_deps.launch else None
     await link.connect(link_deps.supervisor, launch)
     return link

@@ -65,6 +65,7 @@ class LinkDeps(msgspec.Struct, frozen=True):
     bounds: Bounds = msgspec.field(default_factory=Bounds)
     turns: IntakeQueue = msgspec.field(default_factory=IntakeQueue)  # of what servers send, each by its id
     results: Bodies = msgspec.field(default_factory=lambda: Bodies(AT_ONCE))  # until they are handed to their clients
+    unended: Bodies = msgspec.field(default_factory=Bodies)  # lines that servers over stdio have begun
     places: Places = msgspec.field(default_factory=lambda: Places(SystemClock()))
     launch: MakeLaunch | None = None  # None: as its configuration says; no server has a box
 

@@ -5,11 +5,13 @@ The rule this file keeps: a line that is no JSON object is noise, skipped and lo
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 
 from toolgate.config import Server
 from toolgate.core import jsonrpc
+from toolgate.core.bodies import FREE, Bodies, Body
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault, Words
@@ -39,15 +41,19 @@ class StdioLink(PipeLink):
         turns: IntakeQueue,
         complaints: Complaints | None = None,
         cut: int | None = None,
+        unended: Bodies | None = None,
     ) -> None:
-        """A line of more than `cut` bytes, where that is said, is received without what follows them. One of more than
-        `LONGEST_LINE` ends the server."""
+        """`unended` counts lines that have begun, of all servers. A line of more than `cut` bytes, where that is said,
+        is received without what follows them. One of more than `LONGEST_LINE` ends the server."""
         self._cut = cut
         self._complaints = complaints
         self._signs = 0
         self._server = server
         self._receiver = receiver
         self._lines = Lines()
+        self._bodies = unended or Bodies()
+        self._unended: Body | None = None  # a line that has begun and is long
+        self._room: asyncio.Future[None] | None = None  # until it may be read on
         self._intake = Intake(self._take, None, PIECE, turns, lambda: server.id)
         self._outflow = turns.outflow
         self._unsent = b""
@@ -140,6 +146,18 @@ class StdioLink(PipeLink):
             self._lines.dropped = 0  # said once, and again only where as much still comes
             log.error("%s wrote a line of more than %d bytes and was stopped", self._server.name, LONGEST_LINE)
             self._child.end(f"wrote a line of more than {LONGEST_LINE} bytes and was stopped")
+        if self._unended or self._lines.pending > FREE:
+            self._count()
+
+    def _count(self) -> None:
+        """While children of one server have begun as much as may be kept of it, its oldest line alone is read on."""
+        line = self._unended = self._unended or self._bodies.begun(self._server.id)
+        if self._lines.pending <= FREE:
+            line.ended()
+            self._unended = None
+        elif not line.has(self._lines.pending) and (not self._room or self._room.done()):
+            self._room = asyncio.ensure_future(line.room())
+            self._intake.hold_until(self._room)
 
     def _hear(self, line: bytes) -> None:
         text = line.strip()
@@ -156,6 +174,8 @@ class StdioLink(PipeLink):
         self._intake.finish(lambda: self._over(reason))
 
     def _over(self, reason: str) -> None:
+        if self._unended:
+            self._unended.ended()
         hint = f"{diagnosis.LOOK}: toolgate doctor --server {self._server.id}"
         fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
         if self._child and (last := diagnosis.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
