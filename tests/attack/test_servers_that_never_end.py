@@ -7,12 +7,14 @@ import asyncio
 import tracemalloc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
+from toolgate.core import bodies
 from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.links import http, http1, sse, whole
 from toolgate.upstreams.links.base import Receiver
@@ -292,3 +294,34 @@ async def test_a_stream_that_stays_open_for_long_is_read_for_long(connections: l
             await connections[0].says(chunk(b": keep-alive\n\n"))
         await connections[0].says(chunk(b"data: " + ANSWER + b"\n\n"))
         assert heard.messages == [ANSWER]
+
+
+async def test_events_that_streams_of_a_server_begin_and_do_not_end_are_counted_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bodies, "MOST_OF_ONE", 1000 * 1024)
+    unended, held = bodies.Bodies(), set[str]()
+    server = Server(id="wild", name="Wild", type="sse", url="http://localhost/sse")
+
+    def stream(name: str) -> tuple[Any, SseLink]:
+        """What of a connection a link asks to be read no more, and the link."""
+        wire: Any = SimpleNamespace(keeps=lambda body, size: body.has(size) or held.add(name))
+        link = SseLink(
+            server, Heard().receiver, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), unended=unended
+        )
+        return wire, link
+
+    streams = {name: stream(name) for name in ("first", "second", "third")}
+    for wire, link in streams.values():
+        link.keeps(wire, 600 * 1024)
+    assert held == {"second", "third"}  # the oldest is read on
+    held.clear()
+    for name in ("first", "second"):
+        wire, link = streams[name]
+        link.keeps(wire, 0)  # the event is whole
+    wire, link = streams["third"]
+    link.keeps(wire, 900 * 1024)
+    assert not held
+    for _, link in streams.values():
+        link._end()
+    assert not unended._kept

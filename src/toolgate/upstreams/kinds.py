@@ -44,7 +44,7 @@ async def _http(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link
 async def _sse(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
     credential = _credential(server, receiver, link_deps)
     dial, turns, places = link_deps.dial(server), link_deps.turns, link_deps.places
-    link = sse.SseLink(server, receiver, link_deps.clock, dial, turns, places, credential)
+    link = sse.SseLink(server, receiver, link_deps.clock, dial, turns, places, credential, link_deps.unended)
     await link.connect(server.start_timeout)
     return link
 

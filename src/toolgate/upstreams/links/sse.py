@@ -16,6 +16,7 @@ from toolgate.auth.oauth.credentials import UpstreamCredential
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
 from toolgate.core import sse
+from toolgate.core.bodies import FREE, Bodies, Body
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.inflow import IntakeQueue
@@ -47,7 +48,8 @@ class _Refused(Exception):
 
 
 class SseLink(PipeLink):
-    """`credential` is what the server is shown beside its configured headers, if anything."""
+    """`credential` is what the server is shown beside its configured headers, if anything; `unended` counts events that
+    have begun, of all servers."""
 
     signs_of_life: int | None = None
     discovers = False
@@ -61,7 +63,10 @@ class SseLink(PipeLink):
         turns: IntakeQueue,
         places: Places,
         credential: UpstreamCredential | None = None,
+        unended: Bodies | None = None,
     ) -> None:
+        self._unended = unended or Bodies()
+        self._begun: Body | None = None  # an event of the stream
         self._credential = credential
         self._server = server
         self._receiver = receiver
@@ -103,7 +108,7 @@ class SseLink(PipeLink):
             told = {"Cache-Control": "no-store"} | self._told | ({"Authorization": shown} if shown else {})
             head = self._pool.target.prefix("text/event-stream", told)
             may_ask = self._credential is not None and last < MOST_TRIES - 1
-            wire.send(b"GET" + head + b"\r\n\r\n", b"", _Stream(self, shown, may_ask))
+            wire.send(b"GET" + head + b"\r\n\r\n", b"", _Stream(self, wire, shown, may_ask))
             try:
                 return await self._endpoint
             except _Refused as refused:
@@ -111,6 +116,16 @@ class SseLink(PipeLink):
                 shown = await self._credential.refused(refused.refusal)
                 self._endpoint = asyncio.get_running_loop().create_future()
         raise AssertionError("the last try ends otherwise")
+
+    def keeps(self, wire: Wire, size: int) -> None:
+        """So much is kept of an event that has begun. While streams of one server have begun as much as may be kept of
+        it, the oldest of these events alone is read on."""
+        if size > FREE:
+            self._begun = self._begun or self._unended.begun(self._server.id)
+            wire.keeps(self._begun, size)
+        elif self._begun:
+            self._begun.ended()
+            self._begun = None
 
     @property
     def _told(self) -> dict[str, str]:
@@ -168,6 +183,8 @@ class SseLink(PipeLink):
 
     def _end(self) -> None:
         self._is_over = True
+        if self._begun:
+            self._begun.ended()
         self._check.close()
         self._pool.close()
         self._receipts.close()
@@ -263,8 +280,9 @@ class SseLink(PipeLink):
 class _Stream:
     """What comes by the stream."""
 
-    def __init__(self, link: SseLink, shown: str, may_ask: bool) -> None:
+    def __init__(self, link: SseLink, wire: Wire, shown: str, may_ask: bool) -> None:
         self._link = link
+        self._wire = wire
         self._shown = shown
         self._may_ask = may_ask
         self._was_refused = False
@@ -288,6 +306,7 @@ class _Stream:
         except sse.TooLong as error:
             self._link.over(f"sent {error}")
             raise
+        self._link.keeps(self._wire, self._events.kept)
 
     def complete(self) -> None:
         if not self._was_refused:
