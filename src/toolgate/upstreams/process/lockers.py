@@ -48,6 +48,7 @@ class Lockers:
 
     async def follow(self) -> None:
         """Until cancelled."""
+        await self._store.is_locked()  # which opens a file to try with, before anybody counts what is open
         while True:
             await self._clock.sleep(LOOK)
             await self._look()
