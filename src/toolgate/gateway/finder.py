@@ -24,6 +24,7 @@ from toolgate.search.documents import Vector
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
 MOST_OF_SERVER = 128 * 1024 * 1024  # bytes of memory of all scopes of one server, or what the last one alone takes
 SHARED_BY = 4  # clients, at least, have room for lists of their own
+TRIES = 3  # to have all lists of one search in the index at once; with more servers than have room, there is no end
 MOST_WAITING = 8  # searches of one principal
 SLICE = 0.1  # seconds of one turn, in which lists are read; the last of each takes longer, when it is put in
 
@@ -68,8 +69,10 @@ class Finder:
 
         def searching() -> InSteps[tuple[Sequence[Hit], Sequence[Document]]]:
             self._forget_gone(wanted)
-            while not all(self._is_indexed(key, server_lists) for key, (_, server_lists) in wanted.items()):
-                yield from self._indexing(wanted, whose)  # what one puts in may push out what another has put in
+            for _ in range(TRIES):  # what one puts in may push out what another has put in
+                if all(self._is_indexed(key, server_lists) for key, (_, server_lists) in wanted.items()):
+                    break
+                yield from self._indexing(wanted, whose)
             for key, (server, server_lists) in wanted.items():
                 self._keep(key, server.id, server_lists, whose)
             if not is_semantic:

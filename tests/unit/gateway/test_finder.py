@@ -107,6 +107,16 @@ async def test_searches_that_push_out_each_others_lists_find_them_all_the_same(m
     scopes.finder.close()
 
 
+async def test_with_more_servers_than_have_room_a_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolgate.gateway.finder.MOST_INDEXED", 2)
+    finder, lists = Finder(), ServerLists(server_list("write_note"))
+    servers = {id: (Server(id=id, name=id, type="stdio"), "") for id in ("one", "two", "three")}
+    async with asyncio.timeout(30):
+        hits = await finder.find("write", servers, lists.known, ("tools",), 10, "bm25")
+    assert len(hits) == 2
+    finder.close()
+
+
 async def test_what_was_indexed_for_a_client_goes_with_its_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     scopes = Scopes(monkeypatch)
     for whose in ("ann", "bob"):
