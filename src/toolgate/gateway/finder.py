@@ -74,7 +74,8 @@ class Finder:
                     break
                 yield from self._indexing(wanted, whose)
             for key, (server, server_lists) in wanted.items():
-                self._keep(key, server.id, server_lists, whose)
+                if self._is_indexed(key, server_lists):
+                    self._keep(key, server.id, server_lists, whose)  # what is in use is dropped last
             if not is_semantic:
                 return index.search(query, limit, kinds=kinds, servers=wanted, permitted=permitted, mode=mode), ()
             hits = index.search(query, semantic.CANDIDATES, kinds=kinds, servers=wanted, permitted=permitted)
