@@ -15,9 +15,12 @@ from attack.test_unfinished_messages import keeps_at_most
 from packaging.requirements import Requirement
 from virtualtime import FakeClock
 from websockets.client import ClientProtocol
+from websockets.exceptions import ConnectionClosed
 from websockets.uri import parse_uri
 
 from toolgate.config import Server
+from toolgate.core import bodies
+from toolgate.core.bodies import Bodies
 from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Receiver
 from toolgate.upstreams.links.paced import paced_connection
@@ -30,12 +33,12 @@ PING, NOTHING, TEXT = b"\x89\x00", b"\x00\x00", b"\x81\x02{}"
 class Peer(asyncio.Transport):
     """A connection that has shaken hands, as what it is read from and written to."""
 
-    def __init__(self, turns: IntakeQueue | None = None, server: str = "there") -> None:
+    def __init__(self, turns: IntakeQueue | None = None, server: str = "there", begun: Bodies | None = None) -> None:
         super().__init__()
         self.is_paused = self.is_aborted = False
         self.written = 0
         protocol = ClientProtocol(parse_uri("ws://127.0.0.1/mcp"), max_size=LONGEST_MESSAGE)
-        self.connection: Any = paced_connection()(turns or IntakeQueue(), server, protocol)
+        self.connection: Any = paced_connection()(turns or IntakeQueue(), begun or Bodies(), server, protocol)
         self.connection.connection_made(self)
         asked = protocol.connect()
         protocol.send_request(asked)
@@ -163,3 +166,38 @@ async def test_what_came_before_a_connection_broke_is_still_read(count: int) -> 
     peer.connection.data_received(TEXT + PING * count)
     peer.connection.connection_lost(None)
     assert await peer.connection.recv(decode=False) == b"{}"
+
+
+async def test_messages_that_many_connections_of_a_server_begin_and_do_not_end_are_bounded_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bodies, "MOST_OF_ONE", 1000 * 1024)
+    begun, turns = Bodies(), IntakeQueue()
+    peers = [Peer(turns, begun=begun) for _ in range(6)]
+
+    def kept(peer: Peer) -> int:
+        protocol = peer.connection.protocol
+        return len(protocol.reader.buffer) + (protocol.current_size or 0)
+
+    # Half of them by one long frame, half of them by fragments.
+    reading = [asyncio.ensure_future(peer.connection.recv(decode=False)) for peer in peers]
+    for peer in peers:
+        long = b"\x81\x7f" + (8 * MIB).to_bytes(8, "big")
+        peer.connection.data_received(long if peer in peers[::2] else framed(1, b"x"))
+    for _ in range(50):
+        for peer in peers:
+            piece = b"x" * 64 * 1024
+            peer.connection.data_received(piece if peer in peers[::2] else framed(0, piece))
+        await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        while max(map(kept, peers)) < 50 * 64 * 1024:  # the oldest is read on
+            await asyncio.sleep(0)
+    assert sum(sorted(map(kept, peers))[:-1]) < 1000 * 1024 + 6 * 128 * 1024
+    for peer in peers:
+        peer.connection.connection_lost(None)
+    async with asyncio.timeout(30):
+        while begun._kept:
+            await asyncio.sleep(0)
+        await asyncio.wait(reading)
+    for read in reading:
+        assert isinstance(read.exception(), ConnectionClosed)

@@ -50,7 +50,7 @@ async def _sse(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
 
 
 async def _ws(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = ws.WsLink(server, receiver, link_deps.clock, link_deps.dial(server), link_deps.turns)
+    link = ws.WsLink(server, receiver, link_deps.clock, link_deps.dial(server), link_deps.turns, link_deps.unended)
     await link.connect()
     return link
 

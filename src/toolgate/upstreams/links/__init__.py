@@ -10,6 +10,7 @@
     ws        WebSocket
     outbox    writing where all clients share one pipe
     paced     reading a WebSocket a piece at a time
+    unended   what a server has begun to send and not ended
     memory    a server in this process
     refusals  what a server says instead of taking a message, as a `Fault`
     disowned  whether a server refused a message because it does not know the session
@@ -65,7 +66,7 @@ class LinkDeps(msgspec.Struct, frozen=True):
     bounds: Bounds = msgspec.field(default_factory=Bounds)
     turns: IntakeQueue = msgspec.field(default_factory=IntakeQueue)  # of what servers send, each by its id
     results: Bodies = msgspec.field(default_factory=lambda: Bodies(AT_ONCE))  # until they are handed to their clients
-    unended: Bodies = msgspec.field(default_factory=Bodies)  # lines that servers over stdio have begun
+    unended: Bodies = msgspec.field(default_factory=Bodies)  # lines, events and messages that servers have begun
     places: Places = msgspec.field(default_factory=lambda: Places(SystemClock()))
     launch: MakeLaunch | None = None  # None: as its configuration says; no server has a box
 

@@ -2,8 +2,8 @@
 second, and pings are answered where they are read.
 
 The rules this file keeps: nothing is taken while the queue of messages is full, or while its peer does not read what it
-is sent, answers to its pings among that; and a peer that reads nothing of that for long is given up, since it cannot be
-sent a ping either.
+is sent, answers to its pings among that; a peer that reads nothing of that for long is given up, since it cannot be
+sent a ping either; and a message that has begun counts with those of its server's other connections.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from toolgate.core.bodies import FREE, Bodies
 from toolgate.core.inflow import IntakeQueue, PacedProtocol
+from toolgate.upstreams.links.unended import Unended
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -22,24 +24,29 @@ if TYPE_CHECKING:
 
 @cache
 def paced_connection() -> Callable[..., ClientConnection]:
-    """The class of such connections, made with the turns that they take and the id of the server that they are of.
-    `websockets` is imported for it."""
+    """The class of such connections, made with the turns that they take, what counts the messages that have begun, and
+    the id of the server that they are of. `websockets` is imported for it."""
     from websockets.asyncio.client import ClientConnection
     from websockets.frames import Frame
 
     class PacedConnection(PacedProtocol, ClientConnection):
         def __init__(
-            self, turns: IntakeQueue, server: str, *args: Any, unread: float | None = None, **given: Any
+            self, turns: IntakeQueue, begun: Bodies, server: str, *args: Any, unread: float | None = None, **given: Any
         ) -> None:
             """`unread`: seconds for which its peer may read nothing while something waits for it; None: any time."""
             super().__init__(*args, **given)
             self.turns = turns
             self._server = server
+            self._begun = begun
             self._unread = unread
             self._look: asyncio.TimerHandle | None = None
 
         def whose(self) -> str:
             return self._server
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._unended = Unended(self._begun, self._server, self.intake)
 
         def take(self, piece: bytes) -> None:
             """Of what was refused, as a message that is too long, nobody reads on until the server closes."""
@@ -47,6 +54,9 @@ def paced_connection() -> Callable[..., ClientConnection]:
             if self.protocol.parser_exc:
                 self.intake.drop()
                 self.transport.abort()
+            size = len(self.protocol.reader.buffer) + (self.protocol.current_size or 0)
+            if self._unended.size or size > FREE:
+                self._unended.keeps(size)
 
         def process_event(self, event: Event) -> None:
             """The library's parser keeps a frame until the next one comes: what is in it goes on in another."""
@@ -83,6 +93,10 @@ def paced_connection() -> Callable[..., ClientConnection]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._look_no_more()
-            self.intake.finish(partial(super().connection_lost, exc))
+            self.intake.finish(partial(self._lost, exc))
+
+        def _lost(self, exc: Exception | None) -> None:
+            self._unended.ended()
+            super().connection_lost(exc)
 
     return PacedConnection

@@ -5,13 +5,12 @@ The rule this file keeps: a line that is no JSON object is noise, skipped and lo
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 
 from toolgate.config import Server
 from toolgate.core import jsonrpc
-from toolgate.core.bodies import FREE, Bodies, Body
+from toolgate.core.bodies import FREE, Bodies
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault, Words
@@ -22,6 +21,7 @@ from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.outbox import Outbox
+from toolgate.upstreams.links.unended import Unended
 from toolgate.upstreams.process.supervisor import Child, Launch, Supervisor
 
 log = logging.getLogger(__name__)
@@ -51,10 +51,8 @@ class StdioLink(PipeLink):
         self._server = server
         self._receiver = receiver
         self._lines = Lines()
-        self._bodies = unended or Bodies()
-        self._unended: Body | None = None  # a line that has begun and is long
-        self._room: asyncio.Future[None] | None = None  # until it may be read on
         self._intake = Intake(self._take, None, PIECE, turns, lambda: server.id)
+        self._unended = Unended(unended or Bodies(), server.id, self._intake)
         self._outflow = turns.outflow
         self._unsent = b""
         self._outbox = Outbox(server, clock, receiver, self._write)
@@ -146,18 +144,8 @@ class StdioLink(PipeLink):
             self._lines.dropped = 0  # said once, and again only where as much still comes
             log.error("%s wrote a line of more than %d bytes and was stopped", self._server.name, LONGEST_LINE)
             self._child.end(f"wrote a line of more than {LONGEST_LINE} bytes and was stopped")
-        if self._unended or self._lines.pending > FREE:
-            self._count()
-
-    def _count(self) -> None:
-        """While children of one server have begun as much as may be kept of it, its oldest line alone is read on."""
-        line = self._unended = self._unended or self._bodies.begun(self._server.id)
-        if self._lines.pending <= FREE:
-            line.ended()
-            self._unended = None
-        elif not line.has(self._lines.pending) and (not self._room or self._room.done()):
-            self._room = asyncio.ensure_future(line.room())
-            self._intake.hold_until(self._room)
+        if self._unended.size or self._lines.pending > FREE:
+            self._unended.keeps(self._lines.pending)
 
     def _hear(self, line: bytes) -> None:
         text = line.strip()
@@ -174,8 +162,7 @@ class StdioLink(PipeLink):
         self._intake.finish(lambda: self._over(reason))
 
     def _over(self, reason: str) -> None:
-        if self._unended:
-            self._unended.ended()
+        self._unended.ended()
         hint = f"{diagnosis.LOOK}: toolgate doctor --server {self._server.id}"
         fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
         if self._child and (last := diagnosis.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):

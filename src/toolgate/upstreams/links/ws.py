@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
+from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock
 from toolgate.core.inflow import MOMENT, IntakeQueue
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
@@ -38,10 +39,20 @@ CONNECT_TIMEOUT = 10.0
 class WsLink(PipeLink):
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver, clock: Clock, dial: Dial, turns: IntakeQueue) -> None:
+    def __init__(
+        self,
+        server: Server,
+        receiver: Receiver,
+        clock: Clock,
+        dial: Dial,
+        turns: IntakeQueue,
+        unended: Bodies | None = None,
+    ) -> None:
+        """`unended` counts messages that have begun, of all servers."""
         self._outbox = Outbox(server, clock, receiver, self._write)
         self._writing: asyncio.Task[None] | None = None  # the last message
         self._turns = turns
+        self._unended = unended or Bodies()
         self._dial = dial
         self._server = server
         self._receiver = receiver
@@ -61,7 +72,7 @@ class WsLink(PipeLink):
                 """Not followed: the configured headers are for the configured URL."""
                 return exc
 
-        paced = partial(paced_connection(), self._turns, self._server.id, unread=2 * PING)
+        paced = partial(paced_connection(), self._turns, self._unended, self._server.id, unread=2 * PING)
         url, address = self._server.url, masking.url(self._server.url)
         began, patience = time.perf_counter(), min(CONNECT_TIMEOUT, self._server.start_timeout)
         try:
@@ -110,6 +121,7 @@ class WsLink(PipeLink):
                 reading = self._receiver.received(await socket.recv(decode=False), None)
                 self._heard += 1
                 if reading:
+                    socket.intake.hold_until(reading)  # type: ignore[attr-defined]  # of a `PacedConnection`
                     await asyncio.wait((reading,))
                 del reading
                 if time.perf_counter() - turn > MOMENT:
