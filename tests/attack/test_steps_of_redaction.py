@@ -15,15 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from toolgate.core import escapes, redaction
+from toolgate.core import escapes, redaction, token_shapes
 from toolgate.core.model import Done
-from toolgate.core.redaction import Redactor, shaped
+from toolgate.core.redaction import Redactor
 from toolgate.core.steps import Unfinished
+from toolgate.core.token_shapes import shaped
 from toolgate.policy import scrub
 
 MIB = 1024 * 1024
 LONGEST_STEP = 128 * 1024  # bytes
-PATTERNS = {"_shaped": redaction, "_password": redaction, "_private_key": redaction, "_broken": escapes}
+PATTERNS = {
+    "_shaped": token_shapes,
+    "_password": token_shapes,
+    "_escaped_password": token_shapes,
+    "_private_key": token_shapes,
+    "_broken": escapes,
+}
 
 
 class Measured:
@@ -116,8 +123,8 @@ def test_tokens_and_keys_are_found_wherever_a_piece_ends(parts: list[bytes], pie
     text = b"".join(parts)
     whole = shaped(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(redaction, "PIECE", piece)
-        patch.setattr(redaction, "MOST_WORDS", words)
+        patch.setattr(token_shapes, "PIECE", piece)
+        patch.setattr(token_shapes, "MOST_WORDS", words)
         assert shaped(text) == whole
 
 
@@ -148,11 +155,11 @@ def test_a_secret_with_escapes_is_found_wherever_a_piece_ends(
         for shown in (text, text.encode().decode("latin-1")):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(redaction, "WINDOW", 10**9)
-                patch.setattr(redaction, "PIECE", 10**9)
+                patch.setattr(token_shapes, "PIECE", 10**9)
                 whole = of.text(shown)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(redaction, "WINDOW", piece)
-                patch.setattr(redaction, "PIECE", piece)
+                patch.setattr(token_shapes, "PIECE", piece)
                 of._reach = 42 * (1 + 14)  # of the longest of these
                 assert of.text(shown) == whole
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from toolgate.config import masking
 from toolgate.config.variables import OF_EVERY_PROGRAM, named_in
-from toolgate.core.redaction import shaped
+from toolgate.core.token_shapes import shaped
 
 _SHOWN = frozenset({"type", "command", "args", "cwd", "env", "url", "headers", "enabled"})  # in words of their own
 

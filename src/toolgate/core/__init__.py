@@ -38,6 +38,7 @@ Work
 Texts
     escapes     what readers of JSON in texts find, layer by layer, and where it stands
     redaction   known secrets, taken out of a text
+    token_shapes  text in the form of a secret, taken out of it
     spelling    text in one spelling, whatever is in it
     excerpts    the beginning and the end of a long text
     complaints  how often a server's mistakes are logged

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, jsonrpc, large, names, redaction
+from toolgate.core import counting, jsonrpc, large, names, redaction, token_shapes
 from toolgate.core.concurrency import InThread
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
@@ -62,14 +62,14 @@ class Scrubber(msgspec.Struct, frozen=True):
         if self.mode == "off":
             return said
         known = self.secrets.body(said)
-        return redaction.shaped(known) if self.mode == "patterns" else known
+        return token_shapes.shaped(known) if self.mode == "patterns" else known
 
     def _body_in_steps(self, said: Raw | bytes) -> InSteps[Raw | bytes]:
         """The same, for what is large. Where no known secret is in it, there is no copy of it meanwhile."""
         if self.mode == "off" or (self.mode == "known" and not self._may_be_in(said)):
             return said
         known = yield from self.secrets.body_in_steps(before := bytes(said))
-        known = (yield from redaction.shaped_in_steps(known)) if self.mode == "patterns" else known
+        known = (yield from token_shapes.shaped_in_steps(known)) if self.mode == "patterns" else known
         return said if known is before else known
 
     def _may_be_in(self, said: Raw | bytes) -> bool:

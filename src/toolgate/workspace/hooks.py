@@ -31,7 +31,8 @@ from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
-from toolgate.core.redaction import LONGEST_QUOTED, excerpt, shaped
+from toolgate.core.redaction import LONGEST_QUOTED, excerpt
+from toolgate.core.token_shapes import shaped
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import ToolContext
 from toolgate.upstreams.providers import prompts

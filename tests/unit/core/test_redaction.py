@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.core import redaction
+from toolgate.core import redaction, token_shapes
 from toolgate.core.redaction import (
     ADJOINING,
     GONE,
@@ -22,8 +23,8 @@ from toolgate.core.redaction import (
     Redactor,
     excerpt,
     quiet_logs,
-    shaped,
 )
+from toolgate.core.token_shapes import shaped
 
 SECRET = "canary-7f3a9c"
 
@@ -293,15 +294,15 @@ _pieces = st.sampled_from(
 @given(st.lists(_pieces, max_size=40), st.integers(0, 3))
 def test_tokens_and_passwords_are_found_as_if_one_looked_everywhere(pieces: list[str], most: int) -> None:
     text = "".join(pieces).encode()
-    everywhere = _old_password.sub(GONE.encode(), redaction._shaped.sub(GONE.encode(), text))
+    everywhere = _old_password.sub(GONE.encode(), token_shapes._shaped.sub(GONE.encode(), text))
     assert shaped(text) == everywhere
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(redaction, "MOST_WORDS", most)
+        patch.setattr(token_shapes, "MOST_WORDS", most)
         assert shaped(text) == everywhere
 
 
 def test_plain_words_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redaction, "_shaped", None)
+    monkeypatch.setattr(token_shapes, "_shaped", None)
     words = b'"' + b"plain words, and a few longer words: extraordinary; " * 1000 + b'"'
     assert shaped(words) is words
 
@@ -310,6 +311,36 @@ def test_a_private_key_and_a_password_in_a_url_have_shapes() -> None:
     key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n"
     shown = shaped(json.dumps({"a": key, "b": "postgres://ann:hunter22@db/x"}).encode())
     assert json.loads(shown) == {"a": f"{GONE}\n", "b": f"postgres://{GONE}@db/x"}
+
+
+def as_php_writes_it(written: str) -> str:
+    return written.replace("/", r"\/")
+
+
+def in_json_of_php(written: str) -> str:
+    return as_php_writes_it(json.dumps(as_php_writes_it(written)))
+
+
+@pytest.mark.parametrize("way", [str, json.dumps, as_php_writes_it, in_json_of_php])
+@pytest.mark.parametrize(
+    "before",
+    ["line\n", "\t", "\r\n", "TOKEN=", "https://hooks.test/?key=", "https://hooks.test/", "é", "Bearer ", "user:"],
+)
+def test_a_token_is_found_behind_whatever_ends_a_word(before: str, way: Callable[[str], str]) -> None:
+    token = "ghp_" + "a1" * 18
+    shown = shaped(way(json.dumps({"text": f"{before}{token}\nend"})).encode()).decode()
+    assert token not in shown and GONE in shown and "end" in shown
+    assert shown.replace(GONE, token) == way(json.dumps({"text": f"{before}{token}\nend"}))
+
+
+@pytest.mark.parametrize("way", [str, json.dumps, as_php_writes_it, in_json_of_php])
+@pytest.mark.parametrize("password", ["hunter22", "p&w'2", "ü-geheim"])
+def test_a_password_in_a_url_is_found_however_json_writes_it(password: str, way: Callable[[str], str]) -> None:
+    written = json.dumps({"text": f"a/b:c@d and postgres://ann:{password}@db/x"})
+    written = way(written.replace("&", r"\u0026").replace("'", r"\u0027"))
+    shown = shaped(written.encode()).decode()
+    assert "ann" not in shown and shown.count(GONE) == 1
+    assert json.loads(shown) and shown.endswith(written[-6:])
 
 
 @pytest.mark.parametrize("text", ["task-list", "risk-" + "a1" * 20, "sk-short", "a" * 100_000, "http://x:80/a@b"])

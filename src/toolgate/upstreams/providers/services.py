@@ -25,8 +25,9 @@ from toolgate.config.providers import Provider
 from toolgate.core.clock import Clock
 from toolgate.core.concurrency import Shared
 from toolgate.core.fault import Fault
-from toolgate.core.redaction import LONGEST_QUOTED, Redactor, excerpt, shaped
+from toolgate.core.redaction import LONGEST_QUOTED, Redactor, excerpt
 from toolgate.core.services import Swap
+from toolgate.core.token_shapes import shaped
 from toolgate.upstreams.providers import anthropic, embeddings, execution, openai, prompts
 from toolgate.upstreams.providers.api import Api, Prompt, Request, Said, Unusable, refusal
 from toolgate.upstreams.providers.embeddings import Vector
