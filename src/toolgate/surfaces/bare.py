@@ -40,12 +40,16 @@ NOTHING_TAKEN = Taken()
 
 def owners(call: Call, servers: Collection[str], view: View) -> Sequence[str]:
     """Those of these servers that have what is called so, by all that is known on the route, of a client that may see
-    it or not; of a URI that none of them lists, those with a template that makes it."""
-    found = [server for server in servers if any(_has(each, call.target) for each in _lists(server, call.kind, view))]
-    if found or call.kind != "resources":
+    it or not. A URI is also of those with a template that makes it and begins with its scheme: none that lists it takes
+    it from them. Of one that nobody has so, those with any template that makes it."""
+    name = call.target
+    found = [server for server in servers if any(_has(each, name) for each in _lists(server, call.kind, view))]
+    if call.kind != "resources":
         return found
-    made = "resourceTemplates"
-    return [server for server in servers if any(_makes(each, call.target) for each in _lists(server, made, view))]
+    scheme = name[: name.find(":") + 1]
+    made = {server: [*_made(server, name, view)] for server in servers}
+    own = [server for server in servers if server in found or any(each.startswith(scheme) for each in made[server])]
+    return own or [server for server in servers if made[server]]
 
 
 def visible(call: Call, found: Sequence[str], view: View) -> Sequence[str]:
@@ -58,7 +62,7 @@ def _is_seen(call: Call, server: str, view: View) -> bool:
     if listed and call.target in listed.items:
         return True
     templates = view.server_list(server, "resourceTemplates") if call.kind == "resources" else None
-    return templates is not None and _makes(templates, call.target)
+    return templates is not None and any(uris.is_made_by(template, call.target) for template in templates.items)
 
 
 def known(server_list: ServerList) -> set[str]:
@@ -78,5 +82,7 @@ def _has(server_list: ServerList, name: str) -> bool:
     return is_held or name in server_list.items or name in server_list.own
 
 
-def _makes(server_list: ServerList, uri: str) -> bool:
-    return any(uris.is_made_by(template, uri) for template in server_list.items)
+def _made(server: str, uri: str, view: View) -> Iterator[str]:
+    """The templates that make it."""
+    for server_list in _lists(server, "resourceTemplates", view):
+        yield from (template for template in server_list.items if uris.is_made_by(template, uri))
