@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BUSY = 5.0  # seconds that one gateway waits for another's transaction, or for it to open the file
-PATIENCE = 0.5  # seconds that none waits for the others while all go on
 TRIES = 250  # to be alone with the file, in that time
 
 
@@ -95,13 +94,6 @@ def is_alone_with(file: Path) -> bool:
         return False
     finally:
         os.close(lock)
-
-
-def trier(file: Path) -> sqlite3.Connection:
-    """A connection that could write, to a file that is open. It waits `PATIENCE` for those that do."""
-    connection = _connected(file)
-    connection.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000:.0f}")
-    return connection
 
 
 def _migrated(file: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:

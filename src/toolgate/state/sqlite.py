@@ -25,7 +25,7 @@ from toolgate.core.clock import Clock
 from toolgate.state.base import NEWS, NotKept, Result, Subject, Work
 from toolgate.state.holders import Holder, holders, is_any_locked
 from toolgate.state.migrations import MIGRATIONS, Migration
-from toolgate.state.opening import damaged, is_alone_with, open_file, reader, trier
+from toolgate.state.opening import damaged, is_alone_with, open_file, reader
 
 if TYPE_CHECKING:
     import sqlite3  # imported where it is used: most commands open no store, and it takes a while
@@ -97,7 +97,6 @@ class SqliteStore:
         self._tables = ThreadPoolExecutor(READERS, "toolgate tables")
         self._of_thread = threading.local()
         self._readers: list[sqlite3.Connection] = []
-        self._trier: sqlite3.Connection | None = None
         self._thread = threading.Thread(target=self._write_what_comes, name="toolgate store", daemon=True)
         self._thread.start()
 
@@ -191,17 +190,18 @@ class SqliteStore:
             self._queue.put(queued)
         return done
 
-    async def is_locked(self) -> bool:
-        """Whether another program keeps all from opening it, or has kept all from writing for `opening.PATIENCE`."""
-        return not self._is_closed and await self._loop.run_in_executor(self._tables, self._is_locked)
+    def is_locked(self, beside: Iterable[Path] = ()) -> bool:
+        """Whether another program keeps others from opening or writing it, or has locked a file `beside` it, at this
+        moment."""
+        with contextlib.suppress(OSError):
+            # In a container, Linux does not tell of a lock whose taker has handed it on and ended.
+            if not is_alone_with(self._file):
+                return True
+        return is_any_locked(self._file, (*self.locks(), *beside))
 
     def holders(self, among: Iterable[int] | None = None, beside: Iterable[Path] = ()) -> list[Holder]:
-        """Which programs do so, or lock a file `beside` it: see there."""
+        """Which programs do so: see there."""
         return holders(self._file, among, (*self.locks(), *beside))
-
-    def is_any_locked(self, beside: Iterable[Path]) -> bool:
-        """Whether one does at this moment."""
-        return is_any_locked(self._file, (*self.locks(), *beside))
 
     def locks(self) -> list[Path]:
         """Files that gateways and commands lock for a moment each: whoever opens the store, or writes the secrets."""
@@ -246,19 +246,6 @@ class SqliteStore:
                 connection.execute("ROLLBACK")
         except self._sqlite.Error as error:
             raise NotKept(f"the store cannot be read: {error}; {CHECK}") from None
-
-    def _is_locked(self) -> bool:
-        try:
-            if not is_alone_with(self._file):
-                return True
-            if self._trier is None:
-                self._trier = trier(self._file)
-                self._readers.append(self._trier)
-            self._trier.execute("BEGIN IMMEDIATE")
-            self._trier.execute("ROLLBACK")
-        except (OSError, self._sqlite.Error) as error:
-            return self._code(error) == self._sqlite.SQLITE_BUSY
-        return False
 
     # In the thread that writes.
 

@@ -48,14 +48,13 @@ class Lockers:
 
     async def follow(self) -> None:
         """Until cancelled."""
-        await self._store.is_locked()  # which opens a file to try with, before anybody counts what is open
         while True:
             await self._clock.sleep(LOOK)
             await self._look()
 
     async def _look(self) -> None:
         children = self._supervisor.children
-        is_locked = bool(children) and (await self._store.is_locked() or await asyncio.to_thread(self._is_any_locked))
+        is_locked = bool(children) and await asyncio.to_thread(self._store.is_locked, self._audit)
         found = await asyncio.to_thread(self._found, children) if is_locked else {}
         strange_last = sorted(found.items(), key=lambda each: each[0].is_strange)
         seen = {(child, holder.file, self._written(holder)): holder for holder, child in strange_last}
@@ -63,9 +62,6 @@ class Lockers:
             if (holder.is_strange or each in self._seen) and each[0] in self._supervisor.children:
                 self._end(holder, each[0])
         self._seen = set(seen)
-
-    def _is_any_locked(self) -> bool:
-        return self._store.is_any_locked(self._audit)
 
     def _written(self, holder: Holder) -> int:
         """When what it keeps from being written was written last, in nanoseconds of the file system."""
