@@ -104,6 +104,7 @@ class _Reading:
             raise msgspec.ValidationError("Expected `object`")
         while True:
             end, stand_in = self._end_of_piece(at)
+            self._check_commas(at, end, before, stand_in)
             self._read(at, end, before, stand_in)
             yield
             if stand_in:
@@ -113,7 +114,7 @@ class _Reading:
                 break
             else:
                 before, at = b"", end + 1
-                if not self._open or data[at : at + PIECE].lstrip(_SPACE)[:1] in (b",", b"]", b"}"):
+                if not self._open:
                     raise msgspec.DecodeError(f"JSON is malformed: unexpected comma (byte {end})")
                 self._next(end, len(self._open))
         if self._open:
@@ -140,6 +141,14 @@ class _Reading:
             if size >= MOST_APART or is_last:
                 raise msgspec.DecodeError(f"JSON is malformed: no comma in {size} bytes (byte {at})")
             size *= 2
+
+    def _check_commas(self, at: int, end: int, before: bytes, stand_in: bytes) -> None:
+        """The one before a piece, and the one behind it, stand between two values: the reader sees neither."""
+        plain = self._data[at:end].strip(_SPACE)
+        is_behind_comma, is_before_comma = at > 0 and not before, end < len(self._data) and not stand_in
+        is_wrong = plain[:1] in (b",", b"]", b"}") or not (plain or stand_in) if is_behind_comma else False
+        if is_wrong or (is_before_comma and plain[-1:] in (b"[", b"{")):
+            raise msgspec.DecodeError(f"JSON is malformed: unexpected comma (byte {at - 1 if is_wrong else end})")
 
     def _stand_in(self, piece: bytes) -> bytes:
         """For a text behind this, which is a name or a value."""
