@@ -160,6 +160,8 @@ class Places(msgspec.Struct, eq=False):
                     running[key] = running.get(key, 0) + 1
 
     def give_back(self) -> None:
+        if not self._are_taken:  # of which only its own call says something
+            return
         with self._together:
             if self._are_taken:
                 self._are_taken = False
