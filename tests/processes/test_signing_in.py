@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import browser
 import pytest
@@ -319,6 +319,9 @@ async def test_the_page_says_what_it_is_for_and_is_neither_kept_framed_nor_used_
         status, headers, _ = await asked(served, own, form)
         assert status == 303 and b"HttpOnly" in headers[b"set-cookie"] and b"SameSite=Lax" in headers[b"set-cookie"]
         assert b"/authorize?tenant=1&" in headers[b"location"]
+        state = parse_qs(urlsplit(headers[b"location"].decode()).query)["state"][0]
+        own_name = f"toolgate-connect-{hashlib.sha256(state.encode()).hexdigest()[:16]}="
+        assert headers[b"set-cookie"].startswith(own_name.encode()), "a browser may have several sign-ins at once"
         assert (await asked(served, own, form))[0] == 404
         assert (await asked(served, f"GET {path} HTTP/1.1\r\nHost: {host}"))[0] == 404
 

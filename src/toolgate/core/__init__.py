@@ -42,6 +42,7 @@ Texts
     spelling    text in one spelling, whatever is in it
     excerpts    the beginning and the end of a long text
     complaints  how often a server's mistakes are logged
+    internal_errors  how often our own are
 
 A new revision of MCP is a row in `mcp`; what it changes in shape is written by `eras`. A new method is a row there:
 its role says which handler of `frontends.session` and `frontends.modern` takes it. A new failure is a row in

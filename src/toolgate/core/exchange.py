@@ -16,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Raw
 
+from toolgate.core import internal_errors
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.model import Answer, Ask, Asker, Call, NeedInput, Outcome, Required, Resume, Resumption
@@ -246,7 +247,8 @@ def run(asker: Asker, clock: Clock, timeout: float | None, work: Callable[[Excha
             exchange.fail(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"))
             raise
         except Exception as error:  # the rescue of in-process work: its bug is its own call's failure
-            log.error("%s failed with an internal error", asker, exc_info=error)
+            if internal_errors.takes(error):
+                log.error("%s failed with an internal error", asker, exc_info=error)
             exchange.fail(Fault("UPSTREAM_ERROR", f"{type(error).__name__}: {error}", reach="executed"))
 
     def stop(_reason: str) -> None:

@@ -57,6 +57,10 @@ LABELS: Final = frozenset(  # members of `_meta` by which clients name a call to
     }
 )
 
+# Members of `_meta` about a trace (SEP-414), and the bytes of JSON that W3C has readers take of each. Beyond, libraries
+# take seconds to read one.
+LONGEST_OF_TRACE: Final = {"traceparent": 128, "tracestate": 1024, "baggage": 8192}
+
 LABELLING_HEADERS: Final = frozenset(  # of HTTP, by which clients and proxies name a request: another in each
     {
         *("traceparent", "tracestate", "baggage", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-sampled", "uber-trace-id"),

@@ -182,6 +182,9 @@ def read_meta(raw: Raw | None) -> Meta:
         )
         raise Fault("INVALID_ARGS", message, reach="not_sent")
     passed_on = {name: member for name, member in found.items() if name not in mcp.HOP_KEYS}
+    for name, longest in mcp.LONGEST_OF_TRACE.items():
+        if name in passed_on and len(passed_on[name]) > longest:
+            del passed_on[name]
     refuse_lookalikes(passed_on, _FOLDED_HOP_KEYS, "_meta")
     return Meta(found, passed_on, token)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from toolgate import __version__
-from toolgate.core import jsonrpc, mcp
+from toolgate.core import internal_errors, jsonrpc, mcp
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
@@ -52,7 +52,8 @@ def rescued(error: BaseException) -> Fault:
     """Any failure as a fault: the one place where an exception of ours becomes an answer."""
     if isinstance(error, Fault):
         return error
-    log.error("a request failed because of an internal error", exc_info=error)
+    if internal_errors.takes(error):
+        log.error("a request failed because of an internal error", exc_info=error)
     return Fault("INTERNAL", f"Internal error: {type(error).__name__}")
 
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from toolgate.core import internal_errors
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
 from toolgate.sandbox import bridge
@@ -259,8 +260,9 @@ class _Run:
             value = await self._host.call(call.server, call.tool, call.arguments, call.raw, told)
         except Fault as fault:
             return bridge.refusal(call.number, f"{fault.message}\n{fault.hint}".strip(), fault.code)
-        except Exception:  # the rescue: the run goes on, and its code hears of it
-            log.exception("a call of a script failed: %s on %s", call.tool, call.server)
+        except Exception as error:  # the rescue: the run goes on, and its code hears of it
+            if internal_errors.takes(error):
+                log.error("a call of a script failed: %s on %s", call.tool, call.server, exc_info=error)
             return bridge.refusal(call.number, "internal error", "INTERNAL")
         finally:
             told(False)

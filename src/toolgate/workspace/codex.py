@@ -197,7 +197,10 @@ class Codex:
             raise Fault("ACCESS_DENIED", message, reach="not_sent", hint="leave `cwd` out")
         if len(named) > LONGEST_FOLDER or not os.path.isabs(named) or "\0" in named:
             raise _invalid("`cwd` must be an absolute path")
-        folder = os.path.realpath(named)
+        try:
+            folder = os.path.realpath(named)
+        except OSError as error:  # a link that we may not read
+            raise _invalid(f"`cwd` cannot be read: {error.strerror}") from None
         if not os.path.isdir(folder):
             raise _invalid("`cwd` must be a folder that exists")
         return folder

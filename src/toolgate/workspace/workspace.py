@@ -222,7 +222,11 @@ def place_of(folder: Path) -> str:
     and for the worktrees of one repository; for a folder in no project that folder. A project's id is in a file that
     others may copy; what this says is not for them to choose. It reads files, which may take a while."""
     project = project_of(folder)
-    real = Path(os.path.realpath(project.folder if project else folder))
+    named = project.folder if project else folder
+    try:
+        real = Path(os.path.realpath(named))
+    except OSError:  # a link that we may not read
+        return os.path.normpath(named)
     try:
         checkout = git_head.checkout_of(real) if project else None
     except (OSError, ValueError):

@@ -135,6 +135,7 @@ class Begun(msgspec.Struct, frozen=True):
     """Where a browser goes to sign in, and what it must hold when it is back."""
 
     url: str
+    state: str
     cookie: str
 
 

@@ -279,7 +279,7 @@ class OAuth:
         await self.vault.offer(
             state, msgspec.structs.replace(found, verifier=verifier, cookie=hashed(cookie), confirm="")
         )
-        return Begun(authorize(found, state, verifier), cookie)
+        return Begun(authorize(found, state, verifier), state, cookie)
 
     async def finish(self, answer: Mapping[str, str], cookie: str, path: str) -> str:
         """What the authorization server's answer comes to: the server's name. `path` is where it came. Raises

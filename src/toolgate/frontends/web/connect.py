@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl
 from toolgate.auth import safe_text
 from toolgate.auth.oauth.base import Begun, Offered, Places
 from toolgate.auth.oauth.credentials import OAuth
+from toolgate.auth.oauth.sign_in import hashed
 from toolgate.core.fault import Fault
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_form
 from toolgate.frontends.streams import Receive, Response
@@ -96,14 +97,16 @@ class Connect:
         await response.whole(303, b"", [*told, *_HEADERS])
 
     def _cookie(self, begun: Begun) -> str:
+        attributes = f"Path={PLACES.callback}; Max-Age=600; HttpOnly; SameSite=Lax"
         secure = "; Secure" if self._sign_ins.is_secure else ""
-        return f"{_COOKIE}={begun.cookie}; Path={PLACES.callback}; Max-Age=600; HttpOnly; SameSite=Lax{secure}"
+        return f"{_cookie_of(begun.state)}={begun.cookie}; {attributes}{secure}"
 
     async def _back(self, scope: Scope, headers: Mapping[str, str], response: Response) -> None:
         query = bytes(scope.get("query_string", b"")).decode("latin-1")
         try:
-            cookie = cookies.held(headers, _COOKIE)
-            server = await self._sign_ins.finish(dict(parse_qsl(query)), cookie, str(scope["path"]))
+            answer = dict(parse_qsl(query))
+            cookie = cookies.held(headers, _cookie_of(answer.get("state", "")))
+            server = await self._sign_ins.finish(answer, cookie, str(scope["path"]))
         except Fault as fault:
             more = f"<p>{html.escape(fault.hint)}</p>" if fault.hint else ""
             await self._say(response, 400, f"<h1>Not signed in</h1><p>{html.escape(fault.message)}.</p>{more}")
@@ -156,3 +159,8 @@ def _offer(offered: Offered) -> str:
         f'<form method="post"><input type="hidden" name="confirm" value="{html.escape(offered.confirm)}">'
         "<button>Sign in</button></form>"
     )
+
+
+def _cookie_of(state: str) -> str:
+    """The name of a sign-in's cookie: in one browser there may be several sign-ins at once."""
+    return f"{_COOKIE}-{hashed(state)[:16]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_PART = re.compile(r"(?:^|;)[ \t]*([A-Za-z-]{1,100})=([A-Za-z0-9_.-]{1,200})(?=[ \t]*(?:;|$))")
+_PART = re.compile(r"(?:^|;)[ \t]*([A-Za-z0-9-]{1,100})=([A-Za-z0-9_.-]{1,200})(?=[ \t]*(?:;|$))")
 
 
 def held(headers: Mapping[str, str], name: str) -> str:
