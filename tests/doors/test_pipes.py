@@ -174,6 +174,24 @@ async def test_a_client_that_never_reads_is_cut_off(door: Callable[..., Any], mo
         assert not app.http._pipes._open
 
 
+@pytest.mark.parametrize("door", [websocket, sse])
+async def test_of_what_a_client_has_left_unread_nothing_is_kept(door: Callable[..., Any]) -> None:
+    """Garbage would keep it: a conversation is hardly any, by the number of its objects."""
+    script = Scripted(tools_list=tools("t"), tools_call=said("x" * 2000))
+    async with gateway(scripts={"docs": script}) as app:
+        async with door(app) as (client, _):
+            [pipe] = app.http._pipes._open.values()
+            if door is websocket:
+                client.stops_reading = True
+            pipe.outbox._put = pipe.outbox._messages.append  # which wakes nobody
+            for id in range(1, 10):
+                client.say({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "docs__t"}})
+            await settle()
+            assert pipe.outbox.waiting > 8 * 2000
+        await settle()
+        assert not pipe.outbox.waiting and not pipe.outbox._messages
+
+
 # HTTP with SSE.
 
 

@@ -142,6 +142,7 @@ class Pipes:
             yield pipe
         finally:
             self._forget(pipe)
+            pipe.outbox.drop()  # a conversation is garbage of which little is found: it would keep what waits
 
     def _makes_room_for(self, principal: Principal) -> bool:
         """Where all are taken, who has the most loses the oldest to one who has fewer even with the one that comes."""
