@@ -378,6 +378,17 @@ async def test_a_tool_that_fails_or_asks_says_so() -> None:
         assert "no tool nothing" in (await reader.open("/ui/tools/tool?name=nothing", 404)).text
 
 
+async def test_a_result_that_is_too_large_for_a_page_is_not_decoded_for_it() -> None:
+    listed = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+    large = b'{"content":[],"structuredContent":[%b{}]}' % (b"{}," * 400_000)
+    async with gateway(GREETER, scripts={"there": Scripted(tools_list=listed, tools_call=large)}) as app:
+        reader = await signed_in(app)
+        await reader.open("/ui/tools/tool?name=there__echo")
+        page = await reader.press("/ui/tools/try")
+        assert "1,200,0" in page.text and "a page shows 1,048,576 at most" in page.text
+        assert "toolgate call there__echo prints it" in page.text and "How far it got: executed" in page.text
+
+
 POINT = {
     "type": "object",
     "properties": {"x": {"type": "number"}, "y": {"type": "number", "default": 0}},

@@ -97,7 +97,7 @@ ATTEMPTS: dict[str, dict[str, str]] = {
     "programs": {
         "a program without a file": 'fd = sc("memfd_create", "x", 0); print(fd)\nif fd >= 0:\n'
         '    os.write(fd, open("/bin/true", "rb").read()); os.execv(f"/proc/self/fd/{fd}", ["x"])',
-        "memory that only it sees": 'may("memfd_create", "x", 0); may("memfd_create", "x", 8)',
+        "memory that only it sees": 'may("memfd_create", "x", 0); may("memfd_create", "x", 8); may("memfd_secret", 0)',
         "a program by its descriptor": 'fd = os.open("/bin/true", os.O_RDONLY); may("execveat", fd, "", 0, 0, 0x1000)',
         "a program in its own folder": 'import shutil; shutil.copy("/bin/true", W["own"] + "/run"); os.execv(W["own"] + "/run", ["x"])',
         "a set-user bit of its own": 'import shutil; shutil.copy("/bin/true", W["own"] + "/su"); os.chmod(W["own"] + "/su", 0o4755)\n'

@@ -270,9 +270,11 @@ class OperatorPages:
             raise Refused(429, fault.message) from None
 
     def _asking(self, session: BrowserSession) -> views.Ask:
-        async def ask(method: str, path: str, body: Any = None) -> Any:
+        async def ask(method: str, path: str, body: Any = None, longest: int | None = None) -> Any:
             data = b"" if body is None else msgspec.json.encode(body)
             status, said = await self._ask(method, "/admin" + path, data, session.principal)
+            if longest is not None and len(said) > longest:
+                raise Failed(502, f"The answer has {len(said):,} bytes; a page shows {longest:,} at most")
             answer = await asyncio.to_thread(msgspec.json.decode, said)
             if status >= 400:
                 raise Failed(status, str(answer.get("error", "")), answer.get("hint", ""), answer)

@@ -27,6 +27,9 @@ from toolgate.telemetry.traffic import KINDS, Wanted
 TRAFFIC = "/traffic"
 LONGEST_AT = 8  # digits
 MOST_COLUMNS = 30  # servers in the matrix of access
+LONGEST_RESULT = (
+    1024 * 1024
+)  # bytes of what a tool has answered that are shown: decoded, they may take thirty times as much
 
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
 Outcome: TypeAlias = "Shown | Done"
@@ -294,9 +297,16 @@ async def try_tool(request: PageRequest) -> Outcome:
     params = {"name": about["tool"]["name"], "arguments": arguments}
     sent = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     try:
-        told = await request.ask("POST", "/call", {"tool": params["name"], "arguments": arguments})
+        told = await request.ask("POST", "/call", {"tool": params["name"], "arguments": arguments}, LONGEST_RESULT)
     except Failed as failed:
-        told = failed.answer
+        name = about["tool"]["name"]
+        large = {
+            "code": "TOO_LARGE",
+            "error": str(failed),
+            "hint": f"toolgate call {name} prints it",
+            "outcome": "executed",
+        }
+        told = failed.answer or large
     return Shown("tool.html", {**about, "form": request.form, "sent": sent, "told": told})
 
 

@@ -57,7 +57,8 @@ ioperm 173 - · iopl 172 - · ioprio_set 251 30 · kcmp 312 272 · kexec_file_lo
 keyctl 250 219 · kill 62 129 · landlock_add_rule 445 445 · landlock_create_ruleset 444 444 ·
 landlock_restrict_self 446 446 · lchown 94 - · listen 50 201 ·
 lookup_dcookie 212 18 · lremovexattr 198 15 · lseek 8 62 ·
-lsetxattr 189 6 · lstat 6 - · madvise 28 233 · membarrier 324 283 · memfd_create 319 279 · migrate_pages 256 238 ·
+lsetxattr 189 6 · lstat 6 - · madvise 28 233 · membarrier 324 283 · memfd_create 319 279 ·
+memfd_secret 447 447 · migrate_pages 256 238 ·
 mknod 133 - · mknodat 259 33 · mmap 9 222 · modify_ldt 154 - · mount 165 40 · mount_setattr 442 442 ·
 move_mount 429 429 · move_pages 279 239 · mprotect 10 226 · mq_getsetattr 245 185 · mq_notify 244 184 ·
 mq_open 240 180 · mq_timedreceive 243 183 · mq_timedsend 242 182 · mq_unlink 241 181 · mremap 25 216 · msgctl 71 187 ·
@@ -191,13 +192,14 @@ setdomainname nfsservctl shmget shmat shmctl shmdt msgget msgsnd msgrcv msgctl s
 semctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr ioprio_set sched_setattr
 """
 _OWN_RINGS = "io_uring_setup io_uring_enter io_uring_register"  # calls that no filter sees
+_UNCOUNTED = "memfd_secret"  # memory that no limit of a process counts
 _NAMELESS = "memfd_create execveat"  # programs that landlock does not see: a file that is nowhere has no rule
 _MODES = "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat"
 _ATTRIBUTES = "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr"
 _NET = "sendto sendmsg sendmmsg"
 _SERVER = (
     *(Rule(call, _REFUSED) for call in _DANGEROUS.split()),
-    *(Rule(call, _ABSENT) for call in (*_OWN_RINGS.split(), *_NAMELESS.split(), "clone3")),
+    *(Rule(call, _ABSENT) for call in (*_OWN_RINGS.split(), *_NAMELESS.split(), _UNCOUNTED, "clone3")),
     Rule("clone", _ALLOW, (Condition(0, "without", (_NEW_NAMESPACES,)),)),
     Rule("clone", _REFUSED),
     Rule("personality", _ALLOW, (Condition(0, "in", (0, 0xFFFFFFFF)),)),
