@@ -187,14 +187,15 @@ def log_start(servers: int) -> None:
 
 
 @asynccontextmanager
-async def watch_descriptors() -> AsyncGenerator[None]:
-    """Inside the block the log says it where no file descriptor is left."""
-    work = asyncio.get_running_loop().create_task(descriptors.watch())
+async def watch_process() -> AsyncGenerator[None]:
+    """Inside the block the log says it where no file descriptor is left, and free memory is given back."""
+    work = [asyncio.get_running_loop().create_task(each) for each in (descriptors.watch(), memory.trim())]
     try:
         yield
     finally:
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        for each in work:
+            each.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
 
 
 class Ending:

@@ -167,7 +167,7 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL, role=role) as gateway,
         _open(gateway, listener, certificate, shared) as (stopping, reload),
-        common.watch_descriptors(),
+        common.watch_process(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
         url = url_of(listener, config)
@@ -242,7 +242,7 @@ async def _work(config: Config, settings: Settings, certificate: Certificate | N
         audit.opened(config, os.environ, SystemClock(), store, of_calls=True) as trail,
         running(config, store=ReadOnly(store), settings=settings, audit=trail, role=role) as gateway,
         AsyncExitStack() as last_first,
-        common.watch_descriptors(),
+        common.watch_process(),
     ):
         assert isinstance(gateway.gateway, LocalGateway)
         gateway.gateway.is_apart = bool(store.problem)

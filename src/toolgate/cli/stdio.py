@@ -101,7 +101,7 @@ async def _stdio(config: Config, settings: Settings, path: str, principal: Princ
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL) as gateway,
-        common.watch_descriptors(),
+        common.watch_process(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
         ending = common.Ending()
