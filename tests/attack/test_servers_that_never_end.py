@@ -296,6 +296,27 @@ async def test_a_stream_that_stays_open_for_long_is_read_for_long(connections: l
         assert heard.messages == [ANSWER]
 
 
+async def test_streams_that_a_server_ends_at_once_are_not_asked_for_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard, opened = Heard(), list[int]()
+    server = Server(id="wild", name="Wild", type="http", url="http://localhost/mcp")
+    link = HttpLink(server, heard.receiver, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()))
+    turn = [0]
+
+    async def connect(_whose: str) -> Any:
+        opened.append(turn[0])
+        return SimpleNamespace(send=lambda *_: None)
+
+    monkeypatch.setattr(link._pool, "connect", connect)
+    streams = [asyncio.ensure_future(link._get("ann", (), object())) for _ in range(100)]
+    while not all(each.done() for each in streams):
+        await asyncio.sleep(0)
+        turn[0] += 1
+    assert len(opened) == 100 and max(map(opened.count, opened)) <= 2, "others go on in between"
+    await link.close()
+
+
 async def test_events_that_streams_of_a_server_begin_and_do_not_end_are_counted_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

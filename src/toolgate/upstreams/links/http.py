@@ -108,6 +108,7 @@ class HttpLink:
         self._last_head: tuple[Headers, bytes | None, bytes] = (), None, b""  # of a POST: what it was made of, and it
         self._streams: dict[int, Wire | Following] = {}
         self._listening: Following | None = None
+        self._opening = asyncio.Lock()
         self._listener: Headers | None = None  # the headers of its GETs; None where nobody listens
         self._was_understood = False
         self._refusals: set[int] = set()
@@ -270,7 +271,10 @@ class HttpLink:
         return _LINE.join(lines) + _LINE + _LINE
 
     async def _get(self, whose: str, headers: Headers, reply: Reader) -> Wire:
-        """Ask for a stream, on a connection of its own."""
+        """Ask for a stream, on a connection of its own: one in each round of the event loop, since a server may end a
+        thousand streams at once."""
+        async with self._opening:
+            await asyncio.sleep(0)
         shown = _authorization(await self._credential.shown()) if self._credential else ()
         wire = await self._pool.connect(whose)
         wire.send(self._head(b"GET" + self._get_prefix, (*(self._listener or ()), *headers, *shown)), b"", reply)
