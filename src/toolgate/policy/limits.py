@@ -61,6 +61,13 @@ class Meter:
         if len(self.filled) > MOST_METERS:
             self.forget(now)
 
+    def count(self, key: object, more: int) -> None:
+        """So many more run, or fewer."""
+        if left := self.running.get(key, 0) + more:
+            self.running[key] = left
+        else:
+            self.running.pop(key, None)
+
     def forget(self, now: float) -> None:
         lasting = [(key, filled) for key, filled in self.filled.items() if filled > now]
         lasting.sort(key=lambda each: each[1])
@@ -156,21 +163,14 @@ class Places(msgspec.Struct, eq=False):
             if not (self._are_taken or self._is_over):
                 self._are_taken = True
                 for limit, key in self._limits:
-                    running = limit.running
-                    running[key] = running.get(key, 0) + 1
+                    limit.meter.count(key, 1)
 
     def give_back(self) -> None:
-        if not self._are_taken:  # of which only its own call says something
-            return
-        with self._together:
-            if self._are_taken:
-                self._are_taken = False
-                for limit, key in self._limits:
-                    running = limit.running
-                    if left := running[key] - 1:
-                        running[key] = left
-                    else:
-                        del running[key]
+        """Nobody need wait for that: each process counts what runs there by itself."""
+        if self._are_taken:
+            self._are_taken = False
+            for limit, key in self._limits:
+                limit.meter.count(key, -1)
 
     def over(self) -> None:
         self.give_back()

@@ -2,7 +2,7 @@
 
 The rules this file keeps: whoever looks at meters and then charges them holds a lock meanwhile, which the kernel takes
 from a process that ends; each process counts what runs there by itself, so that this can be forgotten when it has
-ended; and nothing outside can choose which meters stand beside each other.
+ended, and so that nobody waits for the end of a call; and nothing outside can choose which meters stand beside each other.
 """
 
 from __future__ import annotations
@@ -92,12 +92,10 @@ class Table:
             found += column[place]
         return found
 
-    def here(self, place: int) -> int:
-        """What of that runs in this process."""
-        return self._columns[self._own][place]
-
-    def set_here(self, place: int, count: int) -> None:
-        self._columns[self._own][place] = max(0, count)
+    def count_here(self, place: int, more: int) -> None:
+        """So many more of that run in this process, or fewer."""
+        own = self._columns[self._own]
+        own[place] = max(0, own[place] + more)
 
     def all_here(self) -> Iterator[int]:
         return (count for count in self._columns[self._own] if count)
@@ -173,13 +171,6 @@ class _Running(dict[object, int]):
     def __getitem__(self, key: object) -> int:
         return self.get(key, 0)
 
-    def __setitem__(self, key: object, count: int) -> None:
-        place = self._table.place((self._kind, key))
-        self._table.set_here(place, self._table.here(place) + count - self._table.running(place))
-
-    def __delitem__(self, key: object) -> None:
-        self[key] = 0
-
     def __bool__(self) -> bool:
         return any(self._table.all_here())
 
@@ -189,6 +180,14 @@ class _SharedMeter(Meter):
         super().__init__()
         self.filled = _Filled(table, kind)
         self.running = _Running(table, kind)
+        self._table = table
+        self._kind = kind
+
+    def count(self, key: object, more: int) -> None:
+        """Fewer without the lock: a meter that was taken away meanwhile counts nothing of them."""
+        place = self._table.place((self._kind, key)) if more > 0 else self._table.find((self._kind, key))
+        if place is not None:
+            self._table.count_here(place, more)
 
 
 class SharedMeters(Meters):

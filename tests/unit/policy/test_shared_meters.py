@@ -78,7 +78,7 @@ def test_a_full_bucket_forgets_what_is_soonest_as_good_as_new(file: int, monkeyp
     for number in range(shared_meters.WAYS):
         place = table.place(number)
         table.filled[place] = 100.0 - number
-        table.set_here(place, number % 2)
+        table.count_here(place, number % 2)
     table.filled[table.place("another")] = 1.0
     gone = [number for number in range(shared_meters.WAYS) if table.find(number) is None]
     assert gone == [shared_meters.WAYS - 2]  # of those in which nothing runs
