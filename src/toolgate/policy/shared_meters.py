@@ -2,7 +2,8 @@
 
 The rules this file keeps: whoever looks at meters and then charges them holds a lock meanwhile, which the kernel takes
 from a process that ends; each process counts what runs there by itself, so that this can be forgotten when it has
-ended, and so that nobody waits for the end of a call; and nothing outside can choose which meters stand beside each other.
+ended, and so that nobody waits for the end of a call; and nothing outside can choose which meters stand beside each
+other.
 """
 
 from __future__ import annotations
