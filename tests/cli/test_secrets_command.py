@@ -104,3 +104,18 @@ def test_a_file_that_others_can_read_is_not_touched(here: Path) -> None:
 
 def test_a_secret_that_is_too_short_to_be_known_again_is_warned_of() -> None:
     assert "shorter than 8" in secrets("set", "pin", input="1234").output
+
+
+@pytest.mark.parametrize(
+    ("value", "is_weak"),
+    [
+        ("dragonfly48213", True),
+        ("correct horse battery", True),
+        ("aB3dE6gH9jK2mN5p", False),
+        ("ghp_0123456789abcdefghij", False),
+        ("one sentence that is long enough for anybody", False),
+    ],
+)
+def test_a_value_that_can_be_guessed_is_stored_with_a_warning(value: str, is_weak: bool) -> None:
+    told = secrets("set", "db", input=value)
+    assert told.exit_code == 0 and ("it can be guessed" in told.output) is is_weak and value not in told.output

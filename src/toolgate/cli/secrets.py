@@ -19,6 +19,7 @@ from toolgate import config as configs
 from toolgate.cli import common, printing
 from toolgate.config import Config, edits, secrets
 from toolgate.config.private import SHORTEST
+from toolgate.core.redaction import can_be_guessed
 from toolgate.config.secrets import Broken
 from toolgate.config.variables import Lacking, is_secret_name
 
@@ -44,6 +45,9 @@ def set_(name: Name, config: common.ConfigPath = None) -> None:
     if len(value) < SHORTEST:
         short = f"it is shorter than {SHORTEST} characters, so it is not redacted from output"
         typer.echo(f"warning: {short}", err=True)
+    elif can_be_guessed(value):
+        weak = "it can be guessed: clients can try values by having a server repeat them, and see which one is redacted"
+        typer.echo(f"warning: {weak}. Fix: use 16 or more random letters and digits", err=True)
 
 
 @app.command("remove", help="Remove a secret from the file.")

@@ -38,6 +38,7 @@ LONGEST_TOKEN = 16 * 1024  # characters; no header has room for a longer one
 PIECE_OF_TOKEN = 4096  # characters in which a longer one is looked for: how much must be seen at once stays the same
 SHORTEST_OF_LETTERS = 22  # of a token without a digit: no name of a member is as long, but those with a slash
 SHORTEST_RANDOM = 20  # characters
+LONG = 32  # characters that nobody finds by trying, whatever they are
 GONE = "[secret]"
 ADJOINING = 4096  # characters around a secret that go with it, at most
 LONGEST_QUOTED = 65_536  # characters of a text that are looked at before its beginning is quoted
@@ -421,6 +422,11 @@ def looks_like_token(text: str) -> bool:
     if not _like_token.fullmatch(text) or not (any(map(str.isdigit, text)) and any(map(str.isalpha, text))):
         return False
     return not _in_addresses & set(text) or _is_random(text)
+
+
+def can_be_guessed(secret: str) -> bool:
+    """Whether somebody may find it by trying, as a word with some digits: it is neither long nor like a token."""
+    return len(secret) < LONG and not looks_like_token(secret)
 
 
 _like_token = re.compile(r"[A-Za-z0-9_+/=.~-]{16,4096}")
