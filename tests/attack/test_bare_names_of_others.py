@@ -225,6 +225,18 @@ async def test_nor_is_a_name_that_looks_like_one_of_those(path: str) -> None:
             assert not is_of(await told(app, uri, path, "resources/read", **ADA), "evil"), ascii(uri)
 
 
+async def test_of_a_bundle_of_others_servers_nobody_is_told_the_name() -> None:
+    config = msgspec.structs.replace(known(servers=("evil",)), bundles={"secret": ("quiet__*",), "mine": ("evil__*",)})
+    async with gateway(config=config, scripts={"evil": evil(), "quiet": quiet()}) as app:
+        visitor = Visitor(app, "/mcp/meta", **ADA)
+        for agent in ("secre", "secret", "other"):
+            arguments = {"task_description": "write", "agent_id": agent}
+            request = visitor.request("tools/call", name="recommend_tools", arguments=arguments)
+            text = (await visitor.post(request)).last["result"]["content"][0]["text"]
+            told = text.replace(f"profile {agent}", "")
+            assert "mine" in told and "secre" not in told and "there is no profile" in text
+
+
 async def test_names_in_any_writing_are_as_bare_as_others() -> None:
     tools_of_it = (
         "\u66f8\u304f__\u8aad\u3080",

@@ -62,8 +62,11 @@ async def recommend_tools(given: Object, context: ControlContext) -> Object:
 
 
 def _profile(agent: str | None, context: ControlContext) -> Sequence[str] | None:
-    """The patterns of the bundle that an agent's id names; None where all tools are meant. Raises `Fault`."""
-    profiles = context.gateway.profiles
+    """The patterns of the bundle that an agent's id names, of those with a server of this client's; None where all
+    tools are meant. Raises `Fault`."""
+    known = context.gateway.servers
+    found = context.gateway.profiles.items()
+    profiles = {name: patterns for name, patterns in found if any(names.meant(each, known) for each in patterns)}
     if agent is None or agent == context.client.principal.client:
         return None
     if agent in profiles:
