@@ -145,10 +145,10 @@ class _Reading:
     def _check_commas(self, at: int, end: int, before: bytes, stand_in: bytes) -> None:
         """The one before a piece, and the one behind it, stand between two values: the reader sees neither."""
         plain = self._data[at:end].strip(_SPACE)
-        is_behind_comma, is_before_comma = at > 0 and not before, end < len(self._data) and not stand_in
-        is_wrong = plain[:1] in (b",", b"]", b"}") or not (plain or stand_in) if is_behind_comma else False
-        if is_wrong or (is_before_comma and plain[-1:] in (b"[", b"{")):
-            raise msgspec.DecodeError(f"JSON is malformed: unexpected comma (byte {at - 1 if is_wrong else end})")
+        if at > 0 and not before and (plain[:1] in (b",", b"]", b"}") or not (plain or stand_in)):
+            raise msgspec.DecodeError(f"JSON is malformed: unexpected comma (byte {at - 1})")
+        if end < len(self._data) and not stand_in and plain[-1:] in (b"[", b"{"):
+            raise msgspec.DecodeError(f"JSON is malformed: unexpected comma (byte {end})")
 
     def _stand_in(self, piece: bytes) -> bytes:
         """For a text behind this, which is a name or a value."""

@@ -27,9 +27,7 @@ from toolgate.telemetry.traffic import KINDS, Wanted
 TRAFFIC = "/traffic"
 LONGEST_AT = 8  # digits
 MOST_COLUMNS = 30  # servers in the matrix of access
-LONGEST_RESULT = (
-    1024 * 1024
-)  # bytes of what a tool has answered that are shown: decoded, they may take thirty times as much
+LONGEST_RESULT = 1024 * 1024  # bytes of a tool's answer that are shown: decoded, they may take thirty times as much
 
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
 Outcome: TypeAlias = "Shown | Done"
