@@ -19,9 +19,9 @@ from toolgate import config as configs
 from toolgate.cli import common, printing
 from toolgate.config import Config, edits, secrets
 from toolgate.config.private import SHORTEST
-from toolgate.core.redaction import can_be_guessed
 from toolgate.config.secrets import Broken
 from toolgate.config.variables import Lacking, is_secret_name
+from toolgate.core.redaction import can_be_guessed
 
 app = typer.Typer(add_completion=False, help="Store secrets for ${secret:NAME}; show where each one is found.")
 
