@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 
 import browser
-from processes.ground import WAIT, Json, bind, home, real
+from processes.ground import WAIT, Json, bind, home, real, toolgate, until
 from processes.scripted_http import serving
 from processes.test_signing_in import Protected
 
@@ -81,3 +83,42 @@ async def test_it_says_what_is_missing() -> None:
         assert status == 2 and "Client not found: nobody" in said
         status, said = await run(environ, config, "connect", "crm", "--client", "ci", "--forget")
         assert (status, said) == (0, "crm: was not signed in\n")
+
+
+@real
+async def test_the_page_is_that_of_the_gateway_that_runs_wherever_it_listens() -> None:
+    with home() as environ:
+        async with serving(Protected(modern=True)) as server:
+            http = {"port": free_port()}
+            docs: Json = {"docs": {"url": server.url, "auth": "oauth"}}
+            async with toolgate("serve", "--port", "0", config=docs, environ=environ, http=http) as running:
+                await running.until_it_serves()
+                config: Json = {"mcpServers": docs, "http": http}
+                status, said = await run(environ, config, "connect", "docs", "--no-browser")
+                assert status == 0 and f"Sign in at http://127.0.0.1:{running.port}/connect/" in said, said
+
+
+@real
+async def test_of_several_commands_at_once_another_serves_the_pages_when_the_first_has_ended() -> None:
+    with home() as environ:
+        async with serving(Protected(modern=True)) as server:
+            docs: Json = {each: {"url": server.url, "auth": "oauth"} for each in ("docs", "more")}
+            more = {"config": docs, "environ": environ, "http": {"port": free_port()}}
+            async with toolgate("connect", "docs", "--no-browser", **more) as first:
+                await first.until_it_says(b"/connect/")
+                async with toolgate("connect", "more", "--no-browser", **more) as second:
+                    await second.until_it_says(b"/connect/")
+                    first.process.terminate()
+                    await first.ended()
+                    page = browser.PAGE.search(second.errors.decode())
+                    assert page
+                    await until(lambda: is_shown(page[0]))
+                    await asyncio.to_thread(browser.sign_in, page[0])
+                    assert await second.ended() == 0
+
+
+def is_shown(page: str) -> bool:
+    host, port = page.split("/")[2].split(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5):
+        return True
+    return False

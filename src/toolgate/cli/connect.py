@@ -1,6 +1,7 @@
 """`toolgate connect`: signing in at a server from the command line, as one of the gateway's clients.
 
 The pages are those of the gateway: where one listens already, its own; else this command serves them until it is done.
+Of several such commands at once one serves all their pages, and when it has ended another does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import urllib.request
 import webbrowser
 from contextlib import AsyncExitStack
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 import typer
@@ -28,6 +30,7 @@ from toolgate.frontends.server import bind, serving
 from toolgate.state import audit, opened
 
 PATIENCE = 600.0  # seconds for a person to sign in
+AGAIN = 0.5  # seconds until it is looked again whether the port is free
 LOCAL = "local"  # who everybody is at an open gateway
 
 app = typer.Typer(add_completion=False)
@@ -84,15 +87,19 @@ async def _forget(config: Config, server: Server, who: str) -> None:
 
 async def _connect(config: Config, server: Server, who: str, browser: bool) -> None:
     async with AsyncExitStack() as stack:
+        port = await _port_of_running(config)
         gateway = await stack.enter_async_context(gateways.opened(config))
-        serves = True
-        try:
-            listener = bind(config.http.host, config.http.port)
-        except OSError:  # by the gateway itself, it is to be hoped
-            serves, gateway.port = False, config.http.port
-        else:
-            gateway.port = listener.getsockname()[1]
-            await stack.enter_async_context(serving(gateway.http, listener, certificate_of(config)))
+        serves = False
+        gateway.port = port or config.http.port
+        if not port:
+            try:
+                listener = bind(config.http.host, config.http.port)
+            except OSError:  # another such command, it is to be hoped
+                later = asyncio.get_running_loop().create_task(_serve_when_free(gateway, config))
+                stack.push_async_callback(_ended, later)
+            else:
+                serves, gateway.port = True, listener.getsockname()[1]
+                await stack.enter_async_context(serving(gateway.http, listener, certificate_of(config)))
         tools = await _tools(gateway, server, who)
         if tools is None:
             await _sign_in(gateway, server, who, browser, serves)
@@ -100,6 +107,32 @@ async def _connect(config: Config, server: Server, who: str, browser: bool) -> N
         if tools is None:
             printing.fail(f"{server.name}: sign-in not completed")
         typer.echo(f"{server.name}: signed in, {tools} {'tool' if tools == 1 else 'tools'}")
+
+
+async def _port_of_running(config: Config) -> int | None:
+    """That of the gateway that runs with this configuration, where it has one."""
+    running = gateways.find(config)
+    if not running:
+        return None
+    url: str = (await gateways.value(running, "GET", "/status")).get("url") or ""
+    return urlsplit(url).port
+
+
+async def _serve_when_free(gateway: App, config: Config) -> None:
+    """Until cancelled, from when nobody else serves the pages."""
+    while True:
+        await asyncio.sleep(AGAIN)
+        try:
+            listener = bind(config.http.host, config.http.port)
+        except OSError:
+            continue
+        async with serving(gateway.http, listener, certificate_of(config)):
+            await asyncio.Event().wait()
+
+
+async def _ended(work: asyncio.Task[None]) -> None:
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
 
 
 async def _tools(gateway: App, server: Server, who: str) -> int | None:
