@@ -15,7 +15,7 @@ OWN = 128 * 1024  # bytes of a block that is always mapped by itself
 KEPT = 4 * 1024 * 1024  # bytes that are kept free at the end of a heap
 HEAPS = 2  # else each thread has one, and keeps what it has freed there
 LOOK = 20.0  # seconds between looks at how much is free
-WORTH = 32 * 1024 * 1024  # bytes: giving back so many takes some 3 ms, in which nobody gets memory
+WORTH = 8 * 1024 * 1024  # bytes: giving back so many takes a millisecond or two, in which nobody gets memory
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # malloc.h of glibc
 
 
