@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inmemory import GREETER, THE_SOCKET, Visitor, gateway
+from inmemory import GREETER, MODERN, THE_SOCKET, Scripted, Visitor, gateway, tools
 
 from toolgate.app import running
 from toolgate.config import Config, Server
@@ -175,6 +175,13 @@ async def test_a_tool_is_called_and_lists_are_read_at_the_admin_door() -> None:
         assert (status, len(said["tools"])) == (200, 2)
         status, said = await asked(visitor, "GET", "/admin/status")
         assert (said["state"], said["servers"][0]["name"]) == ("serving", "greeter")
+
+
+async def test_a_call_that_its_server_wants_again_is_no_success() -> None:
+    again = {"resultType": "input_required", "requestState": "s"}
+    async with gateway(scripts={"docs": Scripted(MODERN, tools_list=tools("go"), tools_call=again)}) as app:
+        status, said = await asked(Visitor(app), "POST", "/admin/call", {"tool": "docs__go"})
+        assert status >= 400 and "asks to be called again" in str(said)
 
 
 @pytest.mark.promise("b.operator.socket")

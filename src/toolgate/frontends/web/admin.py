@@ -586,6 +586,8 @@ class Admin:
         outcome = await self._gateway.handle(call, route)
         if isinstance(outcome, NeedInput):
             outcome.resume.cancel()
+            if not outcome.asks:
+                raise Fault("UPSTREAM_ERROR", f"{wanted.tool} asks to be called again, which only a client does")
             return 200, Called(asks=tuple(ask.method for ask in outcome.asks))
         assert isinstance(outcome, Done)
         return 200, b'{"result":%b}' % bytes(outcome.body)
