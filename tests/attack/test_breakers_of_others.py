@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from peers import LegacyServer, ModernServer, Scene, gateway
 from virtualtime import settle
 
 from toolgate.config import Config, KnownClient
+from toolgate.config.access import Permissions
 from toolgate.upstreams.breaker import FAILURES
 from toolgate.upstreams.links.refusals import refused
 
@@ -36,7 +38,7 @@ class Front:
             id = next(
                 id for id, each in requests.pending.items() if each.call and b"status" in bytes(each.call.arguments)
             )
-            requests.failed(id, refused(requests.server, status, f"one answered HTTP {status}"))
+            requests.failed(id, refused(requests.server, status, bytes(requests.pending[id].call.arguments)))
         return "well"
 
 
@@ -100,3 +102,23 @@ async def test_a_client_whose_call_was_given_up_before_the_crash_does_not_lay_it
             rig.servers["one"].open_connections[0].hang_up()
             await hers.reply()
         assert await code(mal) == await code(ann) == "CIRCUIT_OPEN"
+
+
+@BOTH
+async def test_what_a_server_answered_to_one_client_is_told_to_no_other_that_may_not_use_all_of_it(kind: Any) -> None:
+    tool, other = Front(), Front()
+    few = KnownClient(id="few", name="few", servers=("one",), permissions=Permissions(tools={"one__t": "off"}))
+    config = msgspec.structs.replace(CLIENTS, clients=(*CLIENTS.clients, few))
+    async with gateway(config=config, one=kind({"t": tool, "other": other})) as rig:
+        tool.rig = other.rig = rig
+        ann, eve = rig.modern("ann"), rig.modern("few")
+        for _ in range(FAILURES - 1):
+            told = (await eve.call("one__other", arguments={"status": 500, "mine": "of-eve"})).message
+            assert "of-eve" in str(told)  # what was said to its own call
+        told = (await ann.call("one__t", arguments={"status": 500, "secret": "of-ann"})).message
+        assert "of-ann" in str(told)
+        refused_now = (await eve.call("one__other", arguments={})).message
+        assert "CIRCUIT_OPEN" in str(refused_now) and "one answered HTTP 500" in str(refused_now)
+        status = (await eve.call("status", arguments={})).message
+        assert "of-ann" not in str(refused_now) and "of-ann" not in str(status)
+        assert "of-ann" in str((await ann.call("one__t", arguments={})).message)  # who may use all of it

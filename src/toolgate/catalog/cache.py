@@ -142,7 +142,7 @@ class CatalogCache:
 def _fault(raw: bytes, server: str) -> Fault | None:
     try:
         code, message, hint, *words = jsonrpc.read(raw, list[str])
-        found = Words(*words) if words else None
+        found = Words(words[0], words[1]) if len(words) == 2 else None
     except (msgspec.DecodeError, ValueError, TypeError):
         return None
     if code not in RPC_CODES:

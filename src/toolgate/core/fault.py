@@ -105,10 +105,12 @@ def _bounded(said: str, is_scrubbed: bool = False) -> str:
 
 
 class Words(msgspec.Struct, frozen=True):
-    """The last line that a server wrote to stderr, and what to do about what stands there."""
+    """What a server said: the last line that it wrote to stderr, what it answered a request that failed, or why it
+    closed a connection; and what to do about that. `is_own`: it said so to the very call that is told of it."""
 
     last: str = ""
     hint: str = ""
+    is_own: bool = False
 
     def added(self, message: str, hint: str) -> tuple[str, str]:
         """A message and a hint with them."""
@@ -192,7 +194,7 @@ class Fault(Exception):
             hint=text(self.hint),
             upstream=upstream,
             extra=value(self.extra),
-            words=self.words and Words(text(self.words.last), text(self.words.hint)),
+            words=self.words and Words(text(self.words.last), text(self.words.hint), self.words.is_own),
         )
         found.__cause__, found.__suppress_context__ = self.__cause__, True
         return found

@@ -23,7 +23,7 @@ from toolgate.core import jsonrpc, sse
 from toolgate.core.bodies import FREE
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
-from toolgate.core.fault import Fault, Reach
+from toolgate.core.fault import Fault, Reach, Words
 from toolgate.core.inflow import IntakeQueue
 from toolgate.core.large import Gathering, Whole
 from toolgate.upstreams.concurrency import busy
@@ -39,7 +39,7 @@ from toolgate.upstreams.links.refusals import (
     is_rpc_error,
     moved_hint,
     refused,
-    shown,
+    said,
     unreachable,
 )
 from toolgate.upstreams.links.session_check import SessionCheck
@@ -347,11 +347,7 @@ class HttpLink:
 
     def broke_without(self, origin: int, status: int, body: Whole) -> None:
         """A request's own response has ended, and the answer was not in it."""
-        self.broke(origin, f"sent HTTP {status} with no answer in it: {self.quoted(body)}")
-
-    def quoted(self, body: Whole) -> str:
-        """What the server said, as it may be quoted."""
-        return shown(body, self._server.id)
+        self.broke(origin, f"sent HTTP {status} with no answer in it", words=said(body, self._server.id))
 
     def keeps(self, origin: int | None, size: int) -> None:
         """So much is kept of what comes on a request's own stream."""
@@ -387,8 +383,7 @@ class HttpLink:
             hint = credentials_hint(status, self._server) or moved_hint(
                 status, self._server.url, location, self._server.id
             )
-            message = f"{self._server.name} answered HTTP {status}: {shown(body, self._server.id)}"
-            refusal = refused(self._server, status, message, hint)
+            refusal = refused(self._server, status, body, hint)
             self._tell(status, lambda: self._failed(origin, refusal))
 
     def _tell(self, status: int, tell: Callable[[], None]) -> None:
@@ -398,15 +393,15 @@ class HttpLink:
         else:
             tell()
 
-    def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown") -> None:
+    def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown", words: Words | None = None) -> None:
         """The server did this instead of answering. No matter where it has answered."""
-        self._failed(origin, fault(self._server, f"{self._server.name} {what}", reach))
+        self._failed(origin, fault(self._server, f"{self._server.name} {what}", reach, words=words))
 
     def _failed(self, origin: int | None, fault: Fault) -> None:
         if origin is not None:
             self._receiver.failed(origin, fault)
         else:
-            log.info("%s", fault.message)
+            log.info("%s", fault.told().message)
 
     def _forgotten(self) -> str:
         """The server has lost the session: nothing can be sent in it, and there is nothing to hear."""

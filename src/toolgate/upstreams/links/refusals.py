@@ -6,7 +6,7 @@ from urllib.parse import urljoin, urlsplit
 
 from toolgate.config import Server, masking
 from toolgate.core import jsonrpc, redaction
-from toolgate.core.fault import Code, Fault, Reach
+from toolgate.core.fault import Code, Fault, Reach, Words
 from toolgate.core.large import Whole
 from toolgate.upstreams import diagnosis
 
@@ -14,16 +14,32 @@ LONGEST_PLACE = 500  # characters of a URL that is written into a hint
 HTTP_STATUS = "http_status"  # in the `extra` of a fault that is a server's own HTTP error
 
 
-def fault(server: Server, message: str, reach: Reach, code: Code = "SERVER_FAILED", hint: str = "") -> Fault:
-    """A fault of this server's link."""
-    return Fault(code, message, server=server.id, reach=reach, hint=hint)
+def fault(
+    server: Server,
+    message: str,
+    reach: Reach,
+    code: Code = "SERVER_FAILED",
+    hint: str = "",
+    words: Words | None = None,
+) -> Fault:
+    """A fault of this server's link. `words`: what the server said, which others than the call that it said it to
+    are told only where they may use all of it."""
+    return Fault(code, message, server=server.id, reach=reach, hint=hint, words=words)
 
 
-def refused(server: Server, status: int, message: str, hint: str = "") -> Fault:
+def refused(server: Server, status: int, body: bytes, hint: str = "") -> Fault:
     """What becomes of a message that was answered with an HTTP error. Whatever the status means, servers and what
     stands before them give it when a call has run, too."""
-    extra = {HTTP_STATUS: status}
-    return Fault("SERVER_FAILED", message, server=server.id, reach="sent_unknown", hint=hint, extra=extra)
+    found = fault(
+        server, f"{server.name} answered HTTP {status}", "sent_unknown", hint=hint, words=said(body, server.id)
+    )
+    found.extra = {HTTP_STATUS: status}
+    return found
+
+
+def said(body: Whole, server: str) -> Words:
+    """What a server answered to a call, for that call."""
+    return Words(shown(body, server), is_own=True)
 
 
 def is_of_the_message(fault: Fault) -> bool:

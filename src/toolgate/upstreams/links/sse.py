@@ -27,7 +27,7 @@ from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import ConnectionPool, ResponseReader, Target, Wire
 from toolgate.upstreams.links.places import Places, of_server
 from toolgate.upstreams.links.receipts import Receipts
-from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, refused, shown, unreachable
+from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, refused, said, unreachable
 from toolgate.upstreams.links.session_check import SessionCheck
 from toolgate.upstreams.links.streams import is_stream
 
@@ -251,12 +251,12 @@ class SseLink(PipeLink):
         if not is_unknown and origin is not None and is_rpc_error(body):
             self._receiver.received(body, origin)
             return
-        message = f"{self._server.name} answered HTTP {status}: {shown(body, self._server.id)}"
         if is_unknown or wants_others:
-            self._failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR"))
+            message, words = f"{self._server.name} answered HTTP {status}", said(body, self._server.id)
+            self._failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR", words=words))
             self.over("has lost the session" if is_unknown else "rejected the credentials")
             return
-        refusal = refused(self._server, status, message, credentials_hint(status, self._server))
+        refusal = refused(self._server, status, body, credentials_hint(status, self._server))
         if status == 404 and not self._is_over:
             self._check.before(lambda: self._failed(origin, refusal), self._where)
         else:
@@ -266,7 +266,7 @@ class SseLink(PipeLink):
         if origin is not None:
             self._receiver.failed(origin, fault)
         else:
-            log.info("%s", fault.message)
+            log.info("%s", fault.told().message)
 
     def _lost_session(self) -> None:
         self.over("has lost the session")

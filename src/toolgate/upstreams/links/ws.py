@@ -19,7 +19,9 @@ from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock
+from toolgate.core.fault import Words
 from toolgate.core.inflow import MOMENT, IntakeQueue
+from toolgate.core.redaction import excerpt
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Target
 from toolgate.upstreams.links.outbox import Outbox
@@ -128,7 +130,7 @@ class WsLink(PipeLink):
                     await asyncio.sleep(0)
                     turn = time.perf_counter()
         except ConnectionClosed as error:
-            self._over(f"closed the connection: {error}")
+            self._over("closed the connection", Words(excerpt(str(error), server=self._server.id)))
 
     @property
     def signs_of_life(self) -> int | None:
@@ -166,8 +168,8 @@ class WsLink(PipeLink):
             self._socket.transport.abort()  # a peer that does not read takes no farewell, and `websockets` waits for it
             await asyncio.wait([farewell, self._pump, *([self._writing] if self._writing else [])])
 
-    def _over(self, what: str) -> None:
+    def _over(self, what: str, words: Words) -> None:
         self._is_over = True
-        what = "was stopped" if self._is_closing else what
-        self._receiver.closed(fault(self._server, f"{self._server.name} {what}", "sent_unknown"))
+        what, words = ("was stopped", Words()) if self._is_closing else (what, words)
+        self._receiver.closed(fault(self._server, f"{self._server.name} {what}", "sent_unknown", words=words))
         self._outbox.end()

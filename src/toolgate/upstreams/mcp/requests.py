@@ -23,7 +23,7 @@ from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.exchange import Exchange, Part, Retry
-from toolgate.core.fault import Fault, Reach, Reached
+from toolgate.core.fault import Fault, Reach, Reached, Words
 from toolgate.core.jsonrpc import Members, Message, Params, PlainAnswer, RpcError
 from toolgate.core.large import Whole
 from toolgate.core.model import Accepted, Asker, Call, Client, Done, NeedInput, Outcome, Required
@@ -404,6 +404,7 @@ class Requests:
             return stopped(self.server.id, self.server.name, "not_sent", self.why_closed)
         why, words = (self.fault.message, self.fault.words) if self.fault else ("it is not connected", None)
         message = f"Server not started: {why}"
+        words = words and Words(words.last, words.hint)  # which it said to another call
         return Fault("SESSION_ERROR", message, server=self.server.id, reach="not_sent", words=words)
 
     def _drop(self, id: int, request: OpenRequest) -> None:
