@@ -178,9 +178,8 @@ class Gateway:
 
     def _refused(self, call: Call, route: Route, fault: Fault) -> Outcome:
         """What a client hears of a fault of its call: what its surface makes of it, else the fault is raised."""
-        if words := fault.words:
-            may_read = words.is_own or (fault.server and self.access.has_whole(call.client.principal, fault.server))
-            fault = fault.told() if may_read else fault
+        if (words := fault.words) and (words.is_own or self.access.has_whole(call.client.principal, fault.server)):
+            fault = fault.told()
         shown = scrub.fault(with_schema(fault, call), self.redactor)
         if fault.code == "INSUFFICIENT_SCOPE":
             raise shown  # its client's frontend answers, whatever tool it came through: another token may help
