@@ -22,6 +22,7 @@ from toolgate.upstreams.links.http import HttpLink
 from toolgate.upstreams.links.http1 import ConnectionPool, Wire
 from toolgate.upstreams.links.places import Places
 from toolgate.upstreams.links.sse import SseLink
+from toolgate.upstreams.links.unended import Unended
 from toolgate.upstreams.links.whole import HttpClient, Lost
 
 MOST = 20_000  # bytes of a message, in these tests
@@ -324,24 +325,23 @@ async def test_events_that_streams_of_a_server_begin_and_do_not_end_are_counted_
     unended, held = bodies.Bodies(), set[str]()
     server = Server(id="wild", name="Wild", type="sse", url="http://localhost/sse")
 
-    def stream(name: str) -> tuple[Any, SseLink]:
-        """What of a connection a link asks to be read no more, and the link."""
-        wire: Any = SimpleNamespace(keeps=lambda body, size: body.has(size) or held.add(name))
+    def stream(name: str) -> tuple[Unended, SseLink]:
+        """What counts an event that has begun, and the link. Who is to be read no more is noted."""
+        intake: Any = SimpleNamespace(hold_until=lambda _room: held.add(name))
         link = SseLink(
             server, Heard().receiver, FakeClock(), nowhere, IntakeQueue(), Places(FakeClock()), unended=unended
         )
-        return wire, link
+        return link.counting(intake), link
 
     streams = {name: stream(name) for name in ("first", "second", "third")}
-    for wire, link in streams.values():
-        link.keeps(wire, 600 * 1024)
+    for unfinished, _ in streams.values():
+        unfinished.keeps(600 * 1024)
     assert held == {"second", "third"}  # the oldest is read on
     held.clear()
     for name in ("first", "second"):
-        wire, link = streams[name]
-        link.keeps(wire, 0)  # the event is whole
-    wire, link = streams["third"]
-    link.keeps(wire, 900 * 1024)
+        streams[name][0].keeps(0)  # the event is whole
+    await settle()
+    streams["third"][0].keeps(900 * 1024)
     assert not held
     for _, link in streams.values():
         link._end()

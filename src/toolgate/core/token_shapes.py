@@ -1,4 +1,4 @@
-"""Text in the form of a secret, whoever has it: tokens, private keys, passwords in URLs (`guard.scrub: patterns`).
+"""Text in the form of a secret: tokens, private keys, passwords in URLs (`guard.scrub: patterns`).
 
 The rules this file keeps: it is found as JSON writes it, in any layer of JSON in a text and with slashes as PHP escapes
 them; it is looked for a piece at a time, and what is found is the same wherever a piece ends.

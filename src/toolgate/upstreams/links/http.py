@@ -39,7 +39,7 @@ from toolgate.upstreams.links.refusals import (
     is_rpc_error,
     moved_hint,
     refused,
-    said,
+    shown,
     unreachable,
 )
 from toolgate.upstreams.links.session_check import SessionCheck
@@ -346,8 +346,9 @@ class HttpLink:
             self.broke_without(origin, 200, body)
 
     def broke_without(self, origin: int, status: int, body: Whole) -> None:
-        """A request's own response has ended, and the answer was not in it."""
-        self.broke(origin, f"sent HTTP {status} with no answer in it", words=said(body, self._server.id))
+        """A request's own response has ended, and the answer was not in it. What is in it may be that to another."""
+        words = Words(shown(body, self._server.id))
+        self.broke(origin, f"sent HTTP {status} with no answer in it", words=words)
 
     def keeps(self, origin: int | None, size: int) -> None:
         """So much is kept of what comes on a request's own stream."""

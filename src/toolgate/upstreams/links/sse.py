@@ -16,10 +16,10 @@ from toolgate.auth.oauth.credentials import UpstreamCredential
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
 from toolgate.core import sse
-from toolgate.core.bodies import FREE, Bodies, Body
+from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
-from toolgate.core.inflow import IntakeQueue
+from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
@@ -30,6 +30,7 @@ from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, refused, said, unreachable
 from toolgate.upstreams.links.session_check import SessionCheck
 from toolgate.upstreams.links.streams import is_stream
+from toolgate.upstreams.links.unended import Unended
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +66,8 @@ class SseLink(PipeLink):
         credential: UpstreamCredential | None = None,
         unended: Bodies | None = None,
     ) -> None:
-        self._unended = unended or Bodies()
-        self._begun: Body | None = None  # an event of the stream
+        self._bodies = unended or Bodies()
+        self._unended: Unended | None = None  # an event of the stream
         self._credential = credential
         self._server = server
         self._receiver = receiver
@@ -108,7 +109,7 @@ class SseLink(PipeLink):
             told = {"Cache-Control": "no-store"} | self._told | ({"Authorization": shown} if shown else {})
             head = self._pool.target.prefix("text/event-stream", told)
             may_ask = self._credential is not None and last < MOST_TRIES - 1
-            wire.send(b"GET" + head + b"\r\n\r\n", b"", _Stream(self, wire, shown, may_ask))
+            wire.send(b"GET" + head + b"\r\n\r\n", b"", _Stream(self, self.counting(wire.intake), shown, may_ask))
             try:
                 return await self._endpoint
             except _Refused as refused:
@@ -117,15 +118,10 @@ class SseLink(PipeLink):
                 self._endpoint = asyncio.get_running_loop().create_future()
         raise AssertionError("the last try ends otherwise")
 
-    def keeps(self, wire: Wire, size: int) -> None:
-        """So much is kept of an event that has begun. While streams of one server have begun as much as may be kept of
-        it, the oldest of these events alone is read on."""
-        if size > FREE:
-            self._begun = self._begun or self._unended.begun(self._server.id)
-            wire.keeps(self._begun, size)
-        elif self._begun:
-            self._begun.ended()
-            self._begun = None
+    def counting(self, intake: Intake) -> Unended:
+        """What counts the event that the stream, which is read by this intake, has begun."""
+        self._unended = Unended(self._bodies, self._server.id, intake)
+        return self._unended
 
     @property
     def _told(self) -> dict[str, str]:
@@ -183,8 +179,8 @@ class SseLink(PipeLink):
 
     def _end(self) -> None:
         self._is_over = True
-        if self._begun:
-            self._begun.ended()
+        if self._unended:
+            self._unended.ended()
         self._check.close()
         self._pool.close()
         self._receipts.close()
@@ -280,9 +276,9 @@ class SseLink(PipeLink):
 class _Stream:
     """What comes by the stream."""
 
-    def __init__(self, link: SseLink, wire: Wire, shown: str, may_ask: bool) -> None:
+    def __init__(self, link: SseLink, unended: Unended, shown: str, may_ask: bool) -> None:
         self._link = link
-        self._wire = wire
+        self._unended = unended
         self._shown = shown
         self._may_ask = may_ask
         self._was_refused = False
@@ -306,7 +302,7 @@ class _Stream:
         except sse.TooLong as error:
             self._link.over(f"sent {error}")
             raise
-        self._link.keeps(self._wire, self._events.kept)
+        self._unended.keeps(self._events.kept)
 
     def complete(self) -> None:
         if not self._was_refused:

@@ -1,4 +1,4 @@
-"""What a server has begun to send on a connection and not ended: a line, or a message over WebSocket.
+"""What a server has begun to send on a connection and not ended: a line, an event, a message over WebSocket.
 
 The rule this file keeps: while connections to one server have begun as much as may be kept of it, the oldest alone is
 read on.
