@@ -17,6 +17,7 @@ from toolgate.config import Config, Limits, Overlay, Server
 from toolgate.core import jsonrpc
 from toolgate.core.concurrency import FairLimit
 from toolgate.frontends import subscriber
+from toolgate.gateway import subscriptions
 
 MANY = 100_001
 LISTEN = "subscriptions/listen"
@@ -165,6 +166,34 @@ async def test_of_the_names_of_a_subscription_only_so_many_are_looked_up_as_can_
         assert looked_up == names[: subscriber.MOST_WATCHED]
         assert rounds > subscriber.MOST_WATCHED // 2  # others were heard in between
         await stream.gone()
+
+
+async def test_who_watches_as_many_as_it_may_has_no_more_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MOST_OF_ONE", 4)
+    looked_up: list[str] = []
+    watch = subscriptions.Subscriptions.watch
+
+    async def counted(self: Any, uri: str, *rest: Any) -> Any:
+        looked_up.append(uri)
+        return await watch(self, uri, *rest)
+
+    monkeypatch.setattr(subscriptions.Subscriptions, "watch", counted)
+    script = Scripted(LATEST, tools_list=tools("act"), resources_subscribe={}, resources_unsubscribe={})
+    script.answers["initialize"]["capabilities"]["resources"] = {"subscribe": True}
+    script.answers["resources/templates/list"] = {"resourceTemplates": [{"uriTemplate": "x:{any}", "name": "x"}]}
+    script.answers["resources/list"] = {"resources": []}
+    async with gateway(scripts={"there": script}) as app:
+        visitor = Visitor(app)
+        headers = {"mcp-protocol-version": MODERN, "mcp-method": LISTEN}
+        streams: list[Any] = []
+        for stream in range(3):
+            names = [f"there+x:{stream}.{number}" for number in range(500)]
+            message = visitor.modern_request(LISTEN, notifications={"resourceSubscriptions": names})
+            streams.append(visitor.begin("POST", json.dumps(message).encode(), headers=headers))
+            await settle()
+        assert 4 <= len(looked_up) < 50
+        for stream in streams:
+            await stream.gone()
 
 
 async def test_large_arguments_are_judged_aside(monkeypatch: pytest.MonkeyPatch) -> None:

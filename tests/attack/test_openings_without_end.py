@@ -58,6 +58,15 @@ async def test_who_says_more_than_a_megabyte_is_not_opened(revision: str, said: 
 
 
 @ERAS
+@pytest.mark.parametrize("name", ["experimental", "extensions"])
+async def test_who_says_what_takes_much_more_to_keep_than_to_send_is_not_opened(revision: str, name: str) -> None:
+    script = opens_by(revision, capabilities={"tools": {}, name: {"a": [{"b": [{}]}] * 700}})
+    async with gateway(scripts={"bad": script}) as app:
+        listed = await Visitor(app).ask_modern("tools/list")
+    assert b"more than 2,000 JSON values, which is the limit" in listed.body
+
+
+@ERAS
 async def test_instructions_of_usual_length_are_told_whole(revision: str) -> None:
     async with gateway(scripts={"one": opens_by(revision, instructions="Do. " * 4096)}) as app:
         visitor = Visitor(app)

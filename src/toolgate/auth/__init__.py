@@ -12,6 +12,7 @@ Clients
     access         who may do what: the one decision for lists, searches, calls and subscriptions
     unasked        what control tools may do without a person's decision
     uri_readings   what servers may take a URI for
+    typed_values   the same of values in one, which servers read as numbers
     hosts          what readers take the host of one for
     refusals       how a client is told that it is not let in
     resource       what the gateway says of itself to a client that wants a token for it (RFC 9728)

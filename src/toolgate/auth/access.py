@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from toolgate.auth import uri_readings
+from toolgate.auth import typed_values, uri_readings
 from toolgate.auth.unasked import ASKS_FIRST, asks_first, unasked
 from toolgate.config import Config, permission_names
 from toolgate.config.access import KnownClient, Permissions, Verdict
@@ -447,6 +447,7 @@ class _Uris:
         self.table = _Table(_of_uris(said, _said))
         self._meant = _Table(meant)
         self._meant_loosely = _Table(_as_lenient_readers(meant))
+        self._meant_by_values = _Table(_of_uris(said, _meant_by_values))
 
     def spellings(self, server: str, uri: str) -> Sequence[str]:
         return _uris(server, uri)
@@ -467,6 +468,8 @@ class _Uris:
             return "off" if self._meant_loosely.narrows(server) else None
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms]
         meant.extend(loosely for file in files if (loosely := self._meant_loosely.find(_uris(server, file))))
+        values = dict.fromkeys(map(typed_values.as_values, forms))
+        meant.extend(self._meant_by_values.find(_uris(server, each)) or "allow" for each in values)
         whole: list[Verdict] = [each or base for each in (found, *meant)]
         return strictest(whole)
 
@@ -479,6 +482,10 @@ class _Uris:
             return
         found = [self._meant.rule(_uris(server, form)) for form in forms]
         found += [self._meant_loosely.rule(_uris(server, file)) for file in sorted(files)]
+        found += [
+            self._meant_by_values.rule(_uris(server, each))
+            for each in dict.fromkeys(map(typed_values.as_values, forms))
+        ]
         yield from filter(None, found)
 
     def is_obscure(self, uri: str) -> bool:
@@ -534,6 +541,12 @@ def _said(name: str) -> Iterable[str]:
 def _meant(name: str) -> Iterable[str]:
     server, join, uri = permission_names.split_uri(name)
     for form in uri_readings.forms(uri):
+        yield from _said(server + join + form)
+
+
+def _meant_by_values(name: str) -> Iterable[str]:
+    server, join, uri = permission_names.split_uri(name)
+    for form in dict.fromkeys(map(typed_values.as_values, uri_readings.forms(uri))):
         yield from _said(server + join + form)
 
 

@@ -173,8 +173,6 @@ def initialize_params(capabilities: Mapping[str, Any], info: Raw) -> bytes:
 def read_initialized(body: Raw) -> tuple[Revision, Initialized]:
     """The revision that a server speaks, and all that it says. Raises `Fault` where the answer is none, or its version
     is not one of ours."""
-    if counting.is_too_much(body):
-        raise Fault("SERVER_FAILED", "The answer to initialize has too many JSON values")
     try:
         answer = jsonrpc.read(body, type=Initialized)
     except jsonrpc.UNREADABLE as error:

@@ -21,17 +21,18 @@ class Filter(NamedTuple):
     `mcp.LIST_FILTERS`, and what it names, by the members of `mcp.WATCH_FILTERS`."""
 
     lists: tuple[str, ...]
-    named: Mapping[str, tuple[str, ...]]
+    named: dict[str, list[str]]
 
 
-def read_filter(params: Members) -> Filter:
-    """The filter of `subscriptions/listen`. Raises `Fault` INVALID_ARGS."""
+def read_filter(params: Members, most: int) -> Filter:
+    """The filter of `subscriptions/listen`, with so many names of a kind at most: the first ones. Raises `Fault`
+    INVALID_ARGS."""
     try:
         found = jsonrpc.read(params.get("notifications") or b"null", type=_FILTER)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: notifications: {error}") from None
     lists = tuple(key for key in mcp.LIST_FILTERS if getattr(found, key))
-    return Filter(lists, {key: getattr(found, key) for key in mcp.WATCH_FILTERS})
+    return Filter(lists, {key: list(dict.fromkeys(getattr(found, key)))[:most] for key in mcp.WATCH_FILTERS})
 
 
 _FILTER = msgspec.defstruct(

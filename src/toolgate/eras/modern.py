@@ -445,8 +445,6 @@ def _read_task(call: Call, body: Raw) -> Done | Accepted:
 
 def read_discovered(body: Raw) -> Discovered:
     """Raises `Fault` where the answer is none."""
-    if counting.is_too_much(body):
-        raise Fault("UPSTREAM_ERROR", "The answer to server/discover has too many JSON values")
     try:
         return _discovered.decode(body)
     except jsonrpc.UNREADABLE as error:

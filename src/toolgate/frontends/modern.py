@@ -40,7 +40,7 @@ from toolgate.frontends import responses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.request_states import RequestStates
 from toolgate.frontends.responses import SendMessage
-from toolgate.frontends.subscriber import Subscriber
+from toolgate.frontends.subscriber import MOST_WATCHED, Subscriber
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.memos import CallMemo
 from toolgate.gateway.round import Round
@@ -240,7 +240,7 @@ class ModernResponses:
 
     async def _listen(self, request: Request) -> Reply:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
-        id, wanted = bytes(request.message.id), listening.read_filter(request.params)
+        id, wanted = bytes(request.message.id), listening.read_filter(request.params, MOST_WATCHED)
         client, route, send = request.asked.client, request.route, request.send
         if any(wanted.named[key] for key, method in mcp.WATCH_FILTERS.items() if mcp.METHODS[method].role == "task"):
             tasks.check_declared(client.capabilities)
@@ -257,10 +257,10 @@ class ModernResponses:
         lists = [mcp.LIST_FILTERS[key][1] for key in honoured]
         subscriber = Subscriber(self._gateway, route.path, client, say, lists)
         try:
-            named = {
-                key: await subscriber.watch_all(wanted.named[key], method) for key, method in mcp.WATCH_FILTERS.items()
-            }
-            send(listening.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
+            for key, method in mcp.WATCH_FILTERS.items():  # of what is asked for nothing is kept but what is heard
+                if names := await subscriber.watch_all(wanted.named.pop(key), method):
+                    honoured[key] = names
+            send(listening.write_acknowledged(id, honoured))
             kept, early = early, None
             while kept:
                 say(*kept.pop(0))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from msgspec import Raw
 
@@ -71,25 +71,26 @@ class Subscriber:
             self._watched[what] = call
             self._listening.watch(call.server, call.kind, call.target)
 
-    async def watch_all(self, names: Iterable[str], method: str) -> list[str]:
+    async def watch_all(self, asked: Sequence[str], method: str) -> list[str]:
         """Watch each of these, and return what can be: what a server does not tell of is left out, and so is what is
         more than may be. Each is a look at all that there is, so they are looked up one after the other, and others are
         heard in between; servers are asked together."""
-        asked = list(dict.fromkeys(names))[:MOST_WATCHED]
+        watched: set[str] = set()
         async with asyncio.TaskGroup() as together:
-            looking: list[asyncio.Task[bool]] = []
             for name in asked:
-                looking.append(together.create_task(self._is_watched(name, method)))
+                if self._gateway.subscriptions.is_full(self.client.principal):
+                    break
+                together.create_task(self._try_to_watch(name, method, watched))
                 await asyncio.sleep(0)
-        return [name for name, task in zip(asked, looking, strict=True) if task.result()]
+        return [name for name in asked if name in watched]
 
-    async def _is_watched(self, name: str, method: str) -> bool:
+    async def _try_to_watch(self, name: str, method: str, watched: set[str]) -> None:
         try:
             await self.watch(name, method)
         except Fault as fault:
             log.debug("cannot subscribe to %s: %s", name, fault.message)
-            return False
-        return True
+        else:
+            watched.add(name)
 
     def unwatch(self, name: str, method: str) -> None:
         """End what `watch` began. `method` is of the same kind."""

@@ -15,7 +15,7 @@ from toolgate.core import names
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Done
+from toolgate.core.model import Call, Client, Done, Principal
 from toolgate.core.redaction import Redactor
 from toolgate.gateway.closed import missed
 from toolgate.gateway.recheck import Enter
@@ -106,10 +106,14 @@ class Subscriptions:
         if upstream and upstream is not unheld:
             upstream.unwatch(call.target, call.client, call.kind)
 
+    def is_full(self, principal: Principal) -> bool:
+        """Whether it has as many as it may, whatever it would watch."""
+        return self._counted[principal.counted_as] >= MOST_OF_ONE
+
     def _count(self, call: Call) -> None:
         """Raises `Fault` where its principal has as many as it may."""
         who, size = call.client.principal.counted_as, _bytes(call.target)
-        if self._counted[who] >= MOST_OF_ONE or self._bytes[who] + size > MOST_BYTES:
+        if self.is_full(call.client.principal) or self._bytes[who] + size > MOST_BYTES:
             message = (
                 f"Too many subscriptions: all sessions and streams of a client together may have {MOST_OF_ONE:,}, "
                 f"and {MOST_BYTES // 1024**2} MiB of URIs"

@@ -682,6 +682,56 @@ def test_a_rule_is_named_that_is_said_of_another_spelling_of_a_host() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("closed", "read"),
+    [
+        *(("note:2", f"note:{value}") for value in (" 2", "%202", "2%20", "\u00a02", "%C2%A02", "%0A2")),
+        *(("note:2", f"note:{value}") for value in ("+2", "%2B2", "02", "0002", "2.0", "2.", "0x2", "0b10", "\uff12")),
+        ("note:02", "note:2"),
+        ("note:1000", "note:1_000"),
+        ("users://2/*", "users://+2/profile"),
+        ("users://2/*", "users://%C2%A02/profile"),
+        ("db://{x}/2", "db://t/02"),
+        ("db://t?limit=2", "db://t?limit=2.0"),
+        ("report-2.json", "report-02.json"),
+        *(("flag://x/true", f"flag://x/{value}") for value in ("1", "yes", "on", "t", "Y", "TRUE", "01")),
+        ("flag://x/off", "flag://x/0"),
+    ],
+)
+def test_a_closed_uri_is_closed_in_each_way_in_which_a_server_may_write_its_values(closed: str, read: str) -> None:
+    found = rules("all", resources={f"s+{closed}": "off"})
+    assert found.verdict("s", "resources", read) == "off"
+    assert "as a server may read the name" in found.why("s", "resources", read).rule
+
+
+@pytest.mark.parametrize(
+    ("closed", "read"),
+    [
+        ("docs://1.1", "docs://1.10"),
+        ("note:2", "note:3"),
+        ("note:2", "note:20"),
+        ("note:2", "note:a2"),
+        ("note:2", "note:2a"),
+        ("note:2", "note:1.2"),
+        ("flag:true", "flag:trueish"),
+        ("flag:true", "flag:off"),
+        ("v:1.0", "v:1.01"),
+    ],
+)
+def test_other_values_stay_open(closed: str, read: str) -> None:
+    assert rules("all", resources={f"s+{closed}": "off"}).verdict("s", "resources", read) == "allow"
+
+
+def test_a_number_may_have_any_length_in_a_configuration() -> None:
+    rules("all", resources={f"s+note:{'7' * 5000}": "off", f"s+note:0x{'7' * 5000}": "off"})
+
+
+def test_what_a_value_may_be_read_as_opens_nothing() -> None:
+    found = rules("all", everything="off", resources={"s+note:2": "allow"})
+    assert found.verdict("s", "resources", "note:2") == "allow"
+    assert found.verdict("s", "resources", "note:02") == "off"
+
+
 def test_a_permission_that_fits_what_may_be_read_as_anything_does_not_decide_on_it() -> None:
     found = rules("all", everything="ask", resources={"github__file:///*": "allow"})
     why = found.why("github", "resources", f"file:///{LONG}")

@@ -18,7 +18,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import asks, jsonrpc, mcp, surrogates
+from toolgate.core import asks, counting, jsonrpc, mcp, surrogates
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era, Revision
 from toolgate.core.model import Client
@@ -33,6 +33,7 @@ _SIGN_IN = "SIGN_IN_REQUIRED"
 SILENCE = 10.0  # seconds without any sign of life before a server counts as one that ignores what it does not know
 MOST_VERSIONS = 20  # that are named, and characters of each
 LARGEST = 1024 * 1024  # bytes of what a server says of itself
+MOST_VALUES = 2000  # of JSON in it: it is kept for each session, and takes fifty times as much as it takes to send
 LONGEST_INSTRUCTIONS = 32 * 1024  # characters
 SILENCE_AFTER_A_SIGN = 3.0  # the same, once it has written anything to stdout or stderr
 
@@ -80,6 +81,7 @@ async def _open(requests: Requests, client: Client, order: Sequence[Era], first:
 
 async def _open_legacy(requests: Requests, client: Client, first: Revision, or_else: bool) -> bool:
     """`or_else`: in the other era, where it refuses this one."""
+    refused: Fault | None = None
     try:
         await _initialize(requests, client)
         return False
@@ -97,16 +99,18 @@ async def _open_legacy(requests: Requests, client: Client, first: Revision, or_e
             except Fault as other:
                 if other.code == _SIGN_IN:
                     raise
+                refused = other
             if requests.fault or fault.rpc == mcp.UNSUPPORTED_VERSION:
                 raise Ended from requests.fault
         if not await _falls_back(requests):
-            raise
+            raise _clearer(fault, refused) from None
     await _initialize(requests, client)
     return False
 
 
 async def _open_modern(requests: Requests, client: Client, first: Revision, or_else: bool) -> bool:
     was_silent = False
+    refused: Fault | None = None
     try:
         await _discover(requests, client, first, patient=not or_else)
         return False
@@ -122,6 +126,7 @@ async def _open_modern(requests: Requests, client: Client, first: Revision, or_e
             await _discover(requests, client, known, patient=True)
             return False
         log.debug("%s does not support server/discover (%s); trying initialize", requests.server.name, fault.message)
+        refused = fault
     try:
         await _initialize(requests, client)
     except Fault as fault:
@@ -131,9 +136,15 @@ async def _open_modern(requests: Requests, client: Client, first: Revision, or_e
             await _discover(requests, client, first, patient=True)
             return False
         if requests.fault or not await _falls_back(requests):
-            raise
+            raise _clearer(fault, refused) from None
         await _initialize(requests, client)
     return True
+
+
+def _clearer(refused: Fault, discovery: Fault | None) -> Fault:
+    """Why a server is not up that has refused `initialize`: where it does not know that, what its discovery failed
+    of."""
+    return discovery if discovery and refused.rpc == jsonrpc.METHOD_NOT_FOUND else refused
 
 
 async def _falls_back(requests: Requests) -> bool:
@@ -252,6 +263,9 @@ def _checked(answer: Raw) -> Raw:
     size = len(memoryview(answer))
     if size > LARGEST:
         message = f"What the server says of itself has {size:,} bytes; the limit is {LARGEST:,}"
+        raise Fault("SERVER_FAILED", message, reach="not_sent")
+    if counting.has_more_values(bytes(answer), MOST_VALUES):
+        message = f"What the server says of itself has more than {MOST_VALUES:,} JSON values, which is the limit"
         raise Fault("SERVER_FAILED", message, reach="not_sent")
     said = surrogates.replaced(bytes(answer))
     if listed.has_number_out_of_range(said):
