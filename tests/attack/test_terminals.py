@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from toolgate import cli
-from toolgate.cli import preflight, printing
+from toolgate.cli import audit, preflight, printing
 
 ACTS = "A\x1b]52;c;cHdu\x07B\u009b31mC\u202eD\rE\x08F\u2066G\u200bH\x7f\ud83d"
 ACTIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -49,6 +49,22 @@ def test_a_report_in_json_is_written_out_too(monkeypatch: pytest.MonkeyPatch) ->
         preflight.Report(ok=True, version="1", configuration=ACTS.replace("\ud83d", ""), checks=())
     )
     assert "202e" in stream.getvalue() and not ACTIVE.search(stream.getvalue())
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_exported_lines_of_the_audit_log_are_written_out_too(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = json.dumps({"target": ACTS.replace("\ud83d", "")}, ensure_ascii=False).encode()
+    stream = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stdout", stream)
+    audit._write_lines([line])  # pyright: ignore[reportPrivateUsage]
+    written = stream.buffer.getvalue()  # type: ignore[attr-defined]
+    if is_terminal:
+        assert b"202e" in written and not ACTIVE.search(written.decode().rstrip("\n"))
+    else:
+        assert written == line + b"\n"
 
 
 def test_no_command_prints_bytes_of_others_past_that() -> None:

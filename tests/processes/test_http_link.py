@@ -437,6 +437,27 @@ async def test_a_word_that_nobody_asked_for_spoils_its_connection_only() -> None
 
 
 @real
+async def test_one_answer_too_many_costs_the_next_call_only() -> None:
+    """It comes once that was sent, where no reader can tell: each call would be told the answer of the one before."""
+    before: list[Request] = []
+
+    def answer(request: Request) -> None:
+        is_late = before and before[0].connection is request.connection
+        request.whole((before[-1] if is_late else request).answer())
+        before.append(request)
+
+    async with behind(writes(answer)) as (served, server):
+        client = served.client()
+        assert await client.call("one__act") == "ok"
+        with pytest.raises(Failed):
+            await client.call("one__act")
+        for _ in range(3):
+            assert await client.call("one__act") == "ok"
+        assert [request.connection.number for request in server.calls[:2]] == [server.calls[0].connection.number] * 2
+        assert len({request.connection.number for request in server.calls}) == 2
+
+
+@real
 async def test_a_redirect_is_told_with_the_url_to_configure() -> None:
     def moved(request: Request) -> None:
         request.whole(b"", "307 Temporary Redirect", "Location: /mcp/")

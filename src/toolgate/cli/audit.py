@@ -262,8 +262,10 @@ def _plain(value: Any) -> str:
 
 
 def _write_lines(lines: Iterable[bytes]) -> None:
+    """As they are in the file: on a terminal, where names of strangers would act on it, as they are shown."""
+    is_terminal = sys.stdout.isatty()
     for line in lines:
-        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.write((_escaped(line.decode("utf-8", "replace")).encode() if is_terminal else line) + b"\n")
     sys.stdout.buffer.flush()
 
 

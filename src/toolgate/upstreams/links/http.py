@@ -336,17 +336,20 @@ class HttpLink:
 
     def answered(self, origin: int, session: bytes | None, body: bytes) -> None:
         """A request was answered with 200, and all of that is here."""
-        self._streams.pop(origin, None)
+        came_over = self._streams.pop(origin, None)
         if session or self._named:
             self.answered_in(session)
         if body:
             self._was_understood = True
             self._receiver.received(body, origin)
         if self.awaits(origin):
-            self.broke_without(origin, 200, body)
+            self.broke_without(origin, 200, body, came_over)
 
-    def broke_without(self, origin: int, status: int, body: Whole) -> None:
-        """A request's own response has ended, and the answer was not in it. What is in it may be that to another."""
+    def broke_without(self, origin: int, status: int, body: Whole, came_over: Wire | Following | None) -> None:
+        """A request's own response has ended, and the answer was not in it. What is in it may be that to another, which
+        the next request on this connection would be told then, and so on."""
+        if isinstance(came_over, Wire) and not came_over.reply:
+            came_over.close()
         words = Words(shown(body, self._server.id))
         self.broke(origin, f"sent HTTP {status} with no answer in it", words=words)
 
@@ -494,7 +497,7 @@ class _Reply(WholeReader):
         if body:
             self._link.received(body, origin)
         if self._link.awaits(origin):
-            self._link.broke_without(origin, status, body)
+            self._link.broke_without(origin, status, body, self.wire)
 
     def _received(self, data: Whole) -> None:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
