@@ -9,7 +9,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,6 +28,9 @@ from wires import modern
 from toolgate.config import Config, Server
 from toolgate.core.inflow import Intake
 from toolgate.frontends.connections import Connection
+from toolgate.frontends.duplex import Conversation
+from toolgate.frontends.session import Session
+from toolgate.frontends.subscriber import Subscriber
 from toolgate.upstreams.links import MakeLink
 from toolgate.upstreams.links.memory import MemoryLink
 
@@ -183,24 +186,58 @@ async def test_a_connection_that_has_ended_leaves_nothing_for_the_collector_of_g
         writer.close()
         await writer.wait_closed()
 
-    def left() -> list[Any]:
-        kinds = (Intake, Connection, FlowControl, RequestResponseCycle)
-        return [each for each in gc.garbage if isinstance(each, kinds)]
+    async with gateway(GREETER) as served:
+        await leaves_no_garbage(served, lambda: asks(served.port))
+
+
+async def leaves_no_garbage(served: Served, visit: Callable[[], Awaitable[None]]) -> None:
+    kinds = (Intake, Connection, FlowControl, RequestResponseCycle, Session, Subscriber, Conversation)
+    await visit()
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        await asyncio.gather(*(visit() for _ in range(10)))
+        await until(lambda: not served.app.http.connections.count)
+        await until(lambda: not served.app.http._pipes._open)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        gc.collect()
+        assert not [each for each in gc.garbage if isinstance(each, kinds)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+_META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+_LISTENS = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "subscriptions/listen",
+        "params": {"notifications": {"toolsListChanged": True}, "_meta": _META},
+    }
+)
+STREAMS = {
+    "sse": "GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n",
+    "listen": "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    f"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: {MODERN}\r\n"
+    f"Mcp-Method: subscriptions/listen\r\nContent-Length: {len(_LISTENS)}\r\n\r\n{_LISTENS}",
+    "websocket": "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+}
+
+
+@real
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_nor_does_a_stream_that_has_ended(kind: str) -> None:
+    async def listens() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(STREAMS[kind].encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith((b"HTTP/1.1 200", b"HTTP/1.1 101"))
+        writer.transport.abort()
 
     async with gateway(GREETER) as served:
-        await asks(served.port)
-        gc.collect()
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        try:
-            for _ in range(10):
-                await asks(served.port)
-            await until(lambda: not served.app.http.connections.count)
-            await asyncio.sleep(0)
-            gc.collect()
-            assert not left()
-        finally:
-            gc.set_debug(0)
-            gc.garbage.clear()
+        await leaves_no_garbage(served, listens)
 
 
 @real

@@ -31,6 +31,13 @@ LAST_WORDS = 3.0  # seconds for answers under way when the client has closed its
 def _nothing() -> None: ...
 
 
+def _unread(_message: bytes) -> None: ...
+
+
+def _no_bytes() -> int:
+    return 0
+
+
 class Conversation:
     """`session` is its own: it is for what is not modern, and ends with it.
     `write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up`
@@ -154,6 +161,8 @@ class Conversation:
             task.cancel()
         await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
         await self.session.close()
+        self._write, self._hang_up = _unread, _nothing  # who carries it has it, too
+        self._backlog = _no_bytes
 
     def _received_other(self, data: bytes, error: Malformed) -> None:
         try:

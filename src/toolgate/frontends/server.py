@@ -157,6 +157,11 @@ class _KnownCycle(_Cycle, Slot):
         self.on_left: Callable[[], object] | None = None
         self._event: asyncio.Event | None = None
 
+    async def run_asgi(self, app: Any) -> None:
+        await super().run_asgi(app)
+        if self.disconnected and self._protocol.cycle is self:
+            self._protocol.cycle = None  # type: ignore[assignment]  which leads back here
+
     # What others are given, and only some need.
 
     @property
@@ -370,6 +375,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
         if isinstance(opened := transport.get_protocol(), PacedProtocol):
             transport.set_protocol(LittleReads(opened))
+        del self.parser  # which leads back here, as below
+        self._intake.forget()
 
     def _whose(self) -> str:
         return self._connection.backlog.key

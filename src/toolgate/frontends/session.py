@@ -397,6 +397,7 @@ class Session:
             await self._rest.wait()
         for listener in self._listeners:
             listener.end()
+        self._listeners.clear()
         self._subscriber.close()
         for kept in (self._replay_buffer, self._pending_events):
             if kept:

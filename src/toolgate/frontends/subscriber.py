@@ -100,6 +100,7 @@ class Subscriber:
         self._listening.stop()
         for what in list(self._watched):
             self._end(what)
+        self._say = _unheard  # who hears has this, too
 
     def _end(self, what: tuple[str, str]) -> None:
         call = self._watched.pop(what, None)
@@ -149,6 +150,9 @@ class Subscriber:
         if whole or not any(is_part(event.uri, target) for _, target in watched):
             return whole
         return [route.surface.expose(event.server, event.uri)]
+
+
+def _unheard(_method: str, _params: Raw) -> None: ...
 
 
 _PASSED_ON = {"elicited": mcp.ELICITED, "log": mcp.LOGGED}
