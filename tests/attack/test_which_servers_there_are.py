@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from bridge.test_permissions import clients
 from doors.issuers import KEYS, bearer
@@ -56,6 +57,18 @@ async def test_who_may_see_all_is_told_that_there_is_none(revision: str) -> None
         assert (await visitor.post(visitor.request("ping"))).status == 404
         there = Visitor(app, HIDDEN["git"], **bearer(KEYS["ada"]))
         assert (await there.initialize()).status == 200
+
+
+@pytest.mark.parametrize("behind", ["", "/sse", "/server-card"])
+async def test_a_bundle_of_servers_out_of_reach_and_one_that_is_not_there_are_alike(behind: str) -> None:
+    config = msgspec.structs.replace(known(servers=("docs",)), bundles={"some": ("git__*",), "mine": ("docs__*",)})
+    scripts = {name: Scripted(tools_list=tools("a")) for name in ("git", "docs")}
+    async with gateway(config=config, scripts=scripts) as app:
+        for method in ("POST", "GET", "DELETE"):
+            found = [await answer(app, f"/mcp/bundles/{name}{behind}", method) for name in ("some", "nobody")]
+            assert found[0][0] == found[1][0] and found[0][0] in (404, 405)
+        visitor = Visitor(app, "/mcp/bundles/mine", **bearer(KEYS["ada"]))
+        assert (await visitor.initialize()).status == 200
 
 
 async def test_what_is_asked_for_without_end_is_not_remembered() -> None:

@@ -39,6 +39,7 @@ from toolgate.frontends.scheduling import Callers, Scheduler, TakeTurn
 from toolgate.frontends.streams import HeaderList, Receive
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
+from toolgate.surfaces import bundle
 
 Scope = MutableMapping[str, Any]
 
@@ -241,7 +242,10 @@ class Guards:
         rules = self._gateway.access.rules(principal)
         if rules and rules.surface and path == ENDPOINT:
             path = f"{ENDPOINT}/{rules.surface}"
-        return snapshot.routes.get(path), is_sse
+        found = snapshot.routes.get(path)
+        if rules and found and path.startswith(bundle.PATH) and not found.seen_by(rules):
+            return None, is_sse  # nobody learns which there are
+        return found, is_sse
 
     async def _who(self, scope: Scope, headers: Headers, path: str, connection: Connection | None) -> Principal:
         if "authorization" in headers and [name for name, _ in scope["headers"]].count(b"authorization") > 1:

@@ -177,6 +177,6 @@ def build_routes(
             routes[f"/mcp/servers/{spelling}"] = route
     for name, patterns in config.bundles.items():
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
-        path = f"/mcp/bundles/{name}"
+        path = bundle.PATH + name
         routes[path] = Route(path, toolsets[f"bundles/{name}"], shown, policies, of_own)
     return routes

@@ -17,6 +17,8 @@ from toolgate.core import names
 from toolgate.surfaces.aggregate import Aggregate, exposed
 from toolgate.surfaces.bare import NOTHING_TAKEN, Taken
 
+PATH = "/mcp/bundles/"  # in front of a bundle's name
+
 log = logging.getLogger(__name__)
 
 
