@@ -67,6 +67,16 @@ async def test_a_session_keeps_little_whatever_its_client_declares(revision: str
         assert kept_of(session.client) < 4_000
 
 
+async def test_for_a_session_that_has_ended_nothing_is_kept() -> None:
+    """What runs in it as a task of a server tells of its progress all the same."""
+    async with gateway() as app:
+        await Visitor(app).initialize()
+        (session,) = app.sessions.all()
+        await session.close()
+        session.tell(b"x" * 1000)
+        assert not session._pending_events
+
+
 async def test_a_subscription_keeps_little_whatever_its_request_declares(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Client] = []
     begin = Subscriber.__init__

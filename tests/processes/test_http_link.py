@@ -436,14 +436,33 @@ async def test_a_word_that_nobody_asked_for_spoils_its_connection_only() -> None
         assert await served.client().call("one__act") == "ok"
 
 
+def events(request: Request) -> None:
+    request.open_stream()
+    request.event(request.answer())
+    request.end_stream()
+
+
+def large(request: Request) -> None:
+    request.whole(request.answer("x" * 300_000))
+
+
+def an_error(request: Request) -> None:
+    error = {"jsonrpc": "2.0", "id": request.id, "error": {"code": -32602, "message": "no"}}
+    request.whole(json.dumps(error).encode(), "400 Bad Request")
+
+
+@pytest.mark.parametrize("way", [whole, chunked, events, large, an_error], ids=lambda way: way.__name__)
 @real
-async def test_one_answer_too_many_costs_the_next_call_only() -> None:
+async def test_one_answer_too_many_costs_the_next_call_only(way: Callable[[Request], None]) -> None:
     """It comes once that was sent, where no reader can tell: each call would be told the answer of the one before."""
     before: list[Request] = []
 
     def answer(request: Request) -> None:
         is_late = before and before[0].connection is request.connection
-        request.whole((before[-1] if is_late else request).answer())
+        if is_late:
+            way(before[-1])
+        else:
+            whole(request)
         before.append(request)
 
     async with behind(writes(answer)) as (served, server):

@@ -31,6 +31,7 @@ RESOURCES = {"git": ("file:///a",), "git-hub": ("file:///a", "note://b"), "docs"
 TEMPLATES = {"git": (), "git-hub": ("x://{iota}",), "docs": ("file:///p/{kappa}",)}
 SNEAKY = ("file:///q/../p/theta", "file:///%70/theta", "file:////p/theta", "file:///p/./theta", "FILE:///p/theta")
 OF = {"tools": TOOLS, "prompts": PROMPTS, "resources": RESOURCES, "resourceTemplates": TEMPLATES}
+BUNDLE = "/mcp/bundles/some"
 BUNDLES = {"some": ("docs__*", "git__get", "git-hub__*")}
 PROBES = {
     "tools": ("new", "new_delete", "new__get"),
@@ -188,17 +189,27 @@ class Visit:
         reply = await client.request("resources/templates/list")
         listed = [item["uriTemplate"] for item in reply.result["resourceTemplates"]]
         assert listed == [names.join_uri(*each) for each in self.permitted("resourceTemplates")]
-        reply = await (await self.at("/mcp/bundles/some")).request("tools/list")
+        if not self.sees_bundle:
+            assert await self._refusal(BUNDLE) == (404, -32600)
+            return
+        reply = await (await self.at(BUNDLE)).request("tools/list")
         self.is_discreet(reply)
         shown = {names.join_name(*each) for each in self.permitted("tools")}
         assert {item["name"] for item in reply.result["tools"]} <= shown
 
+    @property
+    def sees_bundle(self) -> bool:
+        return any(map(self.oracle.sees, ("docs", "git", "git-hub")))
+
+    async def _refusal(self, path: str) -> tuple[int | None, int]:
+        refused = HttpRequest(self.rig.app.http, "POST", path, {"x-test-principal": self.id}.items(), b"{}")
+        await soon(refused.task)
+        return refused.status, json.loads(refused.body)["error"]["code"]
+
     async def lists_of_one(self, server: str) -> None:
         path = f"/mcp/servers/{server}"
         if not self.oracle.sees(server):
-            refused = HttpRequest(self.rig.app.http, "POST", path, {"x-test-principal": self.id}.items(), b"{}")
-            await soon(refused.task)
-            assert (refused.status, json.loads(refused.body)["error"]["code"]) == (403, -32600)
+            assert await self._refusal(path) == (403, -32600)
             return
         reply = await (await self.at(path)).request("tools/list")
         assert [(server, item["name"]) for item in reply.result["tools"]] == self.permitted("tools", server)
@@ -260,7 +271,7 @@ class Visit:
         client = await self.at("/mcp")
         for server, tool in self.things("tools"):
             may = self.oracle.permits(server, "tools", tool)
-            for path in ("/mcp", "/mcp/all", "/mcp/meta", "/mcp/bundles/some"):
+            for path in ("/mcp", "/mcp/all", "/mcp/meta", *((BUNDLE,) if self.sees_bundle else ())):
                 attempt = (await self.at(path)).call(f"{server}__{tool}", arguments={})
                 assert await self.reaches(server, attempt) == may, (path, server, tool)
             controls = may and self.oracle.permits_controls()

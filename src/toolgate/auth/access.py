@@ -447,7 +447,9 @@ class _Uris:
         self.table = _Table(_of_uris(said, _said))
         self._meant = _Table(meant)
         self._meant_loosely = _Table(_as_lenient_readers(meant))
-        self._meant_by_values = _Table(_of_uris(said, _meant_by_values))
+        by_values = _of_uris(said, _meant_by_values)
+        self._meant_by_values = _Table(by_values)
+        self._has_values = by_values != meant
 
     def spellings(self, server: str, uri: str) -> Sequence[str]:
         return _uris(server, uri)
@@ -468,8 +470,7 @@ class _Uris:
             return "off" if self._meant_loosely.narrows(server) else None
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms]
         meant.extend(loosely for file in files if (loosely := self._meant_loosely.find(_uris(server, file))))
-        values = dict.fromkeys(map(typed_values.as_values, forms))
-        meant.extend(self._meant_by_values.find(_uris(server, each)) or "allow" for each in values)
+        meant.extend(self._meant_by_values.find(_uris(server, each)) or "allow" for each in self._values(forms))
         whole: list[Verdict] = [each or base for each in (found, *meant)]
         return strictest(whole)
 
@@ -482,11 +483,13 @@ class _Uris:
             return
         found = [self._meant.rule(_uris(server, form)) for form in forms]
         found += [self._meant_loosely.rule(_uris(server, file)) for file in sorted(files)]
-        found += [
-            self._meant_by_values.rule(_uris(server, each))
-            for each in dict.fromkeys(map(typed_values.as_values, forms))
-        ]
+        found += [self._meant_by_values.rule(_uris(server, each)) for each in self._values(forms)]
         yield from filter(None, found)
+
+    def _values(self, forms: Iterable[str]) -> Iterable[str]:
+        """The forms with their values as numbers and truth values, where that says anything else."""
+        read = ((typed_values.as_values(form), form) for form in forms)
+        return dict.fromkeys(each for each, form in read if self._has_values or each != form)
 
     def is_obscure(self, uri: str) -> bool:
         return uri_readings.is_obscure(uri)

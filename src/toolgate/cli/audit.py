@@ -262,7 +262,7 @@ def _plain(value: Any) -> str:
 
 
 def _write_lines(lines: Iterable[bytes]) -> None:
-    """As they are in the file: on a terminal, where names of strangers would act on it, as they are shown."""
+    """As they are in the file; on a terminal with control characters escaped, since strangers choose names."""
     is_terminal = sys.stdout.isatty()
     for line in lines:
         sys.stdout.buffer.write((_escaped(line.decode("utf-8", "replace")).encode() if is_terminal else line) + b"\n")

@@ -6,12 +6,15 @@ The rule this file keeps: each place in the code is paced as what one server doe
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
+from weakref import WeakKeyDictionary
 
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
 
-_of_places = Complaints(SystemClock())
+_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Complaints] = WeakKeyDictionary()
+"""Their timers are those of one event loop; a program may run one after the other."""
 
 
 def takes(error: BaseException) -> bool:
@@ -20,4 +23,7 @@ def takes(error: BaseException) -> bool:
     while at and at.tb_next:
         at = at.tb_next
     place = f" in {at.tb_frame.f_code.co_qualname}:{at.tb_lineno}" if at else ""
-    return _of_places.takes(f"{type(error).__name__}{place}")
+    loop = asyncio.get_running_loop()
+    if loop not in _of_loops:
+        _of_loops[loop] = Complaints(SystemClock())
+    return _of_loops[loop].takes(f"{type(error).__name__}{place}")

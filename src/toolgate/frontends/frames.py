@@ -107,7 +107,7 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
             self._unfinished.ended()
             self._connection.closed()
             super().connection_lost(exc)
-            self.intake.forget()  # which leads back here
+            self.intake.forget()  # else they hold each other
 
         def whose(self) -> str:
             return self._connection.backlog.key

@@ -41,6 +41,10 @@ def _nobody() -> None:
     """Nobody waits for the end of this turn."""
 
 
+def _nothing() -> None:
+    """This turn has been taken."""
+
+
 class Callers:
     """Which principal a request belongs to as far as its head says it: what guards have found before."""
 
@@ -229,7 +233,7 @@ class Scheduler:
         self._fresh[turn.key] += 1
         self._begun += 1
         self._watch()
-        run, turn.run = turn.run, _nobody  # it may lead back to who has the turn
+        run, turn.run = turn.run, _nothing  # else this and whoever has the turn may hold each other
         run()
 
     def _watch(self) -> None:

@@ -160,7 +160,7 @@ class _KnownCycle(_Cycle, Slot):
     async def run_asgi(self, app: Any) -> None:
         await super().run_asgi(app)
         if self.disconnected and self._protocol.cycle is self:
-            self._protocol.cycle = None  # type: ignore[assignment]  which leads back here
+            self._protocol.cycle = None  # type: ignore[assignment]  they would hold each other
 
     # What others are given, and only some need.
 
@@ -375,7 +375,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
         if isinstance(opened := transport.get_protocol(), PacedProtocol):
             transport.set_protocol(LittleReads(opened))
-        del self.parser  # which leads back here, as below
+        del self.parser  # a reference cycle, as below
         self._intake.forget()
 
     def _whose(self) -> str:

@@ -398,6 +398,7 @@ class Session:
         for listener in self._listeners:
             listener.end()
         self._listeners.clear()
+        self.is_initialized = False  # for what is told from now on nothing is kept
         self._subscriber.close()
         for kept in (self._replay_buffer, self._pending_events):
             if kept:

@@ -26,6 +26,7 @@ from toolgate.upstreams.base import Upstream
 
 MOST_OF_ONE = 4096  # subscriptions of one principal
 MOST_BYTES = 4 * 1024 * 1024  # of their URIs
+_ROOM = 4096  # bytes of these, which most URIs have room in
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,8 @@ class Subscriptions:
 
     def is_full(self, principal: Principal) -> bool:
         """Whether it has as many as it may, whatever it would watch."""
-        return self._counted[principal.counted_as] >= MOST_OF_ONE
+        who = principal.counted_as
+        return self._counted[who] >= MOST_OF_ONE or self._bytes[who] > MOST_BYTES - _ROOM
 
     def _count(self, call: Call) -> None:
         """Raises `Fault` where its principal has as many as it may."""

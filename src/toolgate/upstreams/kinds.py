@@ -38,7 +38,8 @@ async def _stdio(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Lin
 async def _http(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
     credential = _credential(server, receiver, link_deps)
     dial, turns, places = link_deps.dial(server), link_deps.turns, link_deps.places
-    return http.HttpLink(server, receiver, link_deps.clock, dial, turns, places, credential, link_deps.complaints)
+    clock, complaints, unended = link_deps.clock, link_deps.complaints, link_deps.unended
+    return http.HttpLink(server, receiver, clock, dial, turns, places, credential, complaints, unended)
 
 
 async def _sse(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -27,7 +28,7 @@ async def test_of_one_place_some_errors_are_logged_in_a_minute_and_then_how_many
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    monkeypatch.setattr(internal_errors, "_of_places", Complaints(clock))
+    monkeypatch.setattr(internal_errors, "_of_loops", {asyncio.get_running_loop(): Complaints(clock)})
     for _ in range(500):
         fail("here")
     assert caplog.messages[:MOST] == ["it failed here"] * MOST and len(caplog.messages) == MOST + 1

@@ -20,7 +20,7 @@ from toolgate.auth.oauth.credentials import UpstreamCredential
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
 from toolgate.core import jsonrpc, sse
-from toolgate.core.bodies import FREE
+from toolgate.core.bodies import FREE, Bodies
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault, Reach, Words
@@ -66,7 +66,8 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class HttpLink:
-    """`credential` is what the server is shown beside its configured headers, if anything."""
+    """`credential` is what the server is shown beside its configured headers, if anything; `unended` counts what all
+    servers have begun to send, for the older transport."""
 
     signs_of_life: int | None = None
     discovers = True
@@ -81,7 +82,9 @@ class HttpLink:
         places: Places,
         credential: UpstreamCredential | None = None,
         complaints: Complaints | None = None,
+        unended: Bodies | None = None,
     ) -> None:
+        self._unended = unended
         self._server = server
         self._receiver = receiver
         self._complaints = complaints
@@ -204,7 +207,7 @@ class HttpLink:
         if self._was_understood or not self._refusals or not self._refusals <= _NO_SUCH_ENDPOINT:
             return None
         server, receiver, clock = self._server, self._receiver, self._clock
-        other = SseLink(server, receiver, clock, self._dial, self._turns, self._places, self._credential)
+        other = SseLink(server, receiver, clock, self._dial, self._turns, self._places, self._credential, self._unended)
         try:
             await other.connect(min(FALL_BACK_PATIENCE, server.start_timeout))
         except Fault as refused:
@@ -346,10 +349,8 @@ class HttpLink:
             self.broke_without(origin, 200, body, came_over)
 
     def broke_without(self, origin: int, status: int, body: Whole, came_over: Wire | Following | None) -> None:
-        """A request's own response has ended, and the answer was not in it. What is in it may be that to another, which
-        the next request on this connection would be told then, and so on."""
-        if isinstance(came_over, Wire) and not came_over.reply:
-            came_over.close()
+        """A request's own response has ended, and the answer was not in it. What is in it may be that to another."""
+        out_of_step(came_over)
         words = Words(shown(body, self._server.id))
         self.broke(origin, f"sent HTTP {status} with no answer in it", words=words)
 
@@ -373,21 +374,26 @@ class HttpLink:
 
         self._streams[origin] = self._follow(origin, lambda: self._receiver.awaits(origin), over, cursor)
 
-    def refused(self, origin: int | None, status: int, body: bytes, location: str = "") -> None:
-        """An HTTP error. A JSON-RPC error in its body is the server's own answer."""
+    def refused(
+        self, origin: int | None, status: int, body: bytes, location: str = "", wire: Wire | None = None
+    ) -> None:
+        """An HTTP error. A JSON-RPC error in its body is the server's own answer, unless it is that to another."""
+        is_anothers = origin is not None and answers_another(body, origin)
+        if is_anothers:
+            out_of_step(wire)
         is_404 = status == 404 and self._session is not None
         if self._session and is_disowned(status, body, self._session.decode("latin-1")):
             message = self._forgotten()
             if origin is not None:
                 self._receiver.failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR"))
-        elif origin is not None and is_rpc_error(body, to=origin if is_404 else None):
+        elif origin is not None and not is_anothers and is_rpc_error(body, to=origin if is_404 else None):
             self.received(body, origin)
         else:
             self._refusals.add(status)
             hint = credentials_hint(status, self._server) or moved_hint(
                 status, self._server.url, location, self._server.id
             )
-            refusal = refused(self._server, status, body, hint)
+            refusal = refused(self._server, status, body, hint, is_own=not is_anothers)
             self._tell(status, lambda: self._failed(origin, refusal))
 
     def _tell(self, status: int, tell: Callable[[], None]) -> None:
@@ -417,6 +423,23 @@ class HttpLink:
                 self._listening.close()
             self._receiver.retired(fault(self._server, message, "sent_unknown"))
         return message
+
+
+_TOKENS = 32  # up to the id, and to what shows that it is an answer
+
+
+def out_of_step(came_over: Wire | Following | None) -> None:
+    """The answer to one request came as that to another: the next request on this connection would be told that of the
+    one before, and so on."""
+    if isinstance(came_over, Wire) and not came_over.reply:
+        came_over.close()
+
+
+def answers_another(body: Whole, origin: int) -> bool:
+    """Whether this says so in its beginning: by the id of an earlier request. Servers that do not know to what they
+    answer write all sorts of things there."""
+    id, is_answer = jsonrpc.salvaged(bytes(body[: jsonrpc.SALVAGED + 1]), tokens=_TOKENS)
+    return is_answer and id.isdigit() and 0 < int(id) < origin
 
 
 def _is_request(data: bytes) -> bool:
@@ -494,6 +517,8 @@ class _Reply(WholeReader):
 
     def _heard(self, origin: int, status: int, body: Whole) -> None:
         """What came on a request's own response, which is at its end."""
+        if len(body) > FREE and answers_another(body, origin):  # it is read elsewhere, and later
+            out_of_step(self.wire)
         if body:
             self._link.received(body, origin)
         if self._link.awaits(origin):
@@ -538,8 +563,10 @@ class _Reply(WholeReader):
         body = self._more.taken() if self._more else self._body
         self._body, self._more = b"", None
         if self._status >= 300:
-            self._link.refused(self.origin, self._status, bytes(body), self._location.decode("latin-1"))
+            self._link.refused(self.origin, self._status, bytes(body), self._location.decode("latin-1"), self.wire)
         elif self._cursor:
+            if self.origin is not None and self._link.awaits(self.origin):
+                out_of_step(self.wire)
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
         else:
             if self.origin is not None:

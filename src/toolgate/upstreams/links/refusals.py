@@ -27,12 +27,11 @@ def fault(
     return Fault(code, message, server=server.id, reach=reach, hint=hint, words=words)
 
 
-def refused(server: Server, status: int, body: bytes, hint: str = "") -> Fault:
+def refused(server: Server, status: int, body: bytes, hint: str = "", is_own: bool = True) -> Fault:
     """What becomes of a message that was answered with an HTTP error. Whatever the status means, servers and what
-    stands before them give it when a call has run, too."""
-    found = fault(
-        server, f"{server.name} answered HTTP {status}", "sent_unknown", hint=hint, words=said(body, server.id)
-    )
+    stands before them give it when a call has run, too. `is_own`: what the body says is for this call."""
+    words = Words(shown(body, server.id), is_own=is_own)
+    found = fault(server, f"{server.name} answered HTTP {status}", "sent_unknown", hint=hint, words=words)
     found.extra = {HTTP_STATUS: status}
     return found
 

@@ -142,8 +142,8 @@ async def _open_modern(requests: Requests, client: Client, first: Revision, or_e
 
 
 def _clearer(refused: Fault, discovery: Fault | None) -> Fault:
-    """Why a server is not up that has refused `initialize`: where it does not know that, what its discovery failed
-    of."""
+    """Why a server is not up that has refused `initialize`: where it does not know that method, why `server/discover`
+    failed."""
     return discovery if discovery and refused.rpc == jsonrpc.METHOD_NOT_FOUND else refused
 
 
