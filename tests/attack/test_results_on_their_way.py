@@ -31,6 +31,8 @@ SIZE = 4 * FREE  # bytes of a result
 MOST = 5 * SIZE  # of one client
 CALLS = 20
 
+MIB = 1024 * 1024
+
 
 @pytest.fixture(autouse=True)
 def budgets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,3 +367,43 @@ async def test_what_a_thread_held_last_counts_no_more() -> None:
     letting_go.start()
     letting_go.join()
     await until(lambda: not budget._by)
+
+
+# What one server leaves unfinished.
+
+
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> Bodies:
+    monkeypatch.setattr(bodies, "MOST_OF_ONE", 64 * MIB)
+    monkeypatch.setattr(bodies, "MOST", 256 * MIB)
+    return Bodies(little=2 * MIB)
+
+
+async def test_what_a_server_leaves_unfinished_keeps_no_result_of_another_waiting(usual: Bodies) -> None:
+    """On an open gateway all programs of a machine are one principal."""
+    stalled = [usual.begun("p", "evil") for _ in range(3)]
+    for body in stalled:
+        body.has(31 * MIB)
+    assert usual.begun("p", "evil").has(FREE + 1) is False
+    first, second = usual.begun("p", "good"), usual.begun("p", "good")
+    assert first.has(5 * MIB)
+    assert not second.has(70_000)  # all that comes to this principal is more than it may have
+    waiting = asyncio.ensure_future(second.room())
+    await asyncio.sleep(0)
+    first.ended()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_of_two_servers_neither_waits_for_what_little_the_other_leaves_unfinished(usual: Bodies) -> None:
+    usual.begun("p", "evil").has(3 * MIB)
+    assert [usual.begun("p", "good").has(200_000) for _ in range(5)] == [True] * 5
+
+
+async def test_where_all_together_have_too_much_one_of_a_principal_goes_on_and_no_more(usual: Bodies) -> None:
+    large = [usual.begun("p", f"s{number}") for number in range(4)]
+    assert [body.has(100 * MIB) for body in large] == [True, True, False, False]
+    assert usual.begun("q", "s0").has(5 * MIB)
+    for body in large:
+        body.ended()
+    assert usual.begun("p", "s0").has(FREE + 1)
+    assert list(usual._from) == list(usual._kept_from)

@@ -2,24 +2,28 @@
 may have megabytes, and there are many.
 
 The rule this file keeps: who is beyond the budget is not read, and waits; but the oldest of a principal's bodies always
-goes on, and so do all within its share, whatever others keep, so nobody waits for somebody else; and nobody waits for
-ever: the reader of a body ends it when it does not come in time."""
+goes on, and so do all within its share, whatever others keep, so nobody waits for somebody else; nor does what one
+server answers a principal wait for what another server leaves unfinished, as long as all together have room; and nobody
+waits for ever: the reader of a body ends it when it does not come in time."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from itertools import islice
 
 SOON = 5.0  # seconds for which one waits for others of its principal to be out of the way
 FREE = 64 * 1024  # bytes of each body, which count for nothing where there are few
 FREE_OF_MANY = 4 * 1024  # of those of clients, each of which may have thousands
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one principal's bodies
 MOST = 256 * 1024 * 1024  # of all
+_LOOKED_AT = 64  # of those that wait: the others have their turn when these have had theirs, or have waited
 
 
 class Bodies:
     """Those of a frontend, with messages over its WebSockets; or the results of all servers. Beyond `little` bytes of
-    one principal's its others wait for a moment, since few at once come as fast as many (None: nobody does).
+    one server for one principal the others of these wait for a moment, since few at once come as fast as many (None:
+    nobody does).
     `free` bytes of each count for nothing."""
 
     def __init__(self, little: int | None = None, free: int = FREE) -> None:
@@ -27,16 +31,20 @@ class Bodies:
         self._little = little
         self._by: dict[str, dict[Body, None]] = {}  # by principal, the oldest first
         self._kept_by: dict[str, int] = {}  # bytes
+        self._from: dict[tuple[str, str], dict[Body, None]] = {}  # by principal and server, the oldest first
+        self._kept_from: dict[tuple[str, str], int] = {}  # bytes
         self._kept = 0
         self._waiting: dict[str, dict[Body, asyncio.Future[None]]] = {}  # by principal, who waits longest first
 
-    def begun(self, key: str) -> Body:
-        """One of this principal (`Principal.counted_as`)."""
-        return Body(self, key)
+    def begun(self, key: str, server: str = "") -> Body:
+        """One of this principal (`Principal.counted_as`), which comes from this server, if it does."""
+        return Body(self, key, server)
 
     def keep(self, body: Body, size: int) -> None:
         self._by.setdefault(body.key, {})[body] = None
         self._kept_by[body.key] = self._kept_by.get(body.key, 0) + size
+        self._from.setdefault(body.source, {})[body] = None
+        self._kept_from[body.source] = self._kept_from.get(body.source, 0) + size
         self._kept += size
         if size < 0:
             self._wake(body.key)
@@ -73,6 +81,10 @@ class Bodies:
         self._kept_by[body.key] -= size
         if not theirs:
             del self._by[body.key], self._kept_by[body.key]
+        del (of_server := self._from[body.source])[body]
+        self._kept_from[body.source] -= size
+        if not of_server:
+            del self._from[body.source], self._kept_from[body.source]
         if turn := self._waiting.get(body.key, {}).get(body):
             _wake(turn)
         self._wake(body.key)
@@ -85,11 +97,12 @@ class Bodies:
                 self._wake_one(other)
 
     def _wake_one(self, key: str) -> None:
-        """Of a principal's that wait: its oldest body, and the one that waits longest, as far as they may go on."""
+        """Of a principal's that wait: its oldest body, and of those that wait longest the first that may go on."""
         waiting = self._waiting.get(key)
         if not waiting:
             return
-        oldest, longest = next(iter(self._by.get(key, waiting))), next(iter(waiting))
+        oldest = next(iter(self._by.get(key, waiting)))
+        longest = next((body for body in islice(waiting, _LOOKED_AT) if self.has_room(body)), oldest)
         for body in {oldest, longest}:
             if (turn := waiting.get(body)) and self.has_room(body):
                 _wake(turn)
@@ -99,11 +112,13 @@ class Bodies:
         theirs = self._by.get(body.key, {})
         if body not in theirs:
             return True
-        is_oldest = next(iter(theirs)) is body
-        little = None if body.has_waited or not can_wait else self._little
-        most = MOST_OF_ONE if little is None else little
-        most = most if self._kept < MOST else min(most, MOST // len(self._by))
-        return is_oldest or self._kept_by[body.key] < most
+        if next(iter(theirs)) is body or (self._kept < MOST and next(iter(self._from[body.source])) is body):
+            return True
+        waits_first = self._little is not None and can_wait and not body.has_waited
+        if waits_first and self._kept_from[body.source] >= (self._little or 0):
+            return False
+        most = MOST_OF_ONE if self._kept < MOST else min(MOST_OF_ONE, MOST // len(self._by))
+        return self._kept_by[body.key] < most
 
 
 def _wake(turn: asyncio.Future[None]) -> None:
@@ -116,8 +131,9 @@ class Body:
 
     has_waited = False
 
-    def __init__(self, bodies: Bodies, key: str) -> None:
+    def __init__(self, bodies: Bodies, key: str, server: str) -> None:
         self.key = key
+        self.source = key, server
         self._bodies = bodies
         self._counted = 0  # bytes
 

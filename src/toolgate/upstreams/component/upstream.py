@@ -212,7 +212,7 @@ class ComponentUpstream:
             call.reached.is_sent = True
         try:
             arguments, whose = bytes(call.arguments) or b"{}", call.client.principal.counted_as
-            kept = Kept(self._link_deps.results.begun(whose))
+            kept = Kept(self._link_deps.results.begun(whose, self._server.id))
             async with self._clock.timeout(self._server.timeout):
                 answer = await line.ask(self._heads[call.target], arguments, whose, kept=kept)
         except Lost as lost:

@@ -603,7 +603,7 @@ class Requests:
         return self._kept[origin].body
 
     def _counted(self, call: Call) -> Kept:
-        return Kept(self._results.begun(call.client.principal.counted_as))
+        return Kept(self._results.begun(call.client.principal.counted_as, self.server.id))
 
     def failed(self, origin: int, fault: Fault) -> None:
         if origin not in self._large.answered:
