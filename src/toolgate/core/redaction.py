@@ -591,7 +591,9 @@ class _Filter(logging.Filter):
         return True
 
 
-_unseen = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_unseen = re.compile(  # control characters, and what nobody sees or what turns the direction of a text
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 _line = re.compile(r"\n(?! {4})")  # each handler has its filter, and the record may have been at another

@@ -365,9 +365,12 @@ def test_logs_are_without_secrets_in_text_arguments_and_tracebacks(caplog: pytes
 def test_what_strangers_say_makes_no_line_of_a_log_and_moves_no_cursor(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("toolgate.somewhere")
     with quiet_logs(Redactor()):
-        log.warning("there said: %s", "no\n2026-01-01 ERROR forged\r\x1b[2J\u202e\x9b")
+        log.warning("there said: %s", "no\n2026-01-01 ERROR forged\r\x1b[2J\u202e\x9b\u061c\ufff9\U000e0041")
     (record,) = caplog.records
-    assert record.getMessage() == "there said: no\n    2026-01-01 ERROR forged\\r\\x1b[2J\\u202e\\x9b"
+    assert (
+        record.getMessage()
+        == "there said: no\n    2026-01-01 ERROR forged\\r\\x1b[2J\\u202e\\x9b\\u061c\\ufff9\\U000e0041"
+    )
 
 
 def test_tokens_that_come_and_go_do_not_displace_what_is_configured() -> None:
