@@ -17,7 +17,7 @@ from toolgate.core.spelling import as_a_lenient_reader
 ODD = ["DELETE", "Delete", " delete", "delete ", "delete\t", "\uff44elete", "del\u200bete", "de lete", "\u00addelete"]
 
 # Letters and marks that nobody sees: NFKC_Casefold of Unicode leaves them out.
-INVISIBLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u3164\ufe00\ufe0f\uffa0\U000e0100\U000e01ef"
+INVISIBLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100\U000e01ef"
 
 
 def verdict(name: str, tools: dict[str, Verdict], **more: Any) -> Verdict:

@@ -23,9 +23,9 @@ LETTERS = (
 )
 
 # Characters that nobody sees, letters and marks among them, which fold to nothing (NFKC_Casefold): Unicode's
-# Default_Ignorable_Code_Point, which Python does not tell.
+# Default_Ignorable_Code_Point, which Python does not tell; and the blank of Braille.
 INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 LONGEST_SEEN = 256  # visible characters of a name that are read as people see them: no server's id has as many
