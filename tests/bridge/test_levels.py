@@ -6,8 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from peers import LATEST, LEVELS, META, MODERN, LegacyServer, ModernServer, Scene, gateway
+from peers import LATEST, LEVELS, META, MODERN, LegacyServer, ModernServer, Scene, _LegacyConnection, gateway
 from virtualtime import settle
+
+from toolgate.frontends.session import TELLING
+from toolgate.upstreams.mcp.subscriptions import ANSWER
 
 SERVERS = [LegacyServer, ModernServer]
 
@@ -40,6 +43,26 @@ async def test_a_level_is_passed_to_all_servers_that_log() -> None:
         assert [told(each) for each in (one, two, silent, new)] == [["warning"], ["warning"], [], []]
         await client.call("new__talks")
         assert new.calls[0]["params"]["_meta"][META + "logLevel"] == "warning"
+
+
+class _Mute(_LegacyConnection):
+    def requested(self, message: Any) -> None:
+        if message["method"] != "logging/setLevel":
+            super().requested(message)
+
+
+async def test_a_server_that_does_not_answer_keeps_nobody_waiting_for_long() -> None:
+    mute = LegacyServer({"talks": talks})
+    mute.connection = _Mute
+    async with gateway(mute=mute) as rig:
+        client = await rig.legacy()
+        await client.call("talks")
+        asked = asyncio.ensure_future(client.request("logging/setLevel", level="debug"))
+        await settle()
+        assert told(mute) == ["debug"]
+        await rig.clock.advance(TELLING)
+        assert (await asked).result == {}
+        await rig.clock.advance(ANSWER)
 
 
 async def test_a_server_is_told_the_most_that_is_wanted_once() -> None:

@@ -33,6 +33,7 @@ from task_peers import (
     LegacyTaskServer,
     ModernTaskServer,
     Task,
+    _LegacyTaskConnection,
 )
 from virtualtime import FakeClock, settle
 
@@ -47,6 +48,7 @@ from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.mcp.made_tasks import MOST_TASKS
 from toolgate.upstreams.mcp.requests import GIVEN_UP
+from toolgate.upstreams.mcp.tasks import LOOK
 
 WAIT = 3600 * 1000
 
@@ -474,6 +476,36 @@ async def test_a_client_that_comes_back_after_a_restart_finds_its_tasks_and_nobo
         assert (await bob.request("tasks/list")).result["tasks"] == []
         assert (await bob.request("tasks/get", taskId=of_bob["taskId"])).error["code"] == -32602
     assert [*store.items("task owners/there/")] == ["own/1"]
+
+
+class _MuteOfTasks(_LegacyTaskConnection):
+    is_mute = True
+
+    def _asked_about(self, task: Any, message: Any) -> None:
+        if message["method"] != "tasks/get" or not self.is_mute:
+            super()._asked_about(task, message)
+
+
+async def test_a_server_that_does_not_tell_of_its_tasks_delays_no_list_for_long() -> None:
+    """On an open gateway all programs of a machine have one list of tasks."""
+    gate = Gate()
+    mute, other = (LegacyTaskServer({"slow": gate}, support={"slow": "optional"}) for _ in range(2))
+    mute.connection = _MuteOfTasks
+    async with gateway(mute=mute, other=other) as rig:
+        ann = await rig.legacy()
+        await made(ann, "mute__slow")
+        id = await made(ann, "other__slow")
+        for patience in (LOOK, 0.0):
+            listing = ann.start("tasks/list")
+            await settle()
+            await rig.clock.advance(patience)
+            found = (await listing.reply()).result
+            assert [task["taskId"] for task in found["tasks"]] == [id]
+            assert [each["server_id"] for each in found["_meta"]["failures"]] == ["mute"]
+        for connection in mute.connections:
+            connection.is_mute = False  # type: ignore[attr-defined]
+        gate.opened.set()
+        await rig.clock.advance(100)
 
 
 @pytest.mark.promise("spec.legacy.tasks.list")

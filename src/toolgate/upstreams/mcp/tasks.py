@@ -34,6 +34,7 @@ from toolgate.upstreams.mcp.requests import TELLING, Requests
 log = logging.getLogger(__name__)
 
 LOOKS_AT_ONCE = 8  # at tasks, for one list
+LOOK, SILENCE = 3.0, 60.0  # seconds for one of these; and for which a server is not asked that has let one pass
 PAUSE = 1.0  # seconds between two looks at a task of which its server says nothing else
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
 
@@ -46,7 +47,7 @@ class Tasks:
         self.running = 0  # calls that are run as tasks, for clients that want none
         self._requests = requests
         self._on_event = on_event
-        self._doubted = float("-inf")
+        self._doubted = self._fell_silent = float("-inf")
         self._extended = TaskOwners()  # of tasks of the extension
         self.counted = CountedTasks(requests.clock, requests.call, requests.spawn)
         requests.on_end.append(self.counted.end)
@@ -139,7 +140,7 @@ class Tasks:
     async def look(self, principal: str, most: int) -> Mapping[str, tuple[Raw, Made]]:
         """Of the tasks that this principal has made here those that are still there, as they are now. The server's own
         list is not read: it is as long as everybody has made it. Raises `Fault`, also where they have more than `most`
-        bytes together."""
+        bytes together, or where the server does not answer: lists of other servers' tasks wait for it."""
         mine = self.owners.of(principal)[-MOST_TASKS:] if self._requests.dialect.runs_tasks else []
         found: dict[str, tuple[Raw, Made]] = {}
         size = 0
@@ -156,14 +157,18 @@ class Tasks:
     async def _look_at(self, id: str) -> Raw | None:
         """None where the server does not know it any more, or what it says is out of shape."""
         requests, raw = self._requests, jsonrpc.NOTHING
+        if requests.clock.now() < self._fell_silent + SILENCE:
+            raise Fault("TIMEOUT", "The server does not answer tasks/get", server=requests.server.id, reach="not_sent")
         try:
-            raw = await requests.ask(mcp.TASK_GET, jsonrpc.encode({"taskId": id}), requests.dialect.other())
+            raw = await requests.ask(mcp.TASK_GET, jsonrpc.encode({"taskId": id}), requests.dialect.other(), LOOK)
             tasks.check_listed(raw)
             return raw
         except Fault as fault:
             if fault.upstream and fault.upstream.code == jsonrpc.INVALID_PARAMS:
                 self.owners.forget(id)
             elif not raw:
+                if fault.code == "TIMEOUT":
+                    self._fell_silent = requests.clock.now()
                 raise
             elif requests.complaints.takes(requests.server.id):
                 told = (requests.server.name, fault.message, excerpt(bytes(raw), server=requests.server.id))
