@@ -312,6 +312,26 @@ async def test_where_clients_have_connections_of_their_own_each_sees_and_ends_it
         assert await states() == ["stopped", "stopped"] and of_all.status().state == "stopped"
 
 
+@ERAS
+async def test_a_server_that_clients_share_is_not_stopped_under_the_calls_of_others(revision: str) -> None:
+    gate = asyncio.Event()
+
+    async def wait(_scene: Any) -> str:
+        await gate.wait()
+        return "done"
+
+    async with gateway(config=clients(client(), client("bob")), git=LegacyServer({"wait": wait})) as rig:
+        ann, bob = [await rig.client(revision, principal=name) for name in ("ann", "bob")]
+        waiting = ann.start("tools/call", name="git__wait", arguments={})
+        await settle()
+        said = json.loads((await bob.call("close_child_session", arguments={"server_id": "git"})).text)
+        assert said["code"] == "ACCESS_DENIED" and "Calls are under way at git" in said["error"]
+        gate.set()
+        assert (await waiting.reply()).text == "done"
+        said = json.loads((await bob.call("close_child_session", arguments={"server_id": "git"})).text)
+        assert said.get("status") == "closed", said
+
+
 async def test_a_client_is_told_that_a_server_which_all_share_was_stopped_before_anybody_used_it() -> None:
     async with gateway(config=clients(client()), git=LegacyServer({"get": plain})) as rig:
         of_all = rig.app.gateway.snapshot.upstreams["git"]

@@ -419,7 +419,12 @@ class RouteView:
         if not self._has_whole(server):
             message = "Only clients that may use all of a server may stop it, because others use it too"
             raise Fault("ACCESS_DENIED", message, server=server, reach="not_sent", hint=_WHO_STOPS)
-        await self._route.upstream(server).stop(self._whose)
+        upstream = self._route.upstream(server)
+        configured = self._snapshot.servers.get(server)
+        if self._whose and upstream.calls and configured and configured.scope == "shared":
+            message = f"Calls are under way at {upstream.name}, maybe those of others, so it was not stopped"
+            raise Fault("ACCESS_DENIED", message, server=server, reach="not_sent", hint=_WHO_ENDS_CALLS)
+        await upstream.stop(self._whose)
 
     @property
     def _whose(self) -> Client | None:
@@ -507,4 +512,5 @@ def _rest(call: Call) -> None:
         tell(True)
 
 
+_WHO_ENDS_CALLS = "try again when they are over; only a client with admin = true may end them"
 _WHO_STOPS = "only clients with full access to that server, or with admin = true, may do this"
