@@ -23,7 +23,7 @@ _truth = re.compile(r"(?<![^/:=&;,?#])(?:(?P<yes>true|t|yes|y|on)|(?P<no>false|f
 
 
 def as_values(uri: str) -> str:
-    """A URI, or a pattern of some, as whoever reads its values has it: the same for all that may be the same to a
+    """A URI, or a pattern of some, as a server that reads its values has it: the same for all that may be the same to a
     server. What is not the same to a server may be here, so it is for permissions that close something."""
     return _truth.sub(_bit, _number.sub(_whole, _blanks.sub(_within, uri)))
 

@@ -161,7 +161,7 @@ class Conversation:
             task.cancel()
         await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
         await self.session.close()
-        self._write, self._hang_up = _unread, _nothing  # whoever carries this holds it, too: a reference cycle
+        self._write, self._hang_up = _unread, _nothing  # its carrier holds this, too: a reference cycle
         self._backlog = _no_bytes
 
     def _received_other(self, data: bytes, error: Malformed) -> None:

@@ -233,7 +233,7 @@ class Scheduler:
         self._fresh[turn.key] += 1
         self._begun += 1
         self._watch()
-        run, turn.run = turn.run, _nothing  # else this and whoever has the turn may hold each other
+        run, turn.run = turn.run, _nothing  # it may hold the request that has this turn: a reference cycle
         run()
 
     def _watch(self) -> None:

@@ -100,7 +100,7 @@ class Subscriber:
         self._listening.stop()
         for what in list(self._watched):
             self._end(what)
-        self._say = _unheard  # whoever hears holds this, too: a reference cycle
+        self._say = _unheard  # its listener holds this, too: a reference cycle
 
     def _end(self, what: tuple[str, str]) -> None:
         call = self._watched.pop(what, None)

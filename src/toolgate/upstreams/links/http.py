@@ -39,7 +39,7 @@ from toolgate.upstreams.links.refusals import (
     is_rpc_error,
     moved_hint,
     refused,
-    shown,
+    said,
     unreachable,
 )
 from toolgate.upstreams.links.session_check import SessionCheck
@@ -351,7 +351,7 @@ class HttpLink:
     def broke_without(self, origin: int, status: int, body: Whole, came_over: Wire | Following | None) -> None:
         """A request's own response has ended, and the answer was not in it. What is in it may be that to another."""
         out_of_step(came_over)
-        words = Words(shown(body, self._server.id))
+        words = said(body, self._server.id, is_own=False)
         self.broke(origin, f"sent HTTP {status} with no answer in it", words=words)
 
     def keeps(self, origin: int | None, size: int) -> None:

@@ -30,15 +30,15 @@ def fault(
 def refused(server: Server, status: int, body: bytes, hint: str = "", is_own: bool = True) -> Fault:
     """What becomes of a message that was answered with an HTTP error. Whatever the status means, servers and what
     stands before them give it when a call has run, too. `is_own`: what the body says is for this call."""
-    words = Words(shown(body, server.id), is_own=is_own)
+    words = said(body, server.id, is_own)
     found = fault(server, f"{server.name} answered HTTP {status}", "sent_unknown", hint=hint, words=words)
     found.extra = {HTTP_STATUS: status}
     return found
 
 
-def said(body: Whole, server: str) -> Words:
-    """What a server answered to a call, for that call."""
-    return Words(shown(body, server), is_own=True)
+def said(body: Whole, server: str, is_own: bool = True) -> Words:
+    """What a server answered to a call; `is_own`: for that call."""
+    return Words(shown(body, server), is_own=is_own)
 
 
 def is_of_the_message(fault: Fault) -> bool:
