@@ -51,6 +51,11 @@ CASES: tuple[Case | Starts, ...] = (
     Case("warm", "A warm tools/call", {f"{n} connections": Cell(n, CALLS) for n in (1, 16, 64, 256)}),
     Case("sse", "A warm tools/call that the server answers with a stream of one event",
          {f"{n} connections": Cell(n, CALLS) for n in (1, 16)}, upstream=["--sse"]),
+    Case("heads", "A warm tools/call, 16 connections, whose head differs each time", {
+        "always the same": Cell(16, CALLS),
+        "another traceparent": Cell(16, CALLS, differing="traceparent"),
+        "another header that is not known": Cell(16, CALLS, differing="x-sent-at"),
+    }),
     Case("sizes", "Results of 1 KB to 10 MB, 4 connections",
          {title: of_size(tool, size) for title, (tool, size) in SIZES.items()}),
     Case("real", "Results shaped as those of five real servers, 4 connections",

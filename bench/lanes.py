@@ -30,6 +30,7 @@ class Cell(NamedTuple):
     idle_sessions: int = 0
     fresh: str = ""  # what each call has of its own: a connection, or a session
     reloads: bool = False
+    differing: str = ""  # a header that has another value in each request
 
     @property
     def idle(self) -> int:
@@ -39,6 +40,7 @@ class Cell(NamedTuple):
         """Of the load."""
         found = ["--idle", str(self.idle_connections), "--idle-sessions", str(self.idle_sessions)]
         found += ["--fresh", self.fresh] if self.fresh else []
+        found += ["--differing", self.differing] if self.differing else []
         return found + ["--lossy"] * self.reloads
 
 

@@ -3,7 +3,7 @@
  *
  *   load --url http://127.0.0.1:PORT/mcp [--era modern|legacy] [--tool NAME] [--connections N]
  *        [--calls N] [--seconds N] [--key KEY] [--steered] [--refused] [--at-least BYTES]
- *        [--fresh connection|session] [--idle N] [--idle-sessions N] [--lossy]
+ *        [--fresh connection|session] [--idle N] [--idle-sessions N] [--lossy] [--differing HEADER]
  *
  * A legacy connection is a client of its own: it initializes and keeps its session, if it gets one. Every
  * connection counts its ids from 1, so the same id is in flight from many clients at once.
@@ -17,6 +17,7 @@
  * so many more sessions stay open, whose connections are closed.
  * With --lossy a connection that the other end closes is opened again and its call made once more; how often is in
  * the line of JSON.
+ * With --differing each request has this header, with a value of its own, shaped as a traceparent's.
  */
 #include "mini.h"
 
@@ -39,7 +40,7 @@ typedef struct {
 } response_t;
 
 static char host[64];
-static const char *path = "/mcp", *tool = "echo", *key;
+static const char *path = "/mcp", *tool = "echo", *key, *differing;
 static bool legacy, may_be_refused, lossy, fresh, fresh_session;
 static client_t *clients;
 static struct sockaddr_in address;
@@ -69,6 +70,12 @@ static void send_request(client_t *c, const char *method, const char *name, cons
              (int)c->session.len, c->session.at);
     }
     if (key) putf(&out, "authorization: Bearer %s\r\n", key);
+    if (differing) {
+        static uint64_t requests = 1;
+        putf(&out, "%s: 00-%016llx%016llx-%016llx-01\r\n", differing, (unsigned long long)getpid(),
+             (unsigned long long)(requests * 0x9e3779b97f4a7c15), (unsigned long long)requests);
+        requests++;
+    }
     putf(&out, "Content-Length: %zu\r\n\r\n", body->len);
     put(&out, body->at, body->len);
     for (size_t sent = 0; sent < out.len;) {
@@ -392,6 +399,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--idle")) idle = atol(value);
         else if (!strcmp(argv[i], "--idle-sessions")) idle_sessions = atol(value);
         else if (!strcmp(argv[i], "--fresh")) fresh = true, fresh_session = !strcmp(value, "session");
+        else if (!strcmp(argv[i], "--differing")) differing = value;
         else if (!strcmp(argv[i], "--seconds")) seconds = (unsigned)atoi(value);
         else fail("load: what is %s?", argv[i]);
         i++;
