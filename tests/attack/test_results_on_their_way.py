@@ -399,6 +399,38 @@ async def test_of_two_servers_neither_waits_for_what_little_the_other_leaves_unf
     assert [usual.begun("p", "good").has(200_000) for _ in range(5)] == [True] * 5
 
 
+async def test_of_a_server_whose_result_was_delivered_the_next_is_read_however_many_of_another_wait(
+    usual: Bodies,
+) -> None:
+    stalled = [usual.begun("p", "evil") for _ in range(100)]
+    for body in stalled:
+        body.has(MIB)
+    first, second = usual.begun("p", "good"), usual.begun("p", "good")
+    first.has(5 * MIB)
+    second.has(70_000)
+    waiting = [asyncio.ensure_future(each.room()) for each in (*stalled[1:], second)]
+    for each in (*stalled, second):
+        each.has_waited = True
+    await settle()
+    assert not waiting[-1].done()
+    first.ended()
+    await asyncio.wait_for(waiting[-1], 1)
+    for each in waiting:
+        each.cancel()
+    await settle()
+
+
+async def test_who_waits_for_room_twice_for_one_result_does_not_wait_for_ever(usual: Bodies) -> None:
+    """A server that ends a stream in the middle of an event is read on over another connection."""
+    _, body = begun(usual, 65 * MIB, MIB)
+    first, second = (asyncio.ensure_future(body.room()) for _ in range(2))
+    await settle()
+    first.cancel()
+    await settle()
+    body.ended()
+    await asyncio.wait_for(second, 1)
+
+
 async def test_where_all_together_have_too_much_one_of_a_principal_goes_on_and_no_more(usual: Bodies) -> None:
     large = [usual.begun("p", f"s{number}") for number in range(4)]
     assert [body.has(100 * MIB) for body in large] == [True, True, False, False]

@@ -9,8 +9,8 @@ import pytest
 from peers import LATEST, LEVELS, META, MODERN, LegacyServer, ModernServer, Scene, _LegacyConnection, gateway
 from virtualtime import settle
 
-from toolgate.frontends.session import TELLING
 from toolgate.upstreams.mcp.subscriptions import ANSWER
+from toolgate.upstreams.mcp.upstream_session import TELLING
 
 SERVERS = [LegacyServer, ModernServer]
 
@@ -62,6 +62,20 @@ async def test_a_server_that_does_not_answer_keeps_nobody_waiting_for_long() -> 
         assert told(mute) == ["debug"]
         await rig.clock.advance(TELLING)
         assert (await asked).result == {}
+        await rig.clock.advance(ANSWER)
+
+
+async def test_nor_a_call_that_raises_the_level() -> None:
+    mute = LegacyServer({"talks": talks})
+    mute.connection = _Mute
+    async with gateway(mute=mute) as rig:
+        client = rig.modern()
+        await client.call("talks")
+        called = client.start("tools/call", name="mute__talks", meta={META + "logLevel": "debug"})
+        await settle()
+        assert told(mute) == ["debug"]
+        await rig.clock.advance(TELLING)
+        assert (await called.reply()).text == "done"
         await rig.clock.advance(ANSWER)
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from bridge.test_tasks import Gate, made
 from peers import LATEST, MODERN, LegacyServer, ModernServer, Rig, Scene, eventually, gateway
+from task_peers import LegacyTaskServer
 from virtualtime import settle
 
 from toolgate.auth.access import Access
@@ -325,9 +327,31 @@ async def test_a_server_that_clients_share_is_not_stopped_under_the_calls_of_oth
         waiting = ann.start("tools/call", name="git__wait", arguments={})
         await settle()
         said = json.loads((await bob.call("close_child_session", arguments={"server_id": "git"})).text)
-        assert said["code"] == "ACCESS_DENIED" and "Calls are under way at git" in said["error"]
+        assert said["code"] == "ACCESS_DENIED" and "of others are under way at git" in said["error"]
         gate.set()
         assert (await waiting.reply()).text == "done"
+        said = json.loads((await bob.call("close_child_session", arguments={"server_id": "git"})).text)
+        assert said.get("status") == "closed", said
+        await ann.call("git__wait", arguments={})
+        gate.clear()
+        waiting = ann.start("tools/call", name="git__wait", arguments={})
+        await settle()
+        said = json.loads((await ann.call("close_child_session", arguments={"server_id": "git"})).text)
+        assert said.get("status") == "closed", "her own call is hers to end"
+        assert "was stopped" in str((await waiting.reply()).message)
+
+
+async def test_a_server_that_clients_share_is_not_stopped_under_the_tasks_of_others() -> None:
+    gate = Gate()
+    there = LegacyTaskServer({"slow": gate}, support={"slow": "optional"})
+    async with gateway(config=clients(client(), client("bob")), git=there) as rig:
+        ann, bob = [await rig.legacy(principal=name) for name in ("ann", "bob")]
+        id = await made(ann, "git__slow")
+        said = json.loads((await bob.call("close_child_session", arguments={"server_id": "git"})).text)
+        assert said["code"] == "ACCESS_DENIED" and "tasks of others are under way at git" in said["error"]
+        gate.opened.set()
+        await settle()
+        assert (await ann.request("tasks/get", taskId=id)).result["status"] == "completed"
         said = json.loads((await bob.call("close_child_session", arguments={"server_id": "git"})).text)
         assert said.get("status") == "closed", said
 

@@ -48,7 +48,7 @@ from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.mcp.made_tasks import MOST_TASKS
 from toolgate.upstreams.mcp.requests import GIVEN_UP
-from toolgate.upstreams.mcp.tasks import LOOK
+from toolgate.upstreams.mcp.tasks import LOOK, LOOKS, LOOKS_AT_ONCE
 
 WAIT = 3600 * 1000
 
@@ -504,6 +504,50 @@ async def test_a_server_that_does_not_tell_of_its_tasks_delays_no_list_for_long(
             assert [each["server_id"] for each in found["_meta"]["failures"]] == ["mute"]
         for connection in mute.connections:
             connection.is_mute = False  # type: ignore[attr-defined]
+        gate.opened.set()
+        await rig.clock.advance(100)
+
+
+async def test_a_server_that_was_silent_for_one_client_is_asked_for_others_and_again_once_it_answers() -> None:
+    gate = Gate()
+    there = LegacyTaskServer({"slow": gate}, support={"slow": "optional"})
+    there.connection = _MuteOfTasks
+    async with gateway(there=there) as rig:
+        ann, bob = await rig.legacy(principal="ann"), await rig.legacy(principal="bob")
+        of_ann, of_bob = await made(ann, "there__slow"), await made(bob, "there__slow")
+        listing = ann.start("tasks/list")
+        await settle()
+        await rig.clock.advance(LOOK)
+        assert (await listing.reply()).result["tasks"] == []
+        for connection in there.connections:
+            connection.is_mute = False  # type: ignore[attr-defined]
+        assert [task["taskId"] for task in (await bob.request("tasks/list")).result["tasks"]] == [of_bob]
+        assert (await ann.request("tasks/list")).result["tasks"] == []
+        await ann.request("tasks/get", taskId=of_ann)
+        assert [task["taskId"] for task in (await ann.request("tasks/list")).result["tasks"]] == [of_ann]
+        gate.opened.set()
+        await rig.clock.advance(100)
+
+
+class _SlowOfTasks(_LegacyTaskConnection):
+    def _asked_about(self, task: Any, message: Any) -> None:
+        self.server.clock.call_later(LOOK - 0.1, lambda: super(_SlowOfTasks, self)._asked_about(task, message))
+
+
+async def test_a_server_that_takes_long_for_each_task_delays_no_list_for_long() -> None:
+    gate = Gate()
+    there = LegacyTaskServer({"slow": gate}, support={"slow": "optional"})
+    there.connection = _SlowOfTasks
+    async with gateway(there=there) as rig:
+        there.clock = rig.clock  # type: ignore[attr-defined]
+        ann = await rig.legacy()
+        for _ in range(5 * LOOKS_AT_ONCE):
+            await made(ann, "there__slow")
+        listing = ann.start("tasks/list")
+        await settle()
+        await rig.clock.advance(LOOKS)
+        found = (await listing.reply()).result
+        assert [each["server_id"] for each in found["_meta"]["failures"]] == ["there"]
         gate.opened.set()
         await rig.clock.advance(100)
 

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from toolgate.core.spelling import INVISIBLE
+
 Tree: TypeAlias = Any  # None, a flag, a text, a `Number`, a list of trees, a dict of them
 
 
@@ -194,7 +196,11 @@ def visible(text: str) -> str:
 
 
 def is_visible(text: str) -> bool:
-    return any(not each.isspace() and each not in _INVISIBLE for each in text)
+    return any(not each.isspace() and not _is_invisible(each) for each in text)
+
+
+def _is_invisible(each: str) -> bool:
+    return each in _INVISIBLE_TOO or bool(INVISIBLE.match(each))
 
 
 def _steady(line: str) -> str:
@@ -202,10 +208,11 @@ def _steady(line: str) -> str:
     return _UNSTEADY.sub(lambda found: _escaped(found[0]), line)
 
 
-# Of what cannot be seen, what joins letters (U+200C, U+200D) is needed to write some languages.
+# Of what cannot be seen, what joins letters (U+200C, U+200D) is needed to write some languages, and one that chooses
+# how the character before it looks (U+FE00 to U+FE0F) stands in emoji.
 _UNSTEADY = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufff9-\ufffb\ud800-\udfff]|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
+    f"|(?![\u200c\u200d\ufe00-\ufe0f]){INVISIBLE.pattern}"
 )
 
 
@@ -259,18 +266,14 @@ _ACTIVE = frozenset('"\\`*[]<>~|&$^')  # of JSON, HTML, or one of the kinds of M
 _LIKE_QUOTES = frozenset(
     "\u201c\u201d\u201e\u201f\u2033\u2036\u02ba\u02dd\u02ee\u275d\u275e\u301d\u301e\u301f\uff02\u05f4\u3003"
 )
-_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufffc\U0001d159") | {
-    chr(code)
-    for first, last in ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
-    for code in range(first, last + 1)
-}
+_INVISIBLE_TOO = "\ufffc\U0001d159"  # in many fonts
 _NOT_SHOWN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs", "Me"))
 _ESCAPED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 @functools.lru_cache(4096)
 def _is_harmless(each: str) -> bool:
-    if each in _ACTIVE or each in _LIKE_QUOTES or each in _INVISIBLE:
+    if each in _ACTIVE or each in _LIKE_QUOTES or _is_invisible(each):
         return False
     return each == " " or unicodedata.category(each) not in _NOT_SHOWN
 

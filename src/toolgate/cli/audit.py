@@ -20,6 +20,7 @@ from toolgate.cli import common, printing, progress
 from toolgate.cli.progress import Wait
 from toolgate.config import Config, ownership, state_folder
 from toolgate.core.clock import SystemClock
+from toolgate.core.spelling import INVISIBLE
 from toolgate.policy.audit import AuditEntry
 from toolgate.state import audit as trails
 from toolgate.state.audit import NOTHING, Anchors, AuditVerdict, Chain, Head
@@ -254,7 +255,7 @@ def shown(line: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(each if each.isprintable() and not INVISIBLE.match(each) else ascii(each)[1:-1] for each in text)
 
 
 def _plain(value: Any) -> str:

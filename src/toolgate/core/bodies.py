@@ -54,22 +54,23 @@ class Bodies:
         loop = asyncio.get_running_loop()
         while not self.has_room(body):
             theirs = self._waiting.setdefault(body.key, {})
-            theirs[body] = loop.create_future()
-            moment = loop.call_later(SOON, self._waited, body)
+            turn = theirs[body] = loop.create_future()
+            moment = loop.call_later(SOON, self._waited, body, turn)
             try:
-                await theirs[body]
+                await turn
             finally:
                 moment.cancel()
-                del theirs[body]
+                if theirs.get(body) is turn:
+                    del theirs[body]
                 if not theirs:
                     self._waiting.pop(body.key, None)
                 else:
                     self._wake_one(body.key)  # one after the other: there may be thousands, and room for few
 
-    def _waited(self, body: Body) -> None:
+    def _waited(self, body: Body, turn: asyncio.Future[None]) -> None:
         body.has_waited = True
         if self.has_room(body):
-            _wake(self._waiting[body.key][body])
+            _wake(turn)
 
     def drop(self, body: Body, size: int) -> None:
         """It is where it was to go, or given up. A reader that waits is let go."""
@@ -85,7 +86,10 @@ class Bodies:
         self._kept_from[body.source] -= size
         if not of_server:
             del self._from[body.source], self._kept_from[body.source]
-        if turn := self._waiting.get(body.key, {}).get(body):
+        waiting = self._waiting.get(body.key, {})
+        if turn := waiting.get(body):
+            _wake(turn)
+        if of_server and (turn := waiting.get(next(iter(of_server)))) and self.has_room(next(iter(of_server))):
             _wake(turn)
         self._wake(body.key)
 

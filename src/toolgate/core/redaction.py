@@ -27,6 +27,7 @@ import msgspec
 
 from toolgate.core import escapes
 from toolgate.core.escapes import TooMuch
+from toolgate.core.spelling import INVISIBLE
 from toolgate.core.steps import InSteps, at_once
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
@@ -587,13 +588,12 @@ class _Filter(logging.Filter):
         if record.exc_text and (shown := _in_its_place(self._secrets.text(record.exc_text))) != record.exc_text:
             record.exc_text, record.exc_info = shown, None
         if record.stack_info:
-            record.stack_info = self._secrets.text(record.stack_info)
+            record.stack_info = _in_its_place(self._secrets.text(record.stack_info))
         return True
 
 
-_unseen = re.compile(  # control characters, and what nobody sees or what turns the direction of a text
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
+# Control characters, and what nobody sees or what turns the direction of a text.
+_unseen = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufff9-\ufffb{INVISIBLE.pattern[1:-1]}]")
 
 
 _line = re.compile(r"\n(?! {4})")  # each handler has its filter, and the record may have been at another

@@ -11,7 +11,6 @@ import itertools
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -39,7 +38,6 @@ from toolgate.gateway.snapshot import Route
 from toolgate.upstreams.base import rechecked
 
 MOST_MEMOS = 8  # of calls, that a session keeps
-TELLING = 0.5  # seconds that servers may take to answer that they log at another level
 MOST_RELAYED = 64  # notifications of one session on their way to its server
 _OF_ALL_SCOPES = frozenset({*mcp.LIST_CHANGED, mcp.UPDATED, mcp.ELICITED})  # nothing in them is of what tools have said
 
@@ -472,10 +470,7 @@ class Session:
         level = calls.check_level(calls.read_text(calls.read_members(message.params, "params"), "level"))
         self._log_level = level
         self._memos.clear()
-        telling = self._spawn(self._gateway.set_level(level, self.route, self.client))
-        with suppress(TimeoutError):  # a server may leave that unanswered
-            async with self._clock.timeout(TELLING):
-                await asyncio.shield(telling)
+        await self._gateway.set_level(level, self.route, self.client)
         return b"{}"
 
     async def _list(self, message: Message, *_: object) -> bytes:

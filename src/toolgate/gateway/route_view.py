@@ -420,9 +420,8 @@ class RouteView:
             message = "Only clients that may use all of a server may stop it, because others use it too"
             raise Fault("ACCESS_DENIED", message, server=server, reach="not_sent", hint=_WHO_STOPS)
         upstream = self._route.upstream(server)
-        configured = self._snapshot.servers.get(server)
-        if self._whose and upstream.calls and configured and configured.scope == "shared":
-            message = f"Calls are under way at {upstream.name}, maybe those of others, so it was not stopped"
+        if self._whose and upstream.works_for_others(self._whose):
+            message = f"Calls or tasks of others are under way at {upstream.name}, so it was not stopped"
             raise Fault("ACCESS_DENIED", message, server=server, reach="not_sent", hint=_WHO_ENDS_CALLS)
         await upstream.stop(self._whose)
 

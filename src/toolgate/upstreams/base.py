@@ -175,6 +175,10 @@ class Upstream(Protocol):
         """How many requests of clients are under way or parked on this server now."""
         ...
 
+    def works_for_others(self, whose: Client) -> bool:
+        """Whether `stop` for this client may end what is under way for others: a call, or a task."""
+        ...
+
     async def stop(self, whose: Client | None = None) -> None:
         """End what runs, and return when it is gone. Its state is `stopped`; the next use starts it again. A call under
         way fails with SERVER_FAILED, and is not sent again. `whose`: as for `status`."""

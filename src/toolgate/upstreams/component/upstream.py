@@ -67,6 +67,9 @@ class ComponentUpstream:
     def calls(self) -> int:
         return self._calls
 
+    def works_for_others(self, whose: Client) -> bool:
+        return bool(self.calls)  # it does not know whose they are
+
     def scope(self, client: Client) -> str:
         return ""
 

@@ -107,6 +107,9 @@ class InProcessUpstream:
     def calls(self) -> int:
         return len(self._running)
 
+    def works_for_others(self, whose: Client) -> bool:
+        return bool(self.calls)  # it does not know whose they are
+
     async def stop(self, whose: Client | None = None) -> None:
         self._is_stopped = True
         running = list(self._running)

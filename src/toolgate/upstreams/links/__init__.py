@@ -49,7 +49,7 @@ from toolgate.upstreams.process.supervisor import Launch, Supervisor
 MakeLaunch: TypeAlias = Callable[[Server, str], Awaitable[Launch]]
 
 
-AT_ONCE = 2 * 1024 * 1024  # bytes of one principal's results
+AT_ONCE = 2 * 1024 * 1024  # bytes of one server's results for one principal
 
 
 class LinkDeps(msgspec.Struct, frozen=True):

@@ -157,6 +157,7 @@ class Wire(asyncio.Protocol, Tenant):
     def close(self) -> None:
         self._reply = None
         self.intake.drop()
+        self._waits_no_more()
         if self._transport:
             self.flush()
             self._transport.close()
@@ -165,23 +166,30 @@ class Wire(asyncio.Protocol, Tenant):
         """Close it, and wait for nobody to read what was written."""
         self._reply = None
         self.intake.drop()
+        self._waits_no_more()
         if self._transport:
             self._transport.abort()
 
     def keeps(self, body: Body, size: int) -> None:
         """So much is kept of what comes; more is read when there is room for that."""
         if not body.has(size) and body is not self._held_for:
+            self._waits_no_more()
             self._held_for = body
             self.intake.hold(body)
             self._waiting = asyncio.get_running_loop().create_task(self._read_on(body))
 
     async def _read_on(self, body: Body) -> None:
         await body.room()
-        self._let_go(body)
+        self._waiting = None
+        self._waits_no_more()
 
-    def _let_go(self, body: Body) -> None:
-        self.intake.let_go(body)
-        if body is self._held_for:
+    def _waits_no_more(self) -> None:
+        """For room: there is some, or all of the answer is here, and the next may be another client's."""
+        if self._waiting:
+            self._waiting.cancel()
+            self._waiting = None
+        if self._held_for:
+            self.intake.let_go(self._held_for)
             self._held_for = None
 
     @property
@@ -316,8 +324,7 @@ class Wire(asyncio.Protocol, Tenant):
         head, self._head = self._head, b""
         if may_stay and head:
             self._remember(head)
-        if self._held_for:
-            self._let_go(self._held_for)  # all of it is here, and the next answer may be another client's
+        self._waits_no_more()
         if not reply:
             return
         if may_stay:

@@ -75,6 +75,6 @@ class TaskOwners:
             if self._kept:
                 self._kept.drop(self._server, self._scope, id)
 
-    def runs(self, wall: float) -> bool:
-        """Whether any of them may still run."""
-        return any(entry.until > wall for entry in self._entries.values())
+    def runs(self, wall: float, but_of: str | None = None) -> bool:
+        """Whether any of them may still run; those of one principal not counted, where it is named."""
+        return any(entry.until > wall and entry.maker[0] != but_of for entry in self._entries.values())

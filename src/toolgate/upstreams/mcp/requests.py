@@ -26,7 +26,7 @@ from toolgate.core.exchange import Exchange, Part, Retry
 from toolgate.core.fault import Fault, Reach, Reached, Words
 from toolgate.core.jsonrpc import Members, Message, Params, PlainAnswer, RpcError
 from toolgate.core.large import Whole
-from toolgate.core.model import Accepted, Asker, Call, Client, Done, NeedInput, Outcome, Required
+from toolgate.core.model import Accepted, Asker, Call, Client, Done, NeedInput, Outcome, Principal, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy, naming
 from toolgate.upstreams.base import rechecked
@@ -162,6 +162,13 @@ class Requests:
         something longer is not counted."""
         wholes = [each for each in self.pending.values() if each.call and not isinstance(each.exchange, Part)]
         return len(wholes) + sum(limit.waiting for limit in (self._concurrency, self._turns) if limit)
+
+    def works_for_others(self, whose: Principal) -> bool:
+        """Whether a call of anybody else is under way here, or waits for its turn."""
+        calls = [each.call for each in self.pending.values() if each.call]
+        limits = [limit for limit in (self._concurrency, self._turns) if limit]
+        is_waited = any(limit.waiting > limit.waiting_of(whose.counted_as) for limit in limits)
+        return is_waited or any(call.client.principal.id != whose.id for call in calls)
 
     # Requests of ours.
 

@@ -51,6 +51,10 @@ class Rotation:
     def waiting(self) -> int:
         return len(self._queue)
 
+    def waiting_of(self, whose: str) -> int:
+        """Those of one principal (`Principal.counted_as`)."""
+        return self._queue.count(whose)
+
     @property
     def is_over(self) -> bool:
         return not self._queue and self._clock.now() >= self._ends

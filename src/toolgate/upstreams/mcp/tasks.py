@@ -34,7 +34,8 @@ from toolgate.upstreams.mcp.requests import TELLING, Requests
 log = logging.getLogger(__name__)
 
 LOOKS_AT_ONCE = 8  # at tasks, for one list
-LOOK, SILENCE = 3.0, 60.0  # seconds for one of these; and for which a server is not asked that has let one pass
+LOOK, LOOKS = 3.0, 10.0  # seconds for one of these, and for all of a list
+SILENCE = 60.0  # seconds for which a server is not asked again on behalf of a principal whose look it has let pass
 PAUSE = 1.0  # seconds between two looks at a task of which its server says nothing else
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
 
@@ -47,7 +48,8 @@ class Tasks:
         self.running = 0  # calls that are run as tasks, for clients that want none
         self._requests = requests
         self._on_event = on_event
-        self._doubted = self._fell_silent = float("-inf")
+        self._doubted = float("-inf")
+        self._fell_silent: dict[str, float] = {}  # when a look at a task of these principals was let pass
         self._extended = TaskOwners()  # of tasks of the extension
         self.counted = CountedTasks(requests.clock, requests.call, requests.spawn)
         requests.on_end.append(self.counted.end)
@@ -61,6 +63,11 @@ class Tasks:
         """Whether the server may be at work on one."""
         wall = self._requests.clock.wall()
         return self.owners.runs(wall) or self._extended.runs(wall)
+
+    def run_for_others(self, principal: str) -> bool:
+        """Whether the server may be at work on a task of anybody but this principal."""
+        wall = self._requests.clock.wall()
+        return self.owners.runs(wall, principal) or self._extended.runs(wall, principal)
 
     async def call(self, call: Call) -> Outcome:
         """One round of a call whose client wants a task, or whose tool runs as a task only. Raises `Fault`."""
@@ -141,12 +148,27 @@ class Tasks:
         """Of the tasks that this principal has made here those that are still there, as they are now. The server's own
         list is not read: it is as long as everybody has made it. Raises `Fault`, also where they have more than `most`
         bytes together, or where the server does not answer: lists of other servers' tasks wait for it."""
+        clock, server = self._requests.clock, self._requests.server.id
+        since = clock.now() - SILENCE
+        self._fell_silent = {whose: at for whose, at in self._fell_silent.items() if at > since}
+        if principal in self._fell_silent:
+            raise Fault("TIMEOUT", "The server does not answer tasks/get", server=server, reach="not_sent")
+        try:
+            async with clock.timeout(LOOKS):
+                return await self._look_at_all(principal, most)
+        except TimeoutError:
+            self._fell_silent[principal] = clock.now()
+            message = f"The server has not told of all tasks within {LOOKS:g} s"
+            raise Fault("TIMEOUT", message, server=server, reach="sent_unknown") from None
+
+    async def _look_at_all(self, principal: str, most: int) -> Mapping[str, tuple[Raw, Made]]:
         mine = self.owners.of(principal)[-MOST_TASKS:] if self._requests.dialect.runs_tasks else []
         found: dict[str, tuple[Raw, Made]] = {}
         size = 0
         for first in range(0, len(mine), LOOKS_AT_ONCE):
             ids = mine[first : first + LOOKS_AT_ONCE]
-            for id, raw in zip(ids, await asyncio.gather(*map(self._look_at, ids)), strict=True):
+            looks = [self._look_at(id, principal) for id in ids]
+            for id, raw in zip(ids, await asyncio.gather(*looks), strict=True):
                 if raw and (made := self.owners.made(id)):
                     found[id] = raw, made
                     size += len(memoryview(raw))
@@ -154,11 +176,9 @@ class Tasks:
                 raise too_long(self._requests.server.id, "tasks", f"{most:,} bytes (catalog.bytes)")
         return found
 
-    async def _look_at(self, id: str) -> Raw | None:
+    async def _look_at(self, id: str, principal: str) -> Raw | None:
         """None where the server does not know it any more, or what it says is out of shape."""
         requests, raw = self._requests, jsonrpc.NOTHING
-        if requests.clock.now() < self._fell_silent + SILENCE:
-            raise Fault("TIMEOUT", "The server does not answer tasks/get", server=requests.server.id, reach="not_sent")
         try:
             raw = await requests.ask(mcp.TASK_GET, jsonrpc.encode({"taskId": id}), requests.dialect.other(), LOOK)
             tasks.check_listed(raw)
@@ -167,8 +187,8 @@ class Tasks:
             if fault.upstream and fault.upstream.code == jsonrpc.INVALID_PARAMS:
                 self.owners.forget(id)
             elif not raw:
-                if fault.code == "TIMEOUT":
-                    self._fell_silent = requests.clock.now()
+                if fault.code == "TIMEOUT" and fault.reach != "not_sent":
+                    self._fell_silent[principal] = requests.clock.now()
                 raise
             elif requests.complaints.takes(requests.server.id):
                 told = (requests.server.name, fault.message, excerpt(bytes(raw), server=requests.server.id))
@@ -204,6 +224,7 @@ class Tasks:
         elif call.method == mcp.TASK_RESULT and not isinstance(answer, RpcError):
             self._over(call.target)
         elif call.method in mcp.TASK_LOOKS and isinstance(answer, Done):
+            self._fell_silent.pop(call.client.principal.id, None)
             self._looked(call, answer.frame or answer.body)
 
     def _accepted(self, id: int, request: OpenRequest, call: Call, accepted: Accepted) -> None:

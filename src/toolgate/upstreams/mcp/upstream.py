@@ -89,6 +89,9 @@ class McpUpstream:
     def calls(self) -> int:
         return sum(session.calls for session in self._sessions.values())
 
+    def works_for_others(self, whose: Client) -> bool:
+        return any(session.works_for_others(whose.principal) for session in self._of(whose))
+
     def status(self, whose: Client | None = None) -> Status:
         shown = self._of(whose)
         if not shown:

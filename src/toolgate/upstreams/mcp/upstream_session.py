@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import msgspec
@@ -60,6 +60,7 @@ from toolgate.upstreams.stopping import OVER_SHARE, stopped, was_stopped
 log = logging.getLogger(__name__)
 
 _ANYBODY = Principal().id  # on an open gateway
+TELLING = 0.5  # seconds that a server may take to answer that it logs at another level
 LONGEST_LOGGED = 1000  # characters of what a server says of its failure: it may fail 20 times a minute, and is logged
 
 # Why a server was stopped that is the same when it is back: its lists are not looked at again for that. (If they were,
@@ -104,14 +105,22 @@ class Connection:
         """How many requests of clients are under way here, parked ones and those that wait for their turn too."""
         return self.requests.calls + self.tasks.running
 
+    def works_for_others(self, whose: Principal) -> bool:
+        """Whether anything is under way here for anybody else, a task too."""
+        return self.requests.works_for_others(whose) or self.tasks.run_for_others(whose.id)
+
     def open_subscriptions(self, client: Client, missed: Callable[[], None]) -> None:
         self.subscriptions = subscriptions_of(self.requests, client, missed)
         self.subscriptions.open(self.wanted)
 
     async def raise_level(self, level: str) -> None:
-        """Have the server log this much, where it does not yet."""
+        """Have the server log this much, where it does not yet. It is waited for only for a moment: a server may leave
+        that unanswered."""
         if self.subscriptions and self.wanted.raise_level(level):
-            await self.subscriptions.set_level(level)
+            telling = self.requests.spawn(self.subscriptions.set_level(level))
+            with suppress(TimeoutError):
+                async with self.requests.clock.timeout(TELLING):
+                    await asyncio.wait((telling,))
 
 
 class UpstreamSession:
@@ -171,6 +180,10 @@ class UpstreamSession:
     def calls(self) -> int:
         """How many requests of clients are under way or parked here, those that wait for the start among them."""
         return self.live.calls if self.live else self.leases
+
+    def works_for_others(self, whose: Principal) -> bool:
+        """Whether anything under way here may be lost to anybody else: who waits for the start is not told apart."""
+        return self.live.works_for_others(whose) if self.live else bool(self.leases)
 
     @property
     def is_at_work(self) -> bool:

@@ -2,11 +2,12 @@
 
 A process may be stopped, or hang, with its pipes open. The rule this file keeps: only silence ends a server. Whatever
 it writes, an error or a line on stderr too, shows that it lives; one question at a time is asked, and the first of them
-only when a request has waited for its whole time and nothing came.
+only when a request has waited for as long as a call may, or others could have, and nothing came.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 from toolgate.config import Server
@@ -24,36 +25,40 @@ class Watchdog:
     def __init__(self, requests: Requests, server: Server) -> None:
         self._requests = requests
         self._server = server
-        self._is_checking = False
+        self._looking: asyncio.Task[None] | None = None
+        self._seen = 0  # signs of life before that
+        self._due = 0.0  # when it asks
         requests.on_given_up.append(self._given_up)
 
     def _given_up(self, request: OpenRequest, why: str) -> None:
-        """Somebody waited for the whole time, or gave up before that."""
-        if request.seen is not None and self._requests.dialect.revision and self._is_silent(request.seen):
-            pause = 0.0 if why == TIMED_OUT else self._server.timeout
-            self._requests.spawn(self._look(request.seen, pause))
+        """Somebody has waited for so long, or gave up before that. Others may wait, as long as the server has."""
+        if request.seen is None or not self._requests.dialect.revision or not self._is_silent(request.seen):
+            return
+        waited = request.exchange.budget or 0.0 if why == TIMED_OUT else 0.0
+        pause = max(0.0, self._server.timeout - waited)
+        due = self._requests.clock.now() + pause
+        if self._looking and not self._looking.done():
+            if self._seen == request.seen and self._due <= due:
+                return
+            self._looking.cancel()
+        self._seen, self._due = request.seen, due
+        self._looking = self._requests.spawn(self._look(request.seen, pause))
 
     async def _look(self, seen: int, pause: float) -> None:
         """Have the server replaced if it says nothing any more. `seen` are its signs of life until now; it is left
         alone for a `pause` in seconds first."""
-        if self._is_checking:
-            return
         clock = self._requests.clock
-        self._is_checking = True
-        try:
-            await clock.sleep(pause)
-            if not self._is_silent(seen):
-                return
-            until = clock.now() + PATIENCE
-            with contextlib.suppress(Fault):
-                await self._requests.ask(*self._requests.dialect.ping(), PATIENCE)
-            if self._is_silent(seen):
-                await clock.sleep(max(0.0, until - clock.now()))
-            if self._is_silent(seen) and self._requests.link:
-                silence = self._server.timeout + PATIENCE
-                self._requests.link.replace(f"did not respond for {silence:g} s, not even to a ping, and was stopped")
-        finally:
-            self._is_checking = False
+        await clock.sleep(pause)
+        if not self._is_silent(seen):
+            return
+        until = clock.now() + PATIENCE
+        with contextlib.suppress(Fault):
+            await self._requests.ask(*self._requests.dialect.ping(), PATIENCE)
+        if self._is_silent(seen):
+            await clock.sleep(max(0.0, until - clock.now()))
+        if self._is_silent(seen) and self._requests.link:
+            silence = self._server.timeout + PATIENCE
+            self._requests.link.replace(f"did not respond for {silence:g} s, not even to a ping, and was stopped")
 
     def _is_silent(self, seen: int) -> bool:
         link = self._requests.link
