@@ -61,20 +61,15 @@ LABELS: Final = frozenset(  # members of `_meta` by which clients name a call to
 # take seconds to read one.
 LONGEST_OF_TRACE: Final = {"traceparent": 128, "tracestate": 1024, "baggage": 8192}
 
-LABELLING_HEADERS: Final = frozenset(  # of HTTP, by which clients and proxies name a request: another in each
+CHANGING_HEADERS: Final = frozenset(  # of HTTP, by which clients and proxies name a request: another in each
     {
-        *("traceparent", "tracestate", "baggage", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-sampled", "uber-trace-id"),
-        *(
-            "x-request-id",
-            "request-id",
-            "x-correlation-id",
-            "correlation-id",
-            "x-amzn-trace-id",
-            "x-cloud-trace-context",
-        ),
-        *("x-cloud-trace-context", "x-datadog-trace-id", "x-datadog-parent-id", "user-agent", "date"),
+        *("traceparent", "tracestate", "baggage", "uber-trace-id", "sentry-trace", "x-cloud-trace-context"),
+        *("b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-amzn-trace-id"),
+        *("x-datadog-trace-id", "x-datadog-parent-id", "date"),
+        *("x-request-id", "request-id", "x-correlation-id", "correlation-id"),
     }
 )
+LABELLING_HEADERS: Final = CHANGING_HEADERS | {"user-agent"}  # by which they name themselves, too
 
 UI_EXTENSION: Final = PREFIX + "ui"  # MCP Apps
 

@@ -275,7 +275,7 @@ class Guards:
         if not known or (expires is not None and self._clock.wall() >= expires):
             return None
         if came.varying:
-            return msgspec.structs.replace(known, headers={**known.headers, **dict(came.varying)})
+            return msgspec.structs.replace(known, headers={**known.headers, **came.varying})
         return known
 
     def remember(self, request: Request, came: Parted, body: bytes) -> None:

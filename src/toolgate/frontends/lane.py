@@ -218,7 +218,7 @@ class LegacyCall(LaneCall):
         return begun.round if begun else None
 
     def _in_session(self) -> Session | None:
-        known = self.request
+        known = self.slot.known  # of all with this head
         if (named := known.named) is None:
             headers = known.headers
             version = mcp.stated(headers.get(era_headers.VERSION))
@@ -249,7 +249,7 @@ class LegacyCall(LaneCall):
         return status, body, headers
 
     def usual(self) -> HeaderList:
-        known = self.request
+        known = self.slot.known
         if not known.usual:  # which all with this head have: it names their session
             named = ((b"mcp-session-id", self.session.id.encode()),) if self.session else ()
             known.usual = (*known.cors, *_JSON, *named)

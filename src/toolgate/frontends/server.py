@@ -184,7 +184,7 @@ class _KnownCycle(_Cycle, Slot):
     def scope(self) -> Any:  # type: ignore[override]
         scope = {**self.known.scope, "state": {**self._protocol.app_state, CAME: self.came}}
         if self.came.varying:
-            varying = [(name.encode(), value.encode()) for name, value in self.came.varying]
+            varying = [(name.encode(), value.encode()) for name, value in self.came.varying.items()]
             names = [name for name, _ in varying]
             scope["headers"] = [*(each for each in scope["headers"] if each[0] not in names), *varying]
         return scope
