@@ -12,13 +12,15 @@ import hashlib
 import hmac
 import os
 from collections.abc import Sequence
-from typing import TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from toolgate.core import surrogates
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _VERSION = "v1."
 _NONCE = 12
@@ -36,8 +38,16 @@ class Seal:
     def __init__(self, purpose: str, keys: Sequence[bytes] = ()) -> None:
         keys = keys or [os.urandom(32)]
         self._purpose = purpose.encode()
-        self._keys = [AESGCM(key) for key in keys]
+        self._given = tuple(keys)
         self._hash_key = hmac.digest(keys[0], b"nonce of " + self._purpose, hashlib.sha256)
+
+    @cached_property
+    def _keys(self) -> Sequence[AESGCM]:
+        from cryptography.hazmat.primitives.ciphers.aead import (
+            AESGCM,  # 7 MB that a gateway without seals does not have
+        )
+
+        return [AESGCM(key) for key in self._given]
 
     def seal(self, value: object) -> str:
         return self._sealed(os.urandom(_NONCE), surrogates.pack(value))
@@ -63,6 +73,8 @@ class Seal:
                 raise ValueError  # a second spelling of the same bytes
         except ValueError:
             raise Broken from None
+        from cryptography.exceptions import InvalidTag
+
         for key in self._keys:
             try:
                 return surrogates.unpack(key.decrypt(raw[:_NONCE], raw[_NONCE:], self._purpose), type)
