@@ -66,7 +66,8 @@ CHANGING_HEADERS: Final = frozenset(  # of HTTP, by which clients and proxies na
         *("traceparent", "tracestate", "baggage", "uber-trace-id", "sentry-trace", "x-cloud-trace-context"),
         *("b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-amzn-trace-id"),
         *("x-datadog-trace-id", "x-datadog-parent-id", "date"),
-        *("x-request-id", "request-id", "x-correlation-id", "correlation-id"),
+        *("x-request-id", "request-id", "x-client-request-id", "x-correlation-id", "correlation-id"),
+        *("cf-ray", "x-amz-cf-id", "x-azure-ref", "x-vercel-id", "fly-request-id", "x-request-start", "x-queue-start"),
     }
 )
 LABELLING_HEADERS: Final = CHANGING_HEADERS | {"user-agent"}  # by which they name themselves, too
