@@ -10,6 +10,7 @@ import pytest
 from inmemory import LATEST, MODERN, Refusal, Scripted, Visitor, gateway, tools
 from virtualtime import settle
 
+from toolgate.catalog import catalog
 from toolgate.config import CatalogLimits
 
 PATIENCE, SHORT = CatalogLimits().list_timeout, CatalogLimits().first_wait
@@ -77,6 +78,31 @@ async def test_a_server_that_takes_its_time_to_refuse_is_not_waited_for_each_tim
 async def test_a_slow_server_is_shown_on_the_first_request_as_ever() -> None:
     async with gateway(scripts={"calm": Scripted(tools_list=tools("ok")), "there": slow(4.0)}) as app:
         assert await listed(Visitor(app)) == ({"calm__ok", "there__late"}, [], pytest.approx(4.0))
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_server_that_takes_its_list_back_each_time_and_is_slow_is_not_waited_for_each_time(
+    revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "REGAINED", 0.1)
+    wild = slow(0.0, revision)
+    async with gateway(scripts={"calm": Scripted(tools_list=tools("ok")), "wild": wild}) as app:
+        await listed(Visitor(app))
+        wild.seconds = 4.0
+        taken = []
+        for _ in range(8):
+            wild.tell("notifications/tools/list_changed")
+            await settle()
+            names, _, seconds = await listed(Visitor(app))
+            assert names == {"calm__ok", "wild__late"}
+            taken.append(round(seconds, 1))
+            await asyncio.sleep(5)
+        assert taken[0] == 4.0 and sum(taken) < 2 * PATIENCE, taken
+        assert taken[-4:] == [0.0] * 4, taken
+        await asyncio.sleep(1.2 * PATIENCE / catalog.REGAINED)
+        wild.tell("notifications/tools/list_changed")
+        await settle()
+        assert (await listed(Visitor(app)))[2] > 0, "once in a while it is waited for again"
 
 
 async def test_where_nothing_else_is_there_it_is_waited_for() -> None:

@@ -60,6 +60,7 @@ log = logging.getLogger(__name__)
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
 PACE = 4 * 1024 * 1024  # bytes a second at which a list is read again and again, at most
 MOMENT = 0.001  # seconds that nobody waits for
+REGAINED = 0.01  # seconds in each one, of those for which a list that comes, but slowly, may keep others waiting
 AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
 MOST_OF_SCOPES = 32 * 1024 * 1024  # bytes of a server's lists for clients with connections of their own, together
 UP = frozenset({"ready", "busy"})
@@ -77,10 +78,11 @@ class Slot:
         self.is_missed = False  # clients were shown a list without it
         self.failing: float | None = None  # since when it cannot be had anew
         self.fault: Fault | None = None  # of the last attempt
-        self.failed = 0.0  # when that was
+        self.ended = 0.0  # when that was over
         self.fetch: asyncio.Task[ServerList] | None = None
         self.began = 0.0  # the fetch
         self.in_vain = 0.0  # seconds that fetches have taken since one brought a list
+        self.taken = 0.0  # seconds that those which brought one had taken by then: see `REGAINED`
         self.rested = 0.0  # when it may be fetched again: what is large takes as long as it is
         self.has_changed = False  # while it was being fetched
 
@@ -265,7 +267,7 @@ class Catalog:
                 and self._upstreams[item[0]].status().state not in UP
             ):
                 failed[item] = slot.fault
-                if self._clock.now() - slot.failed >= AGAIN:
+                if self._clock.now() - slot.ended >= AGAIN:
                     self._fetch(place, client)
         return failed
 
@@ -622,10 +624,13 @@ class Catalog:
         error = None if done.cancelled() else done.exception()
         if error:
             error.__traceback__ = error.__context__ = None  # they hold what was read of the list
-        slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
+        now = self._clock.now()
+        took, lately = now - slot.began, self._taken_lately(slot)
+        slot.fault, slot.ended = (error if isinstance(error, Fault) else None), now
         if slot.fault and not slot.server_list:
             self._cache.save_fault(place, slot.fault)
-        slot.in_vain = slot.in_vain + self._clock.now() - slot.began if error else 0.0
+        slot.in_vain = slot.in_vain + took if error else 0.0
+        slot.taken = lately if error else min(lately + took, 2 * self.limits.list_timeout)
         if error and slot.server_list:
             slot.failing = self._clock.now() if slot.failing is None else slot.failing
             if self._clock.now() - slot.failing >= self.limits.grace:
@@ -646,14 +651,19 @@ class Catalog:
         self, places: Sequence[Place], patience: float | None, first: float | None, has_some: bool
     ) -> None:
         """Wait for what is fetched: see `view`. `has_some`: something is known already. A list that has taken all of
-        `list_timeout` is late until it is there: beside others it is waited for `first_wait` of each fetch."""
+        `list_timeout` is late until it is there: beside others it is waited for `first_wait` of each fetch, and not at
+        all where it is there as it was."""
         began = self._clock.now()
         fetches, late = dict[asyncio.Task[ServerList], float](), dict[asyncio.Task[ServerList], float]()
+        unknown = dict[asyncio.Task[ServerList], float]()  # of the late ones
         for slot in [self._slots[place] for place in places]:
             if slot.fetch:
-                is_late = patience is not None and slot.in_vain + began - slot.began >= self.limits.list_timeout
+                taken = slot.in_vain + self._taken_lately(slot) + began - slot.began
+                is_late = patience is not None and taken >= self.limits.list_timeout
                 (late if is_late else fetches)[slot.fetch] = slot.began
-        await self._wait_until(late, began, patience, self.limits.first_wait)
+                if is_late and not slot.server_list:
+                    unknown[slot.fetch] = slot.began
+        await self._wait_until(unknown, began, patience, self.limits.first_wait)
         await self._wait_until(fetches, began, patience, first)
         awaited = [*fetches, *late]
         while not has_some and not any(map(_is_there, awaited)):
@@ -662,6 +672,10 @@ class Catalog:
             if not rest or (left is not None and left < MOMENT):
                 break
             await self._wait(rest, left, asyncio.FIRST_COMPLETED)
+
+    def _taken_lately(self, slot: Slot) -> float:
+        """Seconds that fetches of a list have taken: a server that takes it back each time has others wait as well."""
+        return max(0.0, slot.taken - REGAINED * (self._clock.now() - slot.ended))
 
     async def _wait_until(
         self,

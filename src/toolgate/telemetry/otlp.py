@@ -1,12 +1,13 @@
 """Traces, metrics and logs over OTLP/HTTP, by OpenTelemetry's SDK (the extra `telemetry`), which is loaded here alone.
 
 The rules this file keeps: no call waits for a collector, so what it does not take in time is dropped; and a collector
-that is not there keeps the gateway from neither starting nor ending.
+that is not there keeps the gateway from neither starting nor ending. Nor is more read of its answer than an error has.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import secrets
 import threading
@@ -25,6 +26,7 @@ from toolgate.telemetry.usage import BY_KIND, COUNTED, Called, Durations, Usage
 log = logging.getLogger(__name__)
 
 PATIENCE = 5.0  # seconds for a collector's answer, and for what is left at the end
+MOST_READ = 4096  # bytes of an answer
 NEEDED = "`telemetry.endpoint` needs the extra `telemetry`: pip install 'toolgate[telemetry]'"
 SCOPE = "toolgate"
 
@@ -48,6 +50,26 @@ async def opened(config: Config, version: str, recorder: Recorder) -> AsyncGener
         await sender.close()
 
 
+def session() -> Any:
+    """Of the library `requests`, which would read all of an answer, however long it is and whatever it decodes to."""
+    found = importlib.import_module("requests").Session()
+    adapter = importlib.import_module("requests.adapters").HTTPAdapter()
+    whole = adapter.send
+
+    def send(request: Any, **more: Any) -> Any:
+        response = whole(request, **more)
+        response._content = response.raw.read(MOST_READ, decode_content=False)
+        response._content_consumed = True
+        response.raw.close()  # the connection stays where that was all
+        return response
+
+    adapter.send = send
+    found.headers["Accept-Encoding"] = "identity"
+    for scheme in ("http://", "https://"):
+        found.mount(scheme, adapter)
+    return found
+
+
 class Sender:
     """What sends, each kind in a thread of its own."""
 
@@ -61,14 +83,16 @@ class Sender:
         self._recorder = recorder
         if wanted.traces:
             exporter = module("exporter.otlp.proto.http.trace_exporter").OTLPSpanExporter
-            self._trace(exporter(f"{base}/v1/traces", timeout=PATIENCE), resource, wanted.sample)
+            self._trace(exporter(f"{base}/v1/traces", timeout=PATIENCE, session=session()), resource, wanted.sample)
         if wanted.metrics:
             exporter = module("exporter.otlp.proto.http.metric_exporter").OTLPMetricExporter
-            metrics = Metrics(exporter(f"{base}/v1/metrics", timeout=PATIENCE), resource, recorder.usage)
+            metrics = Metrics(
+                exporter(f"{base}/v1/metrics", timeout=PATIENCE, session=session()), resource, recorder.usage
+            )
             self._closers.append(Pushing(metrics.push, wanted.interval).close)
         if wanted.logs:
             exporter = module("exporter.otlp.proto.http._log_exporter").OTLPLogExporter
-            self._log(exporter(f"{base}/v1/logs", timeout=PATIENCE), resource)
+            self._log(exporter(f"{base}/v1/logs", timeout=PATIENCE, session=session()), resource)
         log.info("traces, metrics and logs are sent to %s", base)
 
     def _trace(self, exporter: Any, resource: Any, sample: int) -> None:
