@@ -11,6 +11,7 @@ import importlib
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol, cast
@@ -27,7 +28,8 @@ from toolgate.config.variables import SHELL, Expansion, Lacking, Style, Unread, 
 
 FILE = "secrets.json"
 LONGEST_SECRET = 64 * 1024  # bytes
-VAULT_PATIENCE = 5.0  # seconds for each step of a request
+VAULT_PATIENCE = 5.0  # seconds for all of a request
+LONGEST_ANSWER = 4 * 1024 * 1024  # bytes of Vault's, which has a secret's fields
 FIELD = "value"  # of a secret in Vault, where its name has no `#FIELD`
 
 _named = re.compile(r"\$\{secret:([^${}]{1,250})\}")
@@ -332,9 +334,12 @@ class _Vault:
         self._environ = environ
         self._expand = expand
         self._fetched: dict[str, Mapping[str, Any]] = {}
+        self._why_not: Broken | None = None  # it cannot be reached: nor is it asked for what else there is
 
     def find(self, name: str) -> str | None:
         path, _, field = name.partition("#")
+        if self._why_not:
+            raise self._why_not
         if path not in self._fetched:
             self._fetched[path] = self._fetch(path)
         value = self._fetched[path].get(field or FIELD)
@@ -390,20 +395,45 @@ class _Vault:
         http: Any = importlib.import_module("httpcore2")  # 50 ms that only those pay who have a Vault
         namespace = self._text(self._settings.namespace, "VAULT_NAMESPACE")
         sent = {**headers, "X-Vault-Request": "true", **({"X-Vault-Namespace": namespace} if namespace else {})}
-        timeout = dict.fromkeys(("connect", "read", "write", "pool"), VAULT_PATIENCE)
+        until, read = time.monotonic() + VAULT_PATIENCE, b""
         try:
-            with http.ConnectionPool() as pool:
-                answer = pool.request(
-                    method, f"{address}/v1/{path}", headers=sent, content=body, extensions={"timeout": timeout}
-                )
-                return answer.status, _table(answer.content)
+            with (
+                http.ConnectionPool(network_backend=_Until(until, http.SyncBackend())) as pool,
+                pool.stream(method, f"{address}/v1/{path}", headers=sent, content=body) as answer,
+            ):
+                for piece in answer.iter_stream():
+                    read += piece
+                    if len(read) > LONGEST_ANSWER:
+                        raise Broken(f"Vault at {address} answered with more than {LONGEST_ANSWER:,} bytes")
+                return answer.status, _table(read)
         except (http.NetworkError, http.TimeoutException, http.ProtocolError, http.UnsupportedProtocol) as error:
-            raise Broken(f"Vault at {address} cannot be reached ({type(error).__name__})") from None
+            why = f"within {VAULT_PATIENCE:g} s" if isinstance(error, http.TimeoutException) else type(error).__name__
+            self._why_not = Broken(f"Vault at {address} cannot be reached ({why})")
+            raise self._why_not from None
         except UnicodeError:
             raise Broken("Vault's token or namespace is not valid in a header") from None
 
     def _text(self, written: str, variable: str) -> str:
         return self._expand(written) if written else self._environ.get(variable, "")
+
+
+class _Until:
+    """A connection, or what makes one, each step of which ends by this time: each may be any number of reads."""
+
+    def __init__(self, until: float, inner: Any) -> None:
+        self._until = until
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in ("connect_tcp", "connect_unix_socket", "start_tls", "read", "write"):
+            return found
+
+        def bounded(*args: Any, timeout: float | None = None, **more: Any) -> Any:
+            made = found(*args, timeout=max(0.001, self._until - time.monotonic()), **more)
+            return _Until(self._until, made) if name.startswith(("connect", "start")) else made
+
+        return bounded
 
 
 def _table(body: bytes) -> Mapping[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import threading
 import types
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,55 @@ def test_a_sealed_vault_is_named_with_what_it_said(tmp_path: Path, vault: Vault)
 def test_one_that_vault_does_not_have_is_nowhere(tmp_path: Path, vault: Vault) -> None:
     found = of_vault(tmp_path, "${secret:nothing}", address=vault.address, token="${TOKEN_OF_VAULT}")
     assert "Vault (secret/data/toolgate/nothing, field value)" in found.servers[0].problem
+
+
+@contextmanager
+def listening(head: bytes, piece: bytes, pause: float) -> Generator[tuple[str, list[int]]]:
+    """What answers each connection with a head, and then piece by piece until that is closed."""
+    connections: list[int] = []
+    is_over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer(connection: socket.socket) -> None:
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(head)
+                while not is_over.wait(pause):
+                    connection.sendall(piece)
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    connections.append(1)
+                    threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", connections
+        finally:
+            is_over.set()
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n"
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nX: ", HEAD], ids=["status", "head", "body"])
+def test_a_vault_whose_answer_drips_is_given_up_and_asked_for_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setattr(config_secrets, "VAULT_PATIENCE", 0.3)
+    with listening(head, b"x", 0.02) as (address, connections):
+        found = of_vault(tmp_path, "${secret:a} ${secret:b}", address=address, token="${TOKEN_OF_VAULT}")
+        assert "cannot be reached" in found.servers[0].problem
+        assert len(connections) == 1
+
+
+def test_a_vault_that_answers_without_end_is_given_up(tmp_path: Path) -> None:
+    with listening(HEAD, b"x" * 1_000_000, 0.0) as (address, _):
+        found = of_vault(tmp_path, "${secret:a}", address=address, token="${TOKEN_OF_VAULT}")
+        assert "more than 4,194,304 bytes" in found.servers[0].problem
 
 
 # What of a configuration is a secret.
