@@ -6,11 +6,13 @@ import asyncio
 import json
 from typing import Any
 
+import peers
 import pytest
+from peers import LegacyServer, RpcError
 from virtualtime import FakeClock, settle
 
 from toolgate.config import Config, Limits, access
-from toolgate.config.access import Concurrency, Rate, Rates
+from toolgate.config.access import Concurrency, KnownClient, Permissions, Rate, Rates
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Client, Done, Outcome, Principal
 from toolgate.core.redaction import Redactor
@@ -128,3 +130,31 @@ async def test_a_call_that_waits_is_charged_once() -> None:
         run.ended(Done(b"{}"))
     _, task = await scene.begun("safe")
     assert is_refused(await task)
+
+
+async def test_a_call_that_an_operator_lets_go_on_after_its_client_was_asked_takes_its_place_once() -> None:
+    def fails(_params: Any) -> Any:
+        raise RpcError(-32603, "no window to show it in")
+
+    async def echo(scene: Any) -> str:
+        return json.dumps(scene.arguments)
+
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    book = Approvals(store, clock)
+    ann = KnownClient(id="ann", name="ann", servers="all", permissions=Permissions(servers={"there": "ask"}))
+    config = Config(
+        clients=(ann, KnownClient(id="bob", name="bob", servers="all")),
+        approvals=access.Approvals(by=("client", "operator"), wait=WAIT),
+        limits=Limits(concurrency=Concurrency(server=1)),
+    )
+    async with peers.gateway(config=config, store=store, there=LegacyServer({"echo": echo})) as rig:
+        client = await rig.legacy(principal="ann", answers={"elicitation/create": fails})
+        for number in range(2):
+            call = client.start("tools/call", name="there__echo", arguments={"x": number})
+            while not (waiting := [each for each in book.requests() if each.state == "undecided"]):
+                await asyncio.sleep(LOOK)
+            await book.allow(waiting[0], "once", TTL)
+            assert (await call.reply()).text == json.dumps({"x": number})
+        bob = await rig.legacy(principal="bob")
+        assert (await bob.call("there__echo", x=1)).text == json.dumps({"x": 1})

@@ -186,10 +186,11 @@ class Intake:
 
     def _pause(self) -> None:
         self.is_busy = bool(self._waiting or self._holders)
-        if self.transport and self.is_busy != self._is_paused:
-            self._is_paused = self.is_busy
+        is_paused = bool(self._waiting) if self.sees_end else self.is_busy
+        if self.transport and is_paused != self._is_paused:
+            self._is_paused = is_paused
             if not self.transport.is_closing():
-                (self.transport.pause_reading if self.is_busy else self.transport.resume_reading)()
+                (self.transport.pause_reading if is_paused else self.transport.resume_reading)()
 
 
 def _nobody(_piece: bytes) -> None:

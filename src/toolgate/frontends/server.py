@@ -227,6 +227,10 @@ class _KnownCycle(_Cycle, Slot):
         return self._protocol.start(self, app)
 
 
+class _Intake(Intake):
+    sees_end = True
+
+
 class _Pipeline(list[tuple[RequestResponseCycle, ASGI3Application]]):
     """What uvicorn has a deque for, which takes ten times the memory while it is empty, as it nearly always is."""
 
@@ -272,6 +276,7 @@ class HttpProtocol(HttpToolsProtocol):
         "_overhead",
         "_patience",
         "_piece",
+        "_running",
         "_stranger",
         "_timer",
         "_turn",
@@ -309,7 +314,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._piece = b""  # that is read just now
         self._again = b""  # what of it is to be read once more, in other words
         self._is_passed_over = False  # a head that is to be read once more
-        self._intake = Intake(self._take, None, PIECE, self._connections.turns, self._whose, self._is_one)
+        self._running: RequestResponseCycle | None = None  # what is answered, where others wait behind it
+        self._intake = _Intake(self._take, None, PIECE, self._connections.turns, self._whose, self._is_one)
         self.data_received = self._intake.put
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -338,10 +344,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._stop_keeping()
         self._connection.closed()
         super().connection_lost(exc)
-        if self._known and self._known.on_left:
-            self._known.disconnected = True  # another one may have begun behind it
-            self._known.on_left()
-        self._known = None
+        if (running := self._running) and not running.response_complete:
+            running.disconnected = True  # another one may have begun behind it
+            cast(_Cycle, running).tell()
+            if running is self._known and self._known.on_left:
+                self._known.on_left()
+        self._known = self._running = None
         if self.cycle and self.cycle.response_complete:
             self.cycle = None  # type: ignore[assignment]  which leads back here
         self._intake.forget()  # a cycle for each connection is what the garbage collector takes long for
@@ -450,7 +458,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._timer:
             self._stop_timer()
         self._patience = 0.0
-        cycle = self.cycle = self._known = _KnownCycle(self, known, request, self._connection)
+        cycle = self.cycle = self._known = self._running = _KnownCycle(self, known, request, self._connection)
         key = known.principal.counted_as
         if not self._scheduler.lets_pass(key):
             self._turn = self._scheduler.start(key, lambda: cycle.disconnected or self._begin(cycle))
@@ -581,6 +589,7 @@ class HttpProtocol(HttpToolsProtocol):
         """No answer is made while the one before is not read."""
         if cycle.__class__ is RequestResponseCycle:
             cycle.__class__ = _Cycle  # uvicorn makes its own
+        self._running = cycle
         if self.flow.write_paused:
             self._unstarted = cycle, app
             return
@@ -632,7 +641,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _rests(self) -> None:
         self._idle_since = self.loop.time()
         if not self._patience:  # nothing more comes of what was answered: it is not kept until the next one
-            self.cycle = self._known = None  # type: ignore[assignment]
+            self.cycle = self._known = self._running = None  # type: ignore[assignment]
         if not self._keeping:
             self._keeping = self.loop.call_later(self.timeout_keep_alive, self._look)
 

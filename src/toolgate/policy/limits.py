@@ -156,6 +156,7 @@ class Places(msgspec.Struct, eq=False):
     _limits: Sequence[Metered]
     _together: AbstractContextManager[Any]
     _are_taken: bool = False
+    _has_ended: bool = False  # the round: the next one has places of its own
     _is_over: bool = False
 
     def take(self) -> None:
@@ -172,12 +173,19 @@ class Places(msgspec.Struct, eq=False):
             for limit, key in self._limits:
                 limit.meter.count(key, -1)
 
+    def ended(self, goes_on: bool) -> None:
+        """The round. `goes_on`: at the server, as a task, until that is over."""
+        self._has_ended = True
+        self.take() if goes_on else self.give_back()
+
     def over(self) -> None:
         self.give_back()
         self._is_over = True
 
     def rests(self, rests: bool) -> None:
         """The call waits for a person, or goes on. Raises `Fault` where it finds no place then."""
+        if self._has_ended:
+            return
         if rests:
             self.give_back()
             return
@@ -311,12 +319,8 @@ class Limits(Policy):
                 limit.meter.put_off(key, now, limit.share, now)
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: Places | None) -> None:
-        if not ticket:
-            return
-        if call.reached and call.reached.goes_on:
-            ticket.take()  # again, where it has asked: until its task is over
-        else:
-            ticket.give_back()
+        if ticket:
+            ticket.ended(bool(call.reached and call.reached.goes_on))
 
     def _of(self, call: Call) -> list[Metered]:
         """What concerns this call. Control tools cost their callers, and no server."""
