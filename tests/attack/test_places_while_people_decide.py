@@ -157,4 +157,4 @@ async def test_a_call_that_an_operator_lets_go_on_after_its_client_was_asked_tak
             await book.allow(waiting[0], "once", TTL)
             assert (await call.reply()).text == json.dumps({"x": number})
         bob = await rig.legacy(principal="bob")
-        assert (await bob.call("there__echo", x=1)).text == json.dumps({"x": 1})
+        assert (await bob.call("there__echo", arguments={"x": 1})).text == json.dumps({"x": 1})

@@ -393,9 +393,13 @@ async def test_the_sdks_own_stream_goes_on_after_a_break() -> None:
             await until(lambda: heard == [CHANGED] * 2)
 
 
+@pytest.mark.parametrize("behind", [0, 1])
 @pytest.mark.parametrize("head_is_known", [False, True])
 @real
-async def test_a_client_that_closes_its_writing_side_is_taken_for_one_that_has_left(head_is_known: bool) -> None:
+async def test_a_client_that_closes_its_writing_side_is_taken_for_one_that_has_left(
+    head_is_known: bool, behind: int
+) -> None:
+    """Also where more requests wait behind the one that is under way."""
     script = Scripted(tools_list=tools("slow"), tools_call=said("early"))
 
     def call(id: int) -> bytes:
@@ -410,6 +414,8 @@ async def test_a_client_that_closes_its_writing_side_is_taken_for_one_that_has_l
         before, script.answers["tools/call"] = calls(script), ...
         writer.write(call(9))
         await until(lambda: calls(script) > before)
+        for id in range(behind):
+            writer.write(call(10 + id))
         writer.write_eof()
         await until(lambda: script.requests[-1]["method"] == "notifications/cancelled")
         assert b"HTTP/1.1" not in await reader.read()

@@ -88,6 +88,8 @@ class Intake:
     anything waits; it may be told later, when there is one. `turns` are those of all who are to share a moment, and
     `whose` says by whom they go. `is_one`: what is longer than a piece is no more work than one that is not."""
 
+    sees_end = False  # it is read from once more while it is held, so that its end is noticed
+
     def __init__(
         self,
         take: Callable[[bytes], object],
