@@ -6,11 +6,14 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from msgspec import Raw
 from test_requests import Link, opened, start
 from virtualtime import settle
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
+from toolgate.core.model import Answer, Call, Client, NeedInput, Principal
+from toolgate.upstreams.mcp.questions import Questions
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.watchdog import PATIENCE, Watchdog
 
@@ -28,13 +31,14 @@ class Silent(Link):
 
     @property
     def pings(self) -> int:
-        return [each["method"] for each in self.sent].count("ping")
+        return [each.get("method") for each in self.sent].count("ping")
 
 
 def watched() -> tuple[Requests, Silent]:
     requests, _ = opened(timeout=TIMEOUT)
     requests.link = link = Silent()  # type: ignore[assignment]
-    Watchdog(requests, requests.server)
+    questions = Questions(requests, requests.server, False, lambda event: None)
+    Watchdog(requests, requests.server, lambda: questions.are_open)
     return requests, link
 
 
@@ -91,3 +95,32 @@ async def test_a_server_that_has_spoken_since_is_left_alone_and_looked_at_for_th
     link.signs_of_life += 1  # type: ignore[operator]
     await requests.clock.advance(PATIENCE)  # type: ignore[attr-defined]
     assert not link.replaced
+
+
+async def test_a_server_that_waits_for_an_answer_is_left_alone_whoever_else_waits_for_it() -> None:
+    requests, link = watched()
+    capabilities = {"elicitation": {"form": {}}}
+    calling = asyncio.ensure_future(
+        requests.call(Call("tools/call", "t", Client(Principal("ann"), capabilities=capabilities)))
+    )
+    await settle()
+    link.signs_of_life += 1  # type: ignore[operator]
+    form = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    requests.received(
+        jsonrpc.encode({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": form}), None
+    )
+    asked = await calling
+    assert isinstance(asked, NeedInput)
+    other = look(requests, TIMEOUT)
+    await settle()
+    await requests.clock.advance(5 * TIMEOUT)  # type: ignore[attr-defined]
+    await other
+    assert not link.pings
+    asked.resume.answer(asked.asks[0].key, Answer(Raw(b'{"action":"decline"}')))
+    await settle()
+    await requests.clock.advance(TIMEOUT - 1)  # type: ignore[attr-defined]
+    assert not link.pings
+    await requests.clock.advance(2 * PATIENCE + 2)  # type: ignore[attr-defined]
+    assert link.pings == 1
+    await requests.clock.advance(PATIENCE)  # type: ignore[attr-defined]
+    assert len(link.replaced) == 1

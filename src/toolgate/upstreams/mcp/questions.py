@@ -128,6 +128,11 @@ class Questions:
         requests.handlers[mcp.CANCELLED] = self._withdrawn
         requests.handlers[mcp.ELICITED] = self._elicited
 
+    @property
+    def are_open(self) -> bool:
+        """Whether the server waits for an answer."""
+        return bool(self._open or self._held or self._in_doubt or self._kept)
+
     def _asked(self, message: Message, origin: int | None) -> None:
         """A request of the server; `origin` is the request of ours on whose own stream it came. What waits of it is
         copied: a part of a message keeps all of it."""

@@ -106,6 +106,7 @@ class Requests:
         self.is_closing = False
         self.why_closed = ""  # see `stopped`
         self.used = clock.now()
+        self.answered = float("-inf")  # when the server was last answered what it had asked
         self.pending: dict[int, OpenRequest] = {}
         self.given_up: dict[int, OpenRequest] = {}  # that the server may still work on
         self.askers, self.late_askers = Askers(self.pending), Askers(self.given_up)
@@ -471,6 +472,7 @@ class Requests:
 
     def answer(self, message: bytes) -> None:
         """Send an answer to what the server has asked, after those before it."""
+        self.answered = self.clock.now()
         is_taken = len(message) <= LARGE_ANSWER or self._unsent < MOST_UNSENT
         if is_taken and len(self._answers) < MOST_ANSWERS:
             self._answers.append(message)

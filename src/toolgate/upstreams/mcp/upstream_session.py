@@ -98,7 +98,7 @@ class Connection:
         self.questions = Questions(requests, server, sole_owner, on_event, owners.whose, self.tasks.look_at)
         Notifications(requests, sole_owner, on_event, self.tasks.doubt)
         if server.type == "stdio":
-            Watchdog(requests, server)
+            Watchdog(requests, server, lambda: self.questions.are_open)
 
     @property
     def calls(self) -> int:
