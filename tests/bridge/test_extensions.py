@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from official import MODERN
 from peers import LATEST, LegacyServer, ModernServer, RpcError, Scene, eventually, form, gateway, named
+from virtualtime import settle
 
 from toolgate.config import Config, Overlay
 from toolgate.config.access import KnownClient, Permissions
+from toolgate.core import mcp
 
 PATH = "/mcp/servers/there"
 METHOD = "example/rows"
@@ -102,6 +104,26 @@ async def test_what_mcp_defines_is_ours_to_answer(method: str) -> None:
         before = len(rig.servers["there"].requests(method))
         assert "error" in (await client.request(method)).message
         assert len(rig.servers["there"].requests(method)) == before
+
+
+LOOKALIKES = ("Tools/Call", "tools/call ", "TOOLS/LIST", "notifications/Cancelled", "notifications/initialized\t")
+
+
+@pytest.mark.parametrize("method", [*mcp.METHODS, *LOOKALIKES])
+async def test_what_mcp_defines_is_not_passed_on_without_an_id_or_as_a_lenient_server_reads_it(method: str) -> None:
+    """Some servers carry out a request without an id, and only leave out its answer. What it is about would not be
+    judged."""
+    async with gateway(config=known(), there=there(LegacyServer)) as rig:
+        client = await rig.legacy(LATEST, path=PATH, principal="ann")
+        await client.request(METHOD)
+        before = len(rig.servers["there"].received)
+        client.tell({"jsonrpc": "2.0", "method": method, "params": {"name": "plain", "uri": "x", "requestId": 1}})
+        if method in LOOKALIKES:
+            assert (await client.request(method, name="plain")).error["code"] == -32601
+        assert (await client.request("ping")).result == {}
+        await settle()
+        sent = [message.get("method") for message in rig.servers["there"].received[before:]]
+        assert method not in sent
 
 
 # Who may.

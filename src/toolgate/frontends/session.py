@@ -316,8 +316,8 @@ class Session:
                 call = calls.read_undefined(message.method, params, meta, self.client, None, "legacy")
                 call = msgspec.structs.replace(call, is_notification=True)
                 await self._gateway.handle(call, self.route)
-        except Fault as fault:
-            log.debug("%s was not relayed: %s", message.method, fault.message)
+        except Exception as error:  # noqa: BLE001  the rescue: see responses.rescued
+            log.debug("%s was not relayed: %s", message.method, responses.rescued(error).message)
 
     def answered(self, message: Message) -> None:
         """The client answers a question of ours."""

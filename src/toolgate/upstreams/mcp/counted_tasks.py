@@ -80,11 +80,12 @@ class CountedTasks:
         self._looking.pop(task.taskId, None)
 
     async def _is_gone(self, id: str, call: Call) -> bool:
-        """Whether its server does not know it any more."""
+        """Whether its server does not know it any more, or can say nothing any more: it has lost the session."""
         try:
             await self._ask(Call(mcp.TASK_GET, id, call.client, server=call.server))
         except Fault as fault:
-            return bool(fault.upstream and fault.upstream.code == INVALID_PARAMS)
+            is_unknown = fault.upstream is not None and fault.upstream.code == INVALID_PARAMS
+            return is_unknown or fault.code == "SESSION_ERROR"
         return False
 
 

@@ -144,6 +144,7 @@ class Resubscriber:
         self._live = live
         self._open = open
         self._on_rest = on_rest
+        self._is_over = False
 
     async def begin(self, subscriptions: UpstreamSubscriptions | None, what: Watched, client: Client) -> None:
         """Have the server tell of this, over its connection of now. Raises `Fault`."""
@@ -209,7 +210,7 @@ class Resubscriber:
 
     def lost(self) -> None:
         """Whoever watches what this server has may never call it: it is started again for them."""
-        if self.wanted.watched:
+        if self.wanted.watched and not self._is_over:
             self._spawn(self._open_again(), f"hear {self._name} again")
 
     async def _open_again(self) -> None:
@@ -224,11 +225,27 @@ class Resubscriber:
             except Fault as fault:
                 log.info("cannot reconnect to %s: %s", self._name, fault.message)
 
-    async def close(self) -> None:
-        """Nobody is told of anything any more."""
-        for task in (work := list(self.work)):
+    def give_up(self) -> None:
+        """Nobody is told of anything any more, and nothing is opened for that."""
+        self._is_over = True
+        for task in self.work:
             task.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
+
+    async def close(self) -> None:
+        """The same, when it is done."""
+        self.give_up()
+        await asyncio.gather(*self.work, return_exceptions=True)
+
+    def takes_over(self, other: Wanted) -> None:
+        """What clients of another connection wanted, which is not opened again."""
+        self.wanted.watched += other.watched
+        for whose, theirs in other.whose.items():
+            self.wanted.whose.setdefault(whose, Counter()).update(theirs)
+        self.wanted.client = self.wanted.client or other.client
+        if live := self._live():
+            live.open(self.wanted)
+        else:
+            self.lost()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)

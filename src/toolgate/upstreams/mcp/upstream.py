@@ -221,6 +221,8 @@ class McpUpstream:
     async def stop(self, whose: Client | None = None) -> None:
         theirs = self._of(whose)
         await asyncio.gather(*(session.stop() for session in theirs if session is not self._latest))
+        for session in theirs if whose else ():
+            session.resubscriber.lost()  # others may watch what is there
         if self._latest in theirs:
             self._latest = None
         if whose is None or self._server.scope == "shared":
@@ -300,6 +302,7 @@ class McpUpstream:
         if second and second.is_refused:
             self._eras.found(mcp.other_era(second.beside or "modern"), refused=True)
             self._drop(second)
+            first.resubscriber.takes_over(second.resubscriber.wanted)
             return first
         if not second:
             second = self._sessions[place] = UpstreamSession(self._deps, first.scope, client, first.breaker, client.era)
@@ -374,6 +377,7 @@ class McpUpstream:
 
     def _drop(self, session: UpstreamSession) -> None:
         del self._sessions[_place_of(session)]
+        session.resubscriber.give_up()
         if not session.beside:
             self._breakers.keep(session.scope, session.whose, session.breaker)
         for there in self._sessions.values():

@@ -61,6 +61,7 @@ log = logging.getLogger(__name__)
 
 _ANYBODY = Principal().id  # on an open gateway
 TELLING = 0.5  # seconds that a server may take to answer that it logs at another level
+RETIRING = 1.0  # seconds between two looks at whether a connection without a session has anything under way
 LONGEST_LOGGED = 1000  # characters of what a server says of its failure: it may fail 20 times a minute, and is logged
 
 # Why a server was stopped that is the same when it is back: its lists are not looked at again for that. (If they were,
@@ -158,6 +159,7 @@ class UpstreamSession:
         self._opening: asyncio.Task[Connection] | None = None
         self._is_fetched = asyncio.Event()  # the package of a server that is opened
         self._closing: asyncio.Task[None] | None = None
+        self._retired: dict[Connection, asyncio.Task[None]] = {}  # whose server has lost the session, until it is over
         self._newest: Connection | None = None
         self._last: Mapping[str, object] = {}  # what was known of the newest connection when it ended
         self._revision = ""
@@ -337,7 +339,7 @@ class UpstreamSession:
                 self._becomes("failed", sign_in_required(server))
             elif fault.code == NO_ROOM:
                 self.condition = before
-            elif self.beside:
+            elif self.beside and not self.was_open:  # else its server is away
                 self.is_refused = True
                 self.condition = before
                 log.info("cannot use %s as %s: %s", server.name, self.beside, fault.message)
@@ -498,6 +500,9 @@ class UpstreamSession:
         """The same, and nobody watches anything any more."""
         await self.resubscriber.close()
         await self.stop()
+        for connection, ending in list(self._retired.items()):
+            ending.cancel()
+            await connection.requests.close(self._why)
 
     def _take_down(self, why: StoppedBy) -> None:
         assert self.live
@@ -533,10 +538,23 @@ class UpstreamSession:
         self._becomes("failed", fault)
         self._idle.cancel()
         self._gone(connection)
+        if not is_dead:
+            self._retire(connection)
         if self._complaints.takes(self._server.id):
             told = excerpt(fault.told().message, LONGEST_LOGGED, self._server.id)
             log.warning("%s; the next call starts it again", told)
         self.resubscriber.lost()
+
+    def _retire(self, connection: Connection) -> None:
+        """What is under way there may still be answered; then it ends."""
+
+        async def end() -> None:
+            while connection.requests.pending:
+                await self._clock.sleep(RETIRING)
+            await connection.requests.close()
+
+        ending = self._retired[connection] = asyncio.get_running_loop().create_task(end(), name="retire")
+        ending.add_done_callback(lambda _: self._retired.pop(connection, None))
 
     def _gone(self, connection: Connection) -> None:
         if connection.requests.link:
