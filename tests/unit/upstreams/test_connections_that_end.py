@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -64,8 +65,10 @@ class Link:
         return {}
 
     async def close(self) -> None:
+        receiver, self.receiver = self.receiver, None
         self.is_closed = True
-        self.receiver.closed(BROKEN)
+        if receiver:
+            receiver.closed(BROKEN)
 
 
 class There:
@@ -107,6 +110,7 @@ async def test_of_a_server_that_loses_its_session_again_and_again_one_connection
         await there.clock.advance(2.0)
     await there.call(ANN)
     assert [link.is_closed for link in there.links] == [True] * 20 + [False]
+    gc.collect()
     assert len(there.upstream.ways) == 1 and len(there.pool) == 1
     await there.upstream.close()
 
