@@ -452,8 +452,8 @@ class RouteView:
     async def provision(self, intent: str, judges: bool, is_dry: bool, context: ToolContext, /) -> Mapping[str, Any]:
         editor, principal = self._views.editor, self.client.principal
 
-        async def add(name: str, table: Mapping[str, Any]) -> str:
-            id = await editor.add(name, table, principal)
+        async def add(name: str, table: Mapping[str, Any], check: Callable[[], None]) -> str:
+            id = await editor.add(name, table, principal, check)
             self._look()
             return id
 
@@ -470,9 +470,7 @@ class RouteView:
                 raise view.fault(id, "tools") or Fault("SERVER_FAILED", f"{id} lists no tools", server=id)
             return list(found.items)
 
-        config = self._snapshot.config
-        taken = {server.id: server.name for server in config.servers}
-        means = Means(config, principal, self._why_not_installed(), taken, add, remove, tools)
+        means = Means(lambda: self._views.current().config, principal, self._why_not_installed, add, remove, tools)
         return await self._views.installing.answer(Wanted(intent, judges, is_dry), means)
 
     async def importable(
