@@ -17,10 +17,11 @@ from virtualtime import settle
 from toolgate.app import App
 from toolgate.auth.safe_net import Fetched
 from toolgate.config import Config
-from toolgate.config.access import KnownClient
+from toolgate.config.access import KnownClient, Limits
 from toolgate.config.provision import Provision
 from toolgate.core import names
 
+NEED = "keep searchable notes of meetings"
 OWNER = "io.github.ann/notes"
 KEY = "tg-a-key-that-is-long-enough"
 ANN = KnownClient(id="ann", name="ann", key=KEY, servers="all", admin=True)
@@ -71,14 +72,12 @@ class Shop:
         return gateway(config=self.config, scripts=there, links_of=notes, registries=PROVISION.registries)
 
     def asked(self, app: App) -> asyncio.Task[Json]:
+        return asyncio.ensure_future(self.call(app, "mcp_provision", intent=NEED, autoProvision=True))
+
+    async def call(self, app: App, tool: str, **arguments: Any) -> Json:
         registry_double.reach(app, self.registry, self.net)
-        given = {"intent": "keep searchable notes of meetings", "autoProvision": True}
-        ann = Visitor(app, authorization=f"Bearer {KEY}")
-
-        async def ask() -> Json:
-            return (await ann.ask_modern("tools/call", name="mcp_provision", arguments=given)).result
-
-        return asyncio.ensure_future(ask())
+        ann = Visitor(app, "/mcp/all", authorization=f"Bearer {KEY}")
+        return (await ann.ask_modern("tools/call", name=tool, arguments=arguments)).result
 
 
 def serve(app: App, change: Change) -> None:
@@ -145,3 +144,16 @@ async def test_what_another_edit_withdraws_before_it_is_its_turn_is_not_installe
             serve(app, change)
         result = await asked
         assert result["isError"] and served(app) == ["there"], result
+
+
+def nothing_may_be_long(config: Config) -> Config:
+    return msgspec.structs.replace(config, limits=Limits(argument_limit=60))
+
+
+@pytest.mark.parametrize("change", [add_servers_off, admin_withdrawn, nothing_may_be_long])
+async def test_an_import_adds_servers_by_what_holds_when_it_has_found_them(change: Change) -> None:
+    shop = Shop()
+    async with shop.open() as app:
+        shop.net.at["notes-1.0.0.tgz"] = lambda: serve(app, change)
+        result = await shop.call(app, "import_mcp_server", query=NEED)
+        assert not shop.net.at and result["isError"] and served(app) == ["there"], result

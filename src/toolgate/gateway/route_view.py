@@ -319,10 +319,8 @@ class RouteView:
         is_own: bool = False,
         calls_tools: bool = True,
     ) -> Ran:
-        views, route = self._views, self._route
-        calls = ScriptCalls(
-            context, self, language, lambda call: views.handle(call, route), self.observe, views.in_turns
-        )
+        views = self._views
+        calls = ScriptCalls(context, self, language, self._handle, self.observe, views.in_turns)
         _rest(context.call)
         try:
             ran = await views.sandbox.run(
@@ -351,7 +349,7 @@ class RouteView:
     async def as_call(
         self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any] | None, /
     ) -> EncodedResult:
-        before, route = context.call, self._route
+        before = context.call
         _rest(before)
         made = Call(
             *(mcp.CALL, control, self.client, Raw(jsonrpc.encode(arguments))),
@@ -363,9 +361,13 @@ class RouteView:
             is_by_admin=before.is_by_admin,
             folder=before.folder,
         )
-        done = await context.end_of(await self._views.handle(made, route), lambda _: None)
+        done = await context.end_of(await self._handle(made), lambda _: None)
         kept = done.kept if isinstance(done, Done) else None
         return EncodedResult(bytes(done.body), kept, is_scrubbed=True)
+
+    async def _handle(self, call: Call) -> Outcome:
+        """A call that was made here goes the way of what is served at its path by then. Raises `Fault`."""
+        return await self._views.handle(call, self._views.current().route(self._route.path))
 
     @property
     def providers(self) -> Providers:
