@@ -19,8 +19,10 @@ from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.model import Call
 from toolgate.eras import calls
+from toolgate.frontends.workers.local import role_of_worker
 from toolgate.gateway.gateway import Gateway
 from toolgate.policy.base import Policy
+from toolgate.policy.limits import Meters
 from toolgate.state.settings import Settings
 from toolgate.upstreams.links.memory import MemoryLink
 
@@ -222,6 +224,25 @@ async def test_a_header_that_goes_to_its_server_is_that_of_each_call_of_a_sessio
             asked = {"name": "there__echo", "arguments": {"n": number}}
             await wire.ask(legacy(number, "tools/call", asked, *lines, session=session))
         assert sent == tenants[-len(sent) :] and len(sent) > 8 and alike
+
+
+@pytest.mark.parametrize("why", ["is_watched", "is_apart"])
+async def test_a_worker_begins_no_call_alike_while_all_are_for_the_owner(alike: list[str], why: str) -> None:
+    far = Server(id="there", name="there", type="http", url="http://127.0.0.1:9/mcp", era="modern")
+    async with gateway(far, scripts={"there": there()}, role=role_of_worker(Meters)) as app:
+        wire = Wire(app)
+        for number in range(5):
+            assert (await wire.ask(call(number))).status == 200
+        assert alike
+        alike.clear()
+        setattr(app.gateway, why, True)
+        for number in range(3):
+            assert (await wire.ask(call(number))).status == 200
+        assert not alike
+        setattr(app.gateway, why, False)
+        for number in range(3):
+            await wire.ask(call(number))
+        assert alike
 
 
 async def test_a_connection_that_has_ended_is_not_used_by_calls_alike(alike: list[str]) -> None:
