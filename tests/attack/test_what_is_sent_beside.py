@@ -119,7 +119,18 @@ def test_headers_that_go_to_the_server_are_shown_and_allowed_with_the_call() -> 
     assert one.beside == {"HTTP headers": {"x-tenant": "a"}}
 
 
-@pytest.mark.parametrize("name", ["x-request-id", "traceparent", "x-correlation-id"])
+# Some of them are other ones in each request; a server may go by what they say all the same.
+@pytest.mark.parametrize(
+    "name",
+    ["baggage", "tracestate", "date", "user-agent", "x-amzn-trace-id", "x-b3-sampled", "x-request-start"],
+)
+def test_headers_that_have_a_place_for_data_are_shown_and_allowed_with_the_call(name: str) -> None:
+    one, other = asked({name: "tenant=test"}), asked({name: "tenant=prod"})
+    assert len({each.digest for each in (one, other, asked({}))}) == 3
+    assert other.beside == {"HTTP headers": {name: "tenant=prod"}}
+
+
+@pytest.mark.parametrize("name", ["x-request-id", "traceparent", "x-correlation-id", "cf-ray", "x-datadog-trace-id"])
 def test_headers_that_only_name_a_request_make_no_other_call_of_it(name: str) -> None:
     assert asked({name: "1"}).digest == asked({name: "2"}).digest == asked({}).digest
 

@@ -15,13 +15,16 @@ from virtualtime import settle
 from wires import Wire, hello, legacy, modern
 
 from toolgate.app import App
-from toolgate.config import Config
+from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.model import Call
 from toolgate.eras import calls
+from toolgate.frontends.workers.local import role_of_worker
 from toolgate.gateway.gateway import Gateway
 from toolgate.policy.base import Policy
+from toolgate.policy.limits import Meters
 from toolgate.state.settings import Settings
+from toolgate.upstreams.links.memory import MemoryLink
 
 KEY = "a-key-that-is-long-enough"
 
@@ -198,6 +201,48 @@ async def test_what_varies_in_a_head_is_that_of_each_call(alike: list[str]) -> N
         for number, parent in enumerate(parents):
             assert (await wire.ask(call(number, f"Traceparent: {parent}"))).status == 200
         assert seen == parents and alike
+
+
+async def test_a_header_that_goes_to_its_server_is_that_of_each_call_of_a_session(
+    alike: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    send = MemoryLink.send_now
+
+    def seen(self: Any, data: bytes, headers: Any, *more: Any) -> bool:
+        sent.extend([dict(headers).get(b"x-tenant", b"").decode()] if b"tools/call" in data else [])
+        return send(self, data, headers, *more)
+
+    monkeypatch.setattr(MemoryLink, "send_now", seen)
+    gets_it = Server(id="there", name="there", type="stdio", command="memory", forward_headers=("x-tenant",))
+    async with gateway(gets_it, scripts={"there": there(LATEST)}) as app:
+        wire = Wire(app)
+        session = (await wire.ask(hello())).headers["mcp-session-id"]
+        tenants = [*[""] * 4, *["blue"] * 3, "red", "", *["blue"] * 2, *[""] * 2]
+        for number, tenant in enumerate(tenants):
+            lines = [f"X-Tenant: {tenant}"] if tenant else []
+            asked = {"name": "there__echo", "arguments": {"n": number}}
+            await wire.ask(legacy(number, "tools/call", asked, *lines, session=session))
+        assert sent == tenants[-len(sent) :] and len(sent) > 8 and alike
+
+
+@pytest.mark.parametrize("why", ["is_watched", "is_apart"])
+async def test_a_worker_begins_no_call_alike_while_all_are_for_the_owner(alike: list[str], why: str) -> None:
+    far = Server(id="there", name="there", type="http", url="http://127.0.0.1:9/mcp", era="modern")
+    async with gateway(far, scripts={"there": there()}, role=role_of_worker(Meters)) as app:
+        wire = Wire(app)
+        for number in range(5):
+            assert (await wire.ask(call(number))).status == 200
+        assert alike
+        alike.clear()
+        setattr(app.gateway, why, True)
+        for number in range(3):
+            assert (await wire.ask(call(number))).status == 200
+        assert not alike
+        setattr(app.gateway, why, False)
+        for number in range(3):
+            await wire.ask(call(number))
+        assert alike
 
 
 async def test_a_connection_that_has_ended_is_not_used_by_calls_alike(alike: list[str]) -> None:

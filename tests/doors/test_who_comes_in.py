@@ -32,6 +32,7 @@ from toolgate.app import App
 from toolgate.auth import keys
 from toolgate.config import Auth, Config, Limits
 from toolgate.config.access import Permissions, Rate, Rates
+from toolgate.core.model import Principal
 from toolgate.state import changes
 from toolgate.state.memory import MemoryStore
 from toolgate.state.settings import Settings
@@ -403,6 +404,19 @@ async def test_the_guards_stand_before_the_metadata_too(issuer: Issuer) -> None:
         place = "/.well-known/oauth-protected-resource/mcp"
         assert (await Visitor(app, place, host="evil.example").send("GET")).status == 403
         assert (await Visitor(app, place).send("POST")).status == 405
+
+
+@pytest.mark.parametrize("via", ["key", "token"])
+async def test_a_program_of_its_own_may_know_its_clients_by_another_header(via: Any) -> None:
+    async def by_header(headers: Mapping[str, str], address: str, path: str) -> Principal:
+        return Principal(headers["x-who"], client=headers["x-who"], via=via, credential=headers["x-who"])
+
+    config = Config(clients=(client("ann"),))
+    async with gateway(config=config, scripts={"there": server()}, identify=by_header) as app:
+        reply = await Visitor(app, x_who="ann").ask("tools/call", name="there__echo", arguments={})
+        assert reply.result == said("done")
+        both = Visitor(app, x_who="ann", authorization="Bearer of-something-else")
+        assert (await both.ask("tools/call", name="there__echo", arguments={})).result == said("done")
 
 
 async def test_an_open_gateway_asks_for_nothing() -> None:

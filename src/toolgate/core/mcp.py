@@ -70,7 +70,6 @@ CHANGING_HEADERS: Final = frozenset(  # of HTTP, by which clients and proxies na
         *("cf-ray", "x-amz-cf-id", "x-azure-ref", "x-vercel-id", "fly-request-id", "x-request-start", "x-queue-start"),
     }
 )
-LABELLING_HEADERS: Final = CHANGING_HEADERS | {"user-agent"}  # by which they name themselves, too
 
 UI_EXTENSION: Final = PREFIX + "ui"  # MCP Apps
 

@@ -259,7 +259,8 @@ class Guards:
             raise refused(unauthorized) from None
         if connection:
             self.came_on(connection, principal)
-        if principal.via and self._callers.learn(headers["authorization"], principal) and connection:
+        shown = headers.get("authorization") if principal.via else None  # a program of its own may go by another header
+        if shown and self._callers.learn(shown, principal) and connection:
             self._scheduler.is_known(Principal(address=client[0]).counted_as, principal.counted_as)
         return principal
 

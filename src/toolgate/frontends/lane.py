@@ -211,10 +211,11 @@ class LegacyCall(LaneCall):
 
     def begin_like(self, call: PlainCall) -> Round | None:
         self.session = session = self._in_session()
-        if not session or not (found := session.memo(call, self.request.accepts_events)):
+        known = self.request
+        if not session or not (found := session.memo(call, known.accepts_events, known.headers)):
             return None
         memo, self.rights = found
-        self.begun = begun = session.begin_like(memo, call, self.request.route, self._say, self)
+        self.begun = begun = session.begin_like(memo, call, known.route, self._say, self)
         return begun.round if begun else None
 
     def _in_session(self) -> Session | None:

@@ -567,10 +567,12 @@ class Session:
             self._memos[(*plain, stream.can_ask)] = memo, self.rights
         return SessionRound(key, round, asked.token)
 
-    def memo(self, call: calls.PlainCall, can_ask: bool) -> tuple[CallMemo, Rights] | None:
-        """What was found of a call like this one, if anything was; and what its client may do where that holds
-        still."""
-        params = call.params
+    def memo(self, call: calls.PlainCall, can_ask: bool, headers: Mapping[str, str]) -> tuple[CallMemo, Rights] | None:
+        """What was found of a call like this one, if anything was; and what its client may do where that holds still.
+        Of one with headers that a server is to get nothing is."""
+        params, passed_on = call.params, self._gateway.snapshot.passed_on
+        if passed_on and not passed_on.isdisjoint(headers):
+            return None
         found = self._memos.get((bytes(params.name), bytes(params.meta), can_ask)) if self._memos else None
         return found if found and found[0].entered.client is self.client else None
 

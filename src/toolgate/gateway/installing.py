@@ -2,7 +2,7 @@
 
 The rules this file keeps: nothing is installed but where the operator said so (`provision.auto`), this client may have
 servers added, and every gate is passed by what its package's own registry says now; it is added the way of every other
-server; and one that does not start is taken out again.
+server; the operator's word and the client's rights hold at that moment; and one that does not start is taken out again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from toolgate.catalog import poisoning
 from toolgate.config import Config
+from toolgate.config.provision import Provision
 from toolgate.core import jsonrpc, names
 from toolgate.core.concurrency import Shared
 from toolgate.core.fault import Fault
@@ -41,14 +42,14 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Means(msgspec.Struct, frozen=True):
-    """What one caller works with. `refused` says why the caller may not have servers installed. `add` takes a name and
-    a table, and gives the id; `tools` starts a server and gives the names of its tools. All raise `Fault`."""
+    """What one caller works with. `config` is what is served now, `refused` says why the caller may not have
+    servers installed now. `add` takes a name, a table, and what raises where it is not to be added after all, and gives
+    the id; `tools` starts a server and gives the names of its tools. All raise `Fault`."""
 
-    config: Config
+    config: Callable[[], Config]
     principal: Principal
-    refused: str
-    taken: Mapping[str, str]  # names by id
-    add: Callable[[str, Mapping[str, Any]], Awaitable[str]]
+    refused: Callable[[], str]
+    add: Callable[[str, Mapping[str, Any], Callable[[], None]], Awaitable[str]]
     remove: Callable[[str], Awaitable[None]]
     tools: Callable[[str], Awaitable[Sequence[str]]]
 
@@ -61,17 +62,17 @@ class Installing:
 
     async def answer(self, wanted: Wanted, means: Means) -> Mapping[str, Any]:
         """What `mcp_provision` answers where no tool here does. Raises `Fault`."""
-        whose = means.principal.counted_as
+        whose, config = means.principal.counted_as, means.config()
         found = await self._provisioning.find(wanted.intent, whose)
         notes = {"notes": found.notes} if found.notes else {}
         if not found.matches:
             return {"source": "none", "matches": [], **notes}
         if not wanted.judges and not wanted.is_dry:
             return {"source": "registry", "matches": [_told(match) for match in found.matches], **notes}
-        reports = await self._provisioning.reports(found.matches, means.refused, wanted.is_dry, whose)
+        reports = await self._provisioning.reports(found.matches, means.refused(), wanted.is_dry, whose)
         said: dict[str, Any] = {
             "source": "registry",
-            "matches": [_judged(report, means.taken) for report in reports],
+            "matches": [_judged(report, _taken(config)) for report in reports],
             **notes,
         }
         best = reports[0]
@@ -79,11 +80,11 @@ class Installing:
             return {**said, "dryRun": True, "provisioned": False}
         if not best.is_passed:
             return {**said, "hint": _next(best)}
-        if not means.config.provision.auto:
+        if not config.provision.auto:
             return {**said, "hint": _OFF}
         await self._turns.turn(whose)
         try:
-            return {**said, **await self._installed(best.match, means)}
+            return {**said, **await self._installed(best.match, means, config.provision)}
         finally:
             self._turns.give_back(whose)
 
@@ -100,16 +101,24 @@ class Installing:
         finally:
             self._turns.give_back(whose)
 
-    async def _installed(self, match: Match, means: Means) -> Mapping[str, Any]:
+    async def _installed(self, match: Match, means: Means, provision: Provision) -> Mapping[str, Any]:
+        """`provision` is what the operator had said when it was asked for."""
+
+        def check() -> None:
+            why = means.refused() or ("" if means.config().provision == provision else _CHANGED)
+            if why:
+                raise Fault("ACCESS_DENIED", f"Nothing was installed: {why}", reach="not_sent")
+
         package = match.entry.package
         assert package
-        if already := _already(means.config, package):
+        check()  # it has waited for its turn
+        if already := _already(means.config(), package):
             return {
                 "provisioned": False,
                 "server": already,
                 "hint": f"{already} runs this package already: call its tools",
             }
-        report = await self._provisioning.report(match, means.refused, means.principal.counted_as)
+        report = await self._provisioning.report(match, means.refused(), means.principal.counted_as)
         if not report.is_passed or not report.facts:
             return {"provisioned": False, "gates": told_gates(report.gates), "hint": _next(report)}
         try:
@@ -119,10 +128,10 @@ class Installing:
             failed = Gate("hashed", False, why, "do not install it: the package may have been exchanged")
             gates = tuple(failed if gate.name == "hashed" else gate for gate in report.gates)
             return {"provisioned": False, "gates": told_gates(gates), "hint": f"hashed: {why}"}
-        name = provisioning.name_of(match.entry, means.taken)
+        name = provisioning.name_of(match.entry, _taken(means.config()))
         how = {"package_hash": hash, "pinning": "quarantine", "by_operator": bool(report.references)}
         table = {**provisioning.table_of(report), **how}
-        await means.add(name, table)
+        await means.add(name, table, check)
         about = {"name": name, "package": " ".join(package.command), "package_hash": hash}
         whence = {"source": match.entry.source or "bundled", "gates": [gate.name for gate in report.gates]}
         self._audit.note_change("servers.provision", means.principal, **about, **whence)
@@ -188,6 +197,14 @@ _OFF = (
     "provision.auto is off, so nothing was installed. A person can install it with `toolgate provision`; "
     "or call add_mcp_server with `server`, which asks a person"
 )
+
+
+_CHANGED = "`provision` was changed meanwhile; make the same call again"
+
+
+def _taken(config: Config) -> Mapping[str, str]:
+    """Names by id."""
+    return {server.id: server.name for server in config.servers}
 
 
 def _already(config: Config, package: Package) -> str:

@@ -104,9 +104,13 @@ class Reloading:
         """What `make` says of the file that people write. Raises `Fault`."""
         return await asyncio.to_thread(file_edits.made, make, self._settings)
 
-    async def add(self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, /) -> str:
-        """Add a server, and have it listed. Its id. Raises `Fault`."""
+    async def add(
+        self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, check: Callable[[], None] = lambda: None, /
+    ) -> str:
+        """Add a server, and have it listed. Its id. `check` raises where what is served by then speaks against it.
+        Raises `Fault`."""
         async with self._turn:
+            check()
             snapshot = await self._serve_changed(name, lambda: self._settings.add(name, table))
             added = next(each for each in snapshot.config.servers if each.id == slug(name))
         shown = render.server(added, masked=True)

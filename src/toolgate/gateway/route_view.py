@@ -319,10 +319,8 @@ class RouteView:
         is_own: bool = False,
         calls_tools: bool = True,
     ) -> Ran:
-        views, route = self._views, self._route
-        calls = ScriptCalls(
-            context, self, language, lambda call: views.handle(call, route), self.observe, views.in_turns
-        )
+        views = self._views
+        calls = ScriptCalls(context, self, language, self._handle, self.observe, views.in_turns)
         _rest(context.call)
         try:
             ran = await views.sandbox.run(
@@ -351,7 +349,7 @@ class RouteView:
     async def as_call(
         self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any] | None, /
     ) -> EncodedResult:
-        before, route = context.call, self._route
+        before = context.call
         _rest(before)
         made = Call(
             *(mcp.CALL, control, self.client, Raw(jsonrpc.encode(arguments))),
@@ -363,9 +361,13 @@ class RouteView:
             is_by_admin=before.is_by_admin,
             folder=before.folder,
         )
-        done = await context.end_of(await self._views.handle(made, route), lambda _: None)
+        done = await context.end_of(await self._handle(made), lambda _: None)
         kept = done.kept if isinstance(done, Done) else None
         return EncodedResult(bytes(done.body), kept, is_scrubbed=True)
+
+    async def _handle(self, call: Call) -> Outcome:
+        """A call that was made here goes the way of what is served at its path by then. Raises `Fault`."""
+        return await self._views.handle(call, self._views.current().route(self._route.path))
 
     @property
     def providers(self) -> Providers:
@@ -452,8 +454,8 @@ class RouteView:
     async def provision(self, intent: str, judges: bool, is_dry: bool, context: ToolContext, /) -> Mapping[str, Any]:
         editor, principal = self._views.editor, self.client.principal
 
-        async def add(name: str, table: Mapping[str, Any]) -> str:
-            id = await editor.add(name, table, principal)
+        async def add(name: str, table: Mapping[str, Any], check: Callable[[], None]) -> str:
+            id = await editor.add(name, table, principal, check)
             self._look()
             return id
 
@@ -470,9 +472,7 @@ class RouteView:
                 raise view.fault(id, "tools") or Fault("SERVER_FAILED", f"{id} lists no tools", server=id)
             return list(found.items)
 
-        config = self._snapshot.config
-        taken = {server.id: server.name for server in config.servers}
-        means = Means(config, principal, self._why_not_installed(), taken, add, remove, tools)
+        means = Means(lambda: self._views.current().config, principal, self._why_not_installed, add, remove, tools)
         return await self._views.installing.answer(Wanted(intent, judges, is_dry), means)
 
     async def importable(

@@ -28,6 +28,15 @@ LARGEST = 64 * 1024  # bytes of arguments
 KEY = "approval"  # of the question in its answers
 METHOD = "elicitation/create"
 
+_IDS = frozenset(  # headers that are the id of a request or of its trace, and have no place for anything else
+    {
+        *("traceparent", "uber-trace-id", "sentry-trace", "x-cloud-trace-context", "b3"),
+        *("x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-datadog-trace-id", "x-datadog-parent-id"),
+        *("x-request-id", "request-id", "x-client-request-id", "x-correlation-id", "correlation-id"),
+        *("cf-ray", "x-amz-cf-id", "x-azure-ref", "x-vercel-id", "fly-request-id"),
+    }
+)
+
 _TITLES: dict[Lasts | str, str] = {
     "once": "Allow this one call",
     "session": "Allow this tool, with any arguments, until this session ends",
@@ -107,9 +116,8 @@ def _beside(call: Call) -> dict[str, bytes]:
 
 
 def _headers(call: Call, passed: Collection[str]) -> dict[str, Tree]:
-    """Those that go to the server as the client has sent them, save for what only names the call."""
-    sent = call.passed_on.items()
-    return {name: value for name, value in sent if name in passed and name not in mcp.LABELLING_HEADERS}
+    """Those that go to the server as the client has sent them, save for ids of the request."""
+    return {name: value for name, value in call.passed_on.items() if name in passed and name not in _IDS}
 
 
 def session_of(call: Call) -> str:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import msgspec
+from msgspec import Raw
 
 from toolgate.config import Config, Server
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Event
+from toolgate.core.notes import Notes
 from toolgate.eras import tasks
 from toolgate.frontends.workers.role import Role
 from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.memos import CallMemo
 from toolgate.gateway.round import Round
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.limits import Meters
@@ -67,6 +70,13 @@ class LocalGateway(Gateway):
         ):
             return None
         return super().begin(call, route)
+
+    def begin_like(
+        self, memo: CallMemo, arguments: Raw, headers: Mapping[str, str] | None, notes: Notes, route: Route
+    ) -> Round | None:
+        if self.is_watched or self.is_apart:  # which may have begun since the memo was made
+            return None
+        return super().begin_like(memo, arguments, headers, notes, route)
 
     def callable_here(self) -> Mapping[str, Upstream]:
         """The servers of what is served now that a worker may call."""
