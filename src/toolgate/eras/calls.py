@@ -352,7 +352,7 @@ def read_undefined(
     """The call of a method that MCP does not define: all its parameters are its arguments. `more` are other members."""
     if meant := _FOLDED_METHODS.get(folded(method.strip())):  # a server may carry it out, and nothing would be judged
         how = "needs an id" if meant in mcp.METHODS else "has none"
-        message = f'Method not found: {method[:LONGEST_QUOTE]!r} as it was sent; "{meant}" {how}'
+        message = f"Method not found: {method[:LONGEST_QUOTE]!r}; {meant} {how}"
         raise Fault("METHOD_NOT_FOUND", message, reach="not_sent")
     taken = {"_meta", *(_OF_A_RETRY if era == "modern" else ())}
     refuse_lookalikes(params, _DECISIVE_ALWAYS, "params")

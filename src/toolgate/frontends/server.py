@@ -347,8 +347,8 @@ class HttpProtocol(HttpToolsProtocol):
         if (running := self._running) and not running.response_complete:
             running.disconnected = True  # another one may have begun behind it
             cast(_Cycle, running).tell()
-            if running is self._known and self._known.on_left:
-                self._known.on_left()
+            if (known := self._known) is running and known and known.on_left:
+                known.on_left()
         self._known = self._running = None
         if self.cycle and self.cycle.response_complete:
             self.cycle = None  # type: ignore[assignment]  which leads back here

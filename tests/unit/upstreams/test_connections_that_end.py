@@ -111,7 +111,7 @@ async def test_of_a_server_that_loses_its_session_again_and_again_one_connection
     await there.call(ANN)
     assert [link.is_closed for link in there.links] == [True] * 20 + [False]
     gc.collect()
-    assert len(there.upstream.ways) == 1 and len(there.pool) == 1
+    assert len(there.upstream.ways) <= 1 and len(there.pool) == 1
     await there.upstream.close()
 
 
