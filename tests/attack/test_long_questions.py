@@ -92,6 +92,16 @@ async def test_one_to_a_model_has_four_mebibytes_at_most(kind: str, server: Any,
     assert "4,194,304 bytes" in told and not seen, told[:300]
 
 
+@pytest.mark.parametrize("server", [LegacyServer, ModernServer])
+@pytest.mark.parametrize("unit", ["\\u00", '"\\', "\x07"])
+async def test_one_to_a_model_has_so_many_escapes_at_most(unit: str, server: Any) -> None:
+    """To look for secrets behind each takes as long as some hundred other characters."""
+    content = {"type": "text", "text": unit * (asks.MOST_ESCAPES + 1)}
+    question = {"messages": [{"role": "user", "content": content}], "maxTokens": 1}
+    told, seen = await outcome(server, LATEST, ("sampling/createMessage", question))
+    assert not seen and "yes" not in told
+
+
 async def test_the_open_questions_of_a_call_to_a_person_count_together() -> None:
     script = Scripted(tools_list=tools("ask"), tools_call=...)
     async with gateway_of_scripts(scripts={"there": script}) as app:

@@ -27,6 +27,7 @@ _OF_PERSONS = "elicitation/create"
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
 _uri = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII without spaces, and without the backslash, on which readers disagree
 MOST_VALUES = 50_000  # of JSON in a question: some hundredths of a second, to write it in its client's words
+MOST_ESCAPES = 150_000  # characters or quotes written as escapes: a tenth of a second, to look for secrets in them
 
 
 def is_too_long(*questions: Ask) -> bool:
@@ -35,7 +36,9 @@ def is_too_long(*questions: Ask) -> bool:
 
 
 def is_too_large(ask: Ask) -> bool:
-    return is_too_long(ask) or counting.has_more_values(bytes(ask.params), MOST_VALUES)
+    params = bytes(ask.params)
+    escapes = params.count(b"\\u") + params.count(b'\\"')
+    return is_too_long(ask) or escapes > MOST_ESCAPES or counting.has_more_values(params, MOST_VALUES)
 
 
 def size(questions: Iterable[Ask]) -> int:

@@ -388,7 +388,7 @@ _TOO_MANY = (
     f"{asks.MOST_TO_READ:,} bytes of those to a person: ask again when they are answered"
 )
 _TAKEN_BACK = "Too many questions of this call were withdrawn, so its client is asked no more: make the call again"
-_TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
+_TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values and {asks.MOST_ESCAPES:,} escapes"
 _TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes, and one to a person {asks.MOST_TO_READ:,}"
 _WAITED_FOR = "Calls of other clients wait for this one, so its question was closed: make the same call again"
 _OF_A_TASK = (
