@@ -9,6 +9,7 @@ import pytest
 from peers import LATEST, MODERN, Json, LegacyServer, ModernServer, Scene, gateway
 
 from toolgate.config import CatalogLimits
+from toolgate.frontends import pages as frontend_pages
 
 CLIENTS = ["2024-11-05", LATEST, MODERN]
 KEYS = {
@@ -104,6 +105,30 @@ async def test_a_list_that_has_changed_meanwhile_goes_on_behind_the_last_item(re
         await rig.clock.advance(1)
         third = (await client.request("tools/list", cursor=second["nextCursor"])).result
         assert (third["tools"], "nextCursor" in third) == ([], False)
+
+
+@pytest.mark.parametrize("revision", CLIENTS)
+async def test_a_list_is_looked_through_once_for_a_cursor_whose_item_is_gone(
+    revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digested: list[Any] = []
+    digest = frontend_pages._digest
+    monkeypatch.setattr(frontend_pages, "_digest", lambda item: digested.append(item) or digest(item))
+    there = a_server(LegacyServer, 40, announces=True)
+    async with gateway(catalog=OF_TWO, there=there) as rig:
+        client = await rig.client(revision)
+        first = (await client.request("tools/list")).result
+        there.offer("tools", *there.lists["tools/list"][1][5:])
+        await rig.clock.advance(1)
+        for _ in range(5):
+            page = (await client.request("tools/list", cursor=first["nextCursor"])).result
+            assert [tool["name"] for tool in page["tools"]] == ["there__n7", "there__n8"]
+        assert len(digested) < 2 * 40
+        digested.clear()
+        there.offer("tools", *there.lists["tools/list"][1][1:])  # another list is looked through anew
+        await rig.clock.advance(1)
+        page = (await client.request("tools/list", cursor=page["nextCursor"])).result
+        assert [tool["name"] for tool in page["tools"]] == ["there__n9", "there__n10"] and len(digested) > 30
 
 
 FORGED = [

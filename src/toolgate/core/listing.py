@@ -13,7 +13,8 @@ Joined = dict[tuple[int, int, str], Raw]
 
 class Listing(msgspec.Struct, frozen=True):
     """One list for one client, or a page of it: raw items, and what could not be had, as data that is shown. `start` is
-    which of all is the first; `joined` keeps the items as they are written, where that is worth it."""
+    which of all is the first; `joined` keeps the items as they are written, where that is worth it; `digests` are of
+    all items, one behind the other, once one was looked for."""
 
     kind: str
     items: tuple[Raw, ...]
@@ -24,6 +25,7 @@ class Listing(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
     start: int = 0
     joined: Joined | None = None
+    digests: bytearray = msgspec.field(default_factory=bytearray)
 
     def meta(self) -> dict[str, Any]:
         """The `_meta` of the result: what could not be had, and what is still to come."""

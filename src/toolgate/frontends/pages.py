@@ -22,6 +22,8 @@ from toolgate.core.services import Swap, sets
 from toolgate.eras import calls
 from toolgate.gateway.snapshot import Route
 
+DIGEST = 12  # bytes of a digest of an item
+
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
     """What a sealed cursor holds."""
@@ -73,8 +75,7 @@ class Pages:
         before = listing.items[cursor.position - 1 : cursor.position]
         if before and _digest(before[0]) == cursor.last:
             return cursor.position
-        moved = (index for index, item in enumerate(listing.items, 1) if _digest(item) == cursor.last)
-        return next(moved, min(cursor.position, len(listing.items)))
+        return _behind(cursor.last, listing) or min(cursor.position, len(listing.items))
 
 
 def _unknown() -> Fault:
@@ -82,4 +83,16 @@ def _unknown() -> Fault:
 
 
 def _digest(item: Raw) -> bytes:
-    return hashlib.blake2b(bytes(item), digest_size=12).digest()
+    return hashlib.blake2b(bytes(item), digest_size=DIGEST).digest()
+
+
+def _behind(last: bytes, listing: Listing) -> int:
+    """The position behind the item of this digest; 0 where there is none. To make all digests of a long list takes
+    longer than a page, and a client may send one cursor again and again: they stay with the list."""
+    digests = listing.digests
+    if not digests:
+        digests += b"".join(map(_digest, listing.items))
+    at = digests.find(last)
+    while at >= 0 and at % DIGEST:
+        at = digests.find(last, at + 1)
+    return at // DIGEST + 1 if at >= 0 else 0

@@ -100,9 +100,9 @@ class Lists:
             raise _all_failed(kind, failures)
         shown_before = self._known.made_of(key, route, server_lists)
         if shown_before:
-            items, joined = shown_before.items, shown_before.joined
+            items, joined, digests = shown_before.items, shown_before.joined, shown_before.digests
         else:
-            items, joined = await self._shown(kind, route, shown, view, server_lists), None
+            items, joined, digests = await self._shown(kind, route, shown, view, server_lists), None, bytearray()
         pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
         is_whole = not failures and not pending and len(server_lists) == len(shown)
         now = self._clock.now()
@@ -117,6 +117,7 @@ class Lists:
             and self.is_same_for_all(route)
             and all(server_list.is_public for server_list in server_lists),
             joined=joined,
+            digests=digests,
         )
         holds = is_whole and not listing.failures and version == catalog.version
         until = catalog.held_until(wanted, client) if holds else 0.0
