@@ -11,10 +11,19 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+
+def wait(arguments: dict[str, str]) -> str:
+    """It takes nothing else meanwhile."""
+    while not os.path.exists(arguments["file"]):
+        time.sleep(0.01)
+    return "done"
+
+
 TOOLS = {
     "echo": lambda arguments: arguments["message"],
     "pid": lambda arguments: str(os.getpid()),
     "setting": lambda arguments: os.environ.get(arguments["name"], ""),
+    "wait": wait,
     "crash": lambda arguments: os._exit(3),
 }
 

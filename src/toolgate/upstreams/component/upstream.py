@@ -181,10 +181,11 @@ class ComponentUpstream:
         return Done(await self._link_deps.bounds.looked_at(whose, len(answer.body), look), kept=answer.kept)
 
     async def _posted_or_again(self, call: Call) -> WholeAnswer:
-        """A process that does not listen any more is ending: what it was not sent is for another one."""
+        """A process that does not listen any more is ending: what it was not sent is for another one. One that is at
+        work for others, and takes no connection now, goes on with that."""
         line = await self._line_for(call.target)
         call = await rechecked(call)
-        program = self._program
+        program, answered = self._program, line.answered
         try:
             return await self._posted(line, call)
         except Lost as lost:
@@ -194,6 +195,8 @@ class ComponentUpstream:
             if lost.reach != "not_sent":
                 if has_ended and program.fault:
                     raise Lost(program.fault.message, lost.reach, words=program.fault.words) from None
+                raise
+            if not has_ended and line.serves(answered):
                 raise
             if self._line is line:
                 await self._let_go(str(lost))
@@ -213,13 +216,14 @@ class ComponentUpstream:
     async def _posted(self, line: HttpClient, call: Call) -> WholeAnswer:
         if call.reached:
             call.reached.is_sent = True
+        answered = line.answered
         try:
             arguments, whose = bytes(call.arguments) or b"{}", call.client.principal.counted_as
             kept = Kept(self._link_deps.results.begun(whose, self._server.id))
             async with self._clock.timeout(self._server.timeout):
                 answer = await line.ask(self._heads[call.target], arguments, whose, kept=kept)
         except Lost as lost:
-            if lost.reach == "not_sent" and self._line is line:
+            if lost.reach == "not_sent" and self._line is line and not line.serves(answered):
                 self._set_failed(answers.none(lost, self._server))
                 self._heads = {}  # it may be another when it is back
             raise

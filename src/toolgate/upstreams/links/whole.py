@@ -106,6 +106,7 @@ class HttpClient:
         self._server = server
         self._pool = ConnectionPool(Target(url), clock, dial, turns, places, server, patience)
         self._waiting: set[_Reply] = set()
+        self.answered = 0  # requests
         self._end = ""  # why it was closed
 
     def __str__(self) -> str:
@@ -145,12 +146,18 @@ class HttpClient:
         length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
         wire.send(head + length + b"\r\n", body or b"", reply)
         try:
-            return await reply.answer
+            answer = await reply.answer
+            self.answered += 1
+            return answer
         except (asyncio.CancelledError, Lost):
             self._pool.abandon(wire)
             raise
         finally:
             self._waiting.discard(reply)
+
+    def serves(self, answered: int) -> bool:
+        """Whether requests are under way, or any was answered since so many had been."""
+        return bool(self._waiting) or self.answered != answered
 
     def close(self, reason: str, is_meant: bool = False) -> None:
         """End it with all that is under way."""
