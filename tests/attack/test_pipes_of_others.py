@@ -8,7 +8,8 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
+from unittest import mock
 
 import pytest
 from attack.test_results_on_their_way import identify
@@ -18,8 +19,11 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import Config, Server
 from toolgate.core.fault import Fault
+from toolgate.core.inflow import IntakeQueue
+from toolgate.core.outflow import SHORT
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.outbox import Outbox
+from toolgate.upstreams.links.stdio import StdioLink
 
 LARGE = "x" * 1024 * 1024
 
@@ -122,6 +126,18 @@ async def test_when_the_pipe_is_closed_each_that_waits_hears_why() -> None:
     pipe.outbox.end()
     await settle()
     assert {str(each.exception()) for each in sent[1:]} == {str(pipe.error)}
+
+
+async def test_short_messages_that_fill_the_pipe_at_the_end_of_a_round_keep_the_next_back_as_a_long_one_does() -> None:
+    link = StdioLink(Server(id="old", name="Old", type="stdio"), cast(Any, None), FakeClock(), IntakeQueue())
+    link._child = cast(Any, mock.Mock(write=lambda data: link._outbox.full()))
+    for message in (b"{}", b"{}", b"x" * 2 * SHORT, b"{}"):
+        assert link.send_now(message, (), 1, "ann")
+        await settle()
+        assert not link.send_now(message, (), 2, "ann")
+        link._outbox.go_on()
+    assert link._outbox.take_now()
+    assert not link._outbox.take_now(), "there is one turn, however often the pipe was full"
 
 
 # Real pipes.

@@ -46,8 +46,7 @@ class Outbox(FairLimit):
         try:
             self._write(data)
         finally:
-            if not self._is_full:
-                self.give_back()
+            self.give_back()
 
     async def _waited(self, origin: int | None) -> None:
         try:
@@ -60,8 +59,10 @@ class Outbox(FairLimit):
             raise busy(self._server.name)
 
     def full(self) -> None:
-        """Told by what writes: there is no room for another one."""
-        self._is_full = True
+        """Told by what writes, whenever it finds that: there is no room for another one. That takes a turn itself."""
+        if not self._is_full:
+            self._is_full = True
+            self._took("")
 
     def go_on(self) -> None:
         """There is room."""
