@@ -16,11 +16,14 @@ import pytest
 from processes.ground import Served, failure, gateway, real, until
 
 from toolgate.config import Config, Server
+from toolgate.upstreams import bounds
+from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.component import owner
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel tells whose a port is")
 
 NOBODY = 65534
+OWN = Server(id="own", name="own", type="component")
 COMPONENT = """
 import json, os, sys, time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -134,7 +137,7 @@ async def test_where_who_listens_changes_while_a_connection_is_made_it_is_not_us
         return connection
 
     with pytest.raises(ConnectionRefusedError):
-        await owner.dialling_own(dial, "own", os.getpid())("127.0.0.1", port)
+        await owner.dialling_own(dial, OWN, os.getpid(), Bounds())("127.0.0.1", port)
     later[0].close()
 
 
@@ -145,5 +148,32 @@ async def test_where_nobody_of_this_machine_listens_the_kernel_leads_elsewhere_a
     async def dial(host: str, port: int) -> socket.socket:
         return ours
 
-    with theirs, await owner.dialling_own(dial, "own", os.getpid())("127.0.0.1", 1) as connection:
+    with theirs, await owner.dialling_own(dial, OWN, os.getpid(), Bounds())("127.0.0.1", 1) as connection:
         assert connection is ours
+
+
+@real
+async def test_others_go_on_while_it_is_looked_through_what_a_component_has_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Very many files, as far as it takes longer than a moment to look at them."""
+    monkeypatch.setattr(bounds, "MOMENT", -1.0)
+    rounds = 0
+    dialled: list[int] = []
+
+    async def others() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    async def dial(host: str, port: int) -> socket.socket:
+        dialled.append(rounds)
+        return socket.create_connection((host, port))
+
+    working = asyncio.ensure_future(others())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with await owner.dialling_own(dial, OWN, os.getpid(), Bounds())("127.0.0.1", port):
+            assert 0 < dialled[0] < rounds
+    working.cancel()

@@ -16,6 +16,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Words
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
+from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.component import owner
 from toolgate.upstreams.component.metadata import MOST_METADATA
 from toolgate.upstreams.links import LinkDeps
@@ -54,12 +55,12 @@ class Program:
             may_gain_privileges=server.new_privileges and server.by_operator,
         )
 
-    def dialling(self, dial: Dial) -> Dial:
+    def dialling(self, dial: Dial, bounds: Bounds) -> Dial:
         """Connections to it, once it is started, and to no other program that has its port."""
 
         async def connect(host: str, port: int) -> socket.socket:
             assert self._child
-            return await owner.dialling_own(dial, self._server.name, self._child.pid)(host, port)
+            return await owner.dialling_own(dial, self._server, self._child.pid, bounds)(host, port)
 
         return connect
 

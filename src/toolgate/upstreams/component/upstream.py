@@ -326,7 +326,7 @@ class ComponentUpstream:
         """`{name}` in a URL is the server's in kebab case, as ids are."""
         try:
             server, deps = self._server, self._link_deps
-            dial = program.dialling(deps.dial(server)) if program else deps.dial(server)
+            dial = program.dialling(deps.dial(server), deps.bounds) if program else deps.dial(server)
             url = url.replace("{name}", self.id)
             return HttpClient(
                 *(url, server.headers, self._clock, dial, deps.turns, deps.places),
