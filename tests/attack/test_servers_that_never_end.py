@@ -184,6 +184,23 @@ async def test_nothing_without_end_is_read_where_the_gateway_listens(connections
         assert connections == [listening]  # nor asked for again
 
 
+async def test_however_much_is_said_of_no_request_those_answered_that_way_are_looked_for_now_and_then(
+    connections: list[Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look is at all that is under way. What has begun of an answer that nobody needs is let go of then."""
+    monkeypatch.setattr(http, "LONGEST_UNAWAITED", 100)
+    heard = Heard()
+    looks: list[int] = []
+    async with over_http(heard) as link:
+        await link.send(NOTE, origin=1)
+        await connections[0].says(STREAM + b"\r\ndata: " + b"x" * 200)
+        monkeypatch.setattr(link, "awaits", lambda id: looks.append(id) or id in heard.owed)
+        for _ in range(100):
+            link.received(ANSWER, None)
+        await link._clock.sleep(2 * http.SOON)
+        assert looks == [1] and connections[0].is_closed and not link._streams
+
+
 @asynccontextmanager
 async def over_sse(heard: Heard, connections: list[Connection]) -> AsyncGenerator[SseLink]:
     server = Server(id="wild", name="Wild", type="sse", url="http://localhost/sse")

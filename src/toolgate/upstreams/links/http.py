@@ -21,7 +21,7 @@ from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
 from toolgate.core import jsonrpc, sse
 from toolgate.core.bodies import FREE, Bodies
-from toolgate.core.clock import Clock
+from toolgate.core.clock import Clock, Timer
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault, Reach, Words
 from toolgate.core.inflow import IntakeQueue
@@ -51,6 +51,7 @@ log = logging.getLogger(__name__)
 FALL_BACK_PATIENCE = 10.0  # seconds in which an older server says where messages go
 LONGEST_BODY = LONGEST_MESSAGE
 LONGEST_UNAWAITED = 1024 * 1024  # bytes of an event or a body that no answer is waited for in: a note has no more
+SOON = 1.0  # seconds from what came on no request's own stream until what that may have answered is let go of
 _LINE = b"\r\n"
 _NO_SUCH_ENDPOINT = frozenset({400, 404, 405})  # what servers of the transport of 2024-11-05 say to a POST
 MOST_TRIES = 2  # times that a message is sent again with other credentials: for a token, and for one that allows more
@@ -110,6 +111,7 @@ class HttpLink:
         self._get_prefix = target.prefix("text/event-stream", told)
         self._last_head: tuple[Headers, bytes | None, bytes] = (), None, b""  # of a POST: what it was made of, and it
         self._streams: dict[int, Wire | Following] = {}
+        self._next_look: Timer | None = None  # at which of these are for nobody any more
         self._listening: Following | None = None
         self._opening = asyncio.Lock()
         self._listener: Headers | None = None  # the headers of its GETs; None where nobody listens
@@ -235,6 +237,8 @@ class HttpLink:
             return
         self._closed = True
         self._check.close()
+        if self._next_look:
+            self._next_look.cancel()
         for task in self._trying:
             task.cancel()
         await asyncio.gather(*self._trying, return_exceptions=True)
@@ -324,13 +328,14 @@ class HttpLink:
     def received(self, data: Whole, origin: int | None) -> asyncio.Future[None] | None:
         self._was_understood = True
         until = self._receiver.received(data, origin)
-        if origin is None:
-            self._let_go_of_answered()
+        if origin is None and self._streams and not self._next_look and not self._closed:
+            self._next_look = self._clock.call_later(SOON, self._let_go_of_answered)
         return until
 
     def _let_go_of_answered(self) -> None:
         """What came may have been the answer to a request on whose own stream a message has begun, which would be kept
-        for nobody."""
+        for nobody. A server may say much that is none, and each look is at all that is under way."""
+        self._next_look = None
         for origin in [origin for origin in self._streams if not self.awaits(origin)]:
             stream = self._streams[origin]
             reply = stream.reply if isinstance(stream, Wire) else None
