@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from toolgate.core.model import Call, Client, Done, Outcome, Principal
 from toolgate.eras import legacy, modern
 from toolgate.upstreams.mcp import dialects
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE
-from toolgate.upstreams.mcp.requests import GIVEN_UP, Requests
+from toolgate.upstreams.mcp.requests import GIVEN_UP, MOST_PENDING_EVENTS, Requests
 
 
 class Link:
@@ -211,3 +212,25 @@ async def test_what_a_call_says_beside_its_arguments_is_written_whatever_was_wri
     assert json.loads(written(*warm, arguments=arguments, **more)) == json.loads(
         written(*cold, arguments=arguments, **more)
     )
+
+
+async def test_what_may_be_lost_is_where_messages_wait_and_not_where_other_work_goes_on() -> None:
+    requests, link = opened()
+    read = asyncio.Event()
+    for _ in range(MOST_PENDING_EVENTS):  # as tasks that count are looked at
+        requests.spawn(requests.clock.sleep(3600))
+    note = jsonrpc.notification("notifications/bobs", b"{}")
+    requests.remark(note)
+    await settle()
+    assert [each["method"] for each in link.sent] == ["notifications/bobs"]
+    with mock.patch.object(link, "send", lambda *_: read.wait()):
+        for _ in range(2 * MOST_PENDING_EVENTS):
+            requests.remark(note)
+        await settle()
+        assert len(requests._telling) == MOST_PENDING_EVENTS
+        read.set()
+        await settle()
+    requests.remark(note)
+    await settle()
+    assert len(link.sent) == 2
+    await requests.close()

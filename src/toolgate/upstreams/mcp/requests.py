@@ -136,6 +136,7 @@ class Requests:
         self._concurrency = ConcurrencyLimit(server.name, limit, clock) if limit is not None else None
         self._turns: Rotation | None = None  # where it was not clear whose a question is
         self._work: set[asyncio.Task[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()  # those of it that send a message
         self._answers: deque[bytes] = deque()  # to what the server asks, that are not sent yet
         self._unsent = 0  # bytes of them
 
@@ -467,7 +468,9 @@ class Requests:
 
     def notify(self, message: bytes) -> None:
         """Send a message that waits for nothing; what becomes of it shows in what follows."""
-        self.spawn(self.tell(message))
+        telling = self.spawn(self.tell(message))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
 
     def answer(self, message: bytes) -> None:
         """Send an answer to what the server has asked, after those before it."""
@@ -489,7 +492,7 @@ class Requests:
 
     def remark(self, message: bytes) -> None:
         """The same of what may be lost: where the server does not read, it is."""
-        if len(self._work) < MOST_PENDING_EVENTS:
+        if len(self._telling) < MOST_PENDING_EVENTS:
             self.notify(message)
 
     async def tell(self, message: bytes, patience: float = TELLING) -> None:
