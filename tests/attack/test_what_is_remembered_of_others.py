@@ -20,6 +20,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Call, Client, Event, Principal
 from toolgate.core.notes import Notes
 from toolgate.eras.tasks import Task
+from toolgate.state.memory import MemoryStore
 from toolgate.upstreams import breaker
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps
@@ -258,6 +259,19 @@ def test_of_all_tasks_that_are_remembered_whoever_made_most_loses_the_first() ->
         whose = client(Principal(address=f"192.0.2.{number % 99}"))
         owners.add(Task(f"hers/{number}"), Call("tools/call", "t", whose), 0.0)
     assert owners.maker("his") and len(owners._entries) == MOST_OF_ALL
+
+
+@pytest.mark.parametrize("scope", ["shared", "principal", "session"])
+async def test_tasks_of_sessions_that_have_a_server_for_themselves_are_not_kept_beyond_them(scope: str) -> None:
+    """A client may open ever new ones, and none is there after a restart."""
+    store = MemoryStore(FakeClock())
+    there = own_tasks()
+    there.settings["scope"] = scope
+    async with gateway(store=store, there=there) as rig:
+        for _ in range(3):
+            await made(await rig.legacy())
+        kept = [key for space, keys in store._spaces.items() if space.startswith("task owners/") for key in keys]
+        assert len(kept) == (0 if scope == "session" else 3)
 
 
 @pytest.mark.parametrize("support", ["optional", "required"])

@@ -1,6 +1,7 @@
 """Who made which task of a server, kept from one start to the next: who comes back finds their tasks in the list.
 
-The rule this file keeps: a session ends with the process, so what it has made is kept for its principal.
+The rule this file keeps: a session ends with the process, so what it has made is kept for its principal, and nothing
+where each session has a server for itself.
 """
 
 from __future__ import annotations
