@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from urllib.parse import urlsplit
 
 import pytest
 from processes.ground import CHILDREN, Served, alive, failure, gateway, real, started, until
@@ -102,30 +106,33 @@ async def test_a_crash_fails_the_call_and_the_next_starts_it_again() -> None:
 @real
 async def test_one_that_takes_no_connection_now_goes_on_with_what_it_works_on(tmp_path: Path) -> None:
     """It takes one call after the other, and its queue is full of those of another client."""
-    with mock.patch.object(http1, "CONNECT_TIMEOUT", 0.2):
-        async with behind(local()) as served:
-            before = await own_pid(served)
-            ann = asyncio.ensure_future(served.client().call("own__wait", file=str(tmp_path / "go")))
-            await until(lambda: served.app.gateway.snapshot.upstreams["own"].calls)
+    async with behind(local()) as served:
+        before = await own_pid(served)
+        ann = asyncio.ensure_future(served.client().call("own__wait", file=str(tmp_path / "go")))
+        await until(lambda: served.app.gateway.snapshot.upstreams["own"].calls)
+        with mock.patch.object(http1, "CONNECT_TIMEOUT", 0.2):
             bobs = [asyncio.ensure_future(served.client().call("own__echo", message="x")) for _ in range(12)]
             done, _ = await asyncio.wait(bobs, return_when=asyncio.FIRST_COMPLETED)
             assert all("Cannot reach" in str(bob.exception()) for bob in done) and not ann.done()
             (tmp_path / "go").touch()
             assert await ann == "done"
             await asyncio.gather(*bobs, return_exceptions=True)
-            assert await own_pid(served) == before
+        assert await own_pid(served) == before
 
 
 @real
 async def test_one_that_hangs_is_replaced_when_it_takes_no_connection_and_nothing_is_under_way() -> None:
-    with mock.patch.object(http1, "CONNECT_TIMEOUT", 0.2):
-        async with behind(local(timeout=1.0)) as served:
-            before = await own_pid(served)
-            os.kill(before, signal.SIGSTOP)
-            await asyncio.gather(*(failure(served.client().call("own__echo", message="x")) for _ in range(12)))
-            assert served.status("own").pid == before
+    async with behind(local()) as served:
+        before = await own_pid(served)
+        upstream: Any = served.app.gateway.snapshot.upstreams["own"]
+        os.kill(before, signal.SIGSTOP)
+        with contextlib.ExitStack() as waiting, mock.patch.object(http1, "CONNECT_TIMEOUT", 0.5):
+            for _ in range(2 * HTTPServer.request_queue_size):
+                connection = waiting.enter_context(socket.socket())
+                connection.setblocking(False)
+                connection.connect_ex(("127.0.0.1", urlsplit(upstream._line.url).port))
             assert await served.client().call("own__echo", message="again") == "again"
-            assert not alive(before)
+        assert not alive(before)
 
 
 @real
