@@ -33,7 +33,7 @@ from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.receipts import MOST as MOST_RECEIPTS
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.stdio import StdioLink
-from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, MOST_VALUES, LargeNotes, has_too_many_values
+from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, MOST_ESCAPES, MOST_VALUES, LargeNotes, has_too_many_values
 from toolgate.upstreams.mcp.questions import MOST_TAKEN_BACK
 from toolgate.upstreams.mcp.requests import MOST_ANSWERS, TELLING
 from toolgate.upstreams.process.supervisor import Supervisor
@@ -516,6 +516,7 @@ def test_of_a_task_its_result_may_have_many_values_and_nothing_beside_it() -> No
     assert has_too_many_values(Raw(dumped(few | {"result": {}})))
     twice = dumped(told)[:-1] + b', "result": {}}'
     assert has_too_many_values(Raw(twice)), "the last one is the result"
+    assert has_too_many_values(Raw(dumped(told | {"statusMessage": "\x07" * (MOST_ESCAPES + 1)})))
 
 
 BODY = b'"result":{"a":[' + b"{}," * LONGEST_NOTE + b"{}]}}}"

@@ -18,6 +18,7 @@ from toolgate.core.large import Whole
 
 LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
 BEGINNING = 16 * 1024  # bytes of a message in which its method is looked for, and the id of a task
+MOST_ESCAPES = 20_000  # characters written as escapes: some hundredths of a second, to look for secrets in them
 MOST_VALUES = 2048  # that are taken apart for each who hears it, several times: 1 ms together
 MOST_TOKENS = 200  # of the beginning
 MOST_PASSED = 1024  # tasks of which it is known that they were told of at length
@@ -43,6 +44,8 @@ def has_too_many_values(params: Raw) -> bool:
     """Whether a note is not to be heard for what its parameters hold. In those members that may say much there may be
     more, but then the others must be too short for it. Raises `UNREADABLE`."""
     whole = bytes(params)
+    if len(whole) <= LONGEST_NOTE and whole.count(b"\\u") > MOST_ESCAPES:
+        return True
     if not counting.has_more_values(whole, MOST_VALUES):
         return False
     beside = len(whole) - sum(memoryview(each).nbytes for each in msgspec.structs.astuple(_long.decode(params)))

@@ -38,6 +38,7 @@ from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.mcp.large_answers import LARGE, LargeAnswers
 from toolgate.upstreams.mcp.large_notes import (
     LONGEST_NOTE,
+    MOST_ESCAPES,
     MOST_VALUES,
     LargeNotes,
     answered,
@@ -577,7 +578,7 @@ class Requests:
         elif not handler:
             self.on_other(message, origin)
         elif has_too_many_values(message.params):
-            self._dropped(message.method, size, f"{MOST_VALUES} values")
+            self._dropped(message.method, size, f"{MOST_VALUES} values and {MOST_ESCAPES} escapes")
         else:
             return handler(message, origin)
         return None
