@@ -4,6 +4,7 @@ tool that was held back, hidden or turned off meanwhile is not called by whoever
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -11,11 +12,13 @@ import msgspec
 import pytest
 from bridge.test_approval import ApprovalRig, code, sent
 from bridge.test_pinned_tools import AFTER, QUARANTINE, a_server
-from peers import LATEST, MODERN, Rig, Scene, eventually, gateway
-from virtualtime import patience
+from peers import LATEST, MODERN, LegacyServer, Rig, Scene, eventually, form, gateway
+from virtualtime import patience, settle
 
 from toolgate.config import Config, Guard, Overlay, Parameter
 from toolgate.config.access import KnownClient, Permissions
+from toolgate.core.model import Call
+from toolgate.state import parking
 
 REVISIONS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
 FORMS = {"elicitation": {"form": {}}}
@@ -186,3 +189,32 @@ async def test_a_call_that_is_sent_again_after_a_crash_is_not_sent_to_another_pr
         reply = await rig.modern().call("there__read", arguments={})
         assert code(reply) == "SERVER_FAILED"
         assert len(there.calls) == 1
+
+
+async def test_of_parked_calls_that_give_way_nothing_is_kept_until_the_collector_of_garbage_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parking, "MOST_BYTES", 3000)
+
+    async def ask(scene: Scene) -> str:
+        return str(await scene.ask(form("sure?")))
+
+    def kept() -> int:
+        return sum(isinstance(each, Call) and len(bytes(each.arguments)) > 2000 for each in gc.get_objects())
+
+    async with gateway(there=LegacyServer({"ask": ask})) as rig:
+        client = rig.modern(capabilities={"elicitation": {"form": {}}})
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(4):
+                reply = await client.request("tools/call", name="there__ask", arguments={"x": f"{number}" * 2500})
+                assert reply.result["resultType"] == "input_required"
+                if not number:
+                    await settle()
+                    of_one = kept()
+            await settle()
+            assert 0 < kept() <= of_one
+        finally:
+            gc.enable()
+            rig.app.parking.close()

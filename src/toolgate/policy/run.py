@@ -185,7 +185,7 @@ class PolicyRun(msgspec.Struct, eq=False):
         for policy, ticket in reversed(self.passed):
             if ended := policy.ended:
                 ended(call, ending, ticket)
-        if self._may_wait and not isinstance(ending, NeedInput):
+        if self._may_wait and (not isinstance(ending, NeedInput) or ending.resume.is_live):  # then it was sent
             for held in (self.call, self.came):
                 if held and held.reached:
                     held.reached.recheck = None  # else it and this would hold each other, and the request with them
