@@ -156,7 +156,8 @@ async def test_what_is_answered_by_another_stream_keeps_no_more_than_a_note(kind
 
     told = Receiver("", lambda id: "", answered, waiting.__contains__, *(cast(Any, lambda *_: None),) * 3)
     server = Server(id="there", name="there", type="http", url="http://there.test/mcp")
-    link = http.HttpLink(server, told, FakeClock(), cast(Any, None), IntakeQueue(), Places(FakeClock()))
+    clock = FakeClock()
+    link = http.HttpLink(server, told, clock, cast(Any, None), IntakeQueue(), Places(FakeClock()))
     transports: dict[int, Transport] = {}
     for origin in (1, 2, 3):
         link._streams[origin] = wire = http.Wire(link._pool)
@@ -167,6 +168,7 @@ async def test_what_is_answered_by_another_stream_keeps_no_more_than_a_note(kind
         assert not is_cut_off(stream, size=MIB // 2 if origin == 3 else 2 * MIB)
     for id in (b"1", b"3"):
         link.received(id, None)
+    await clock.advance(http.SOON)
     assert [transports[origin].is_aborted for origin in (1, 2, 3)] == [True, False, False]
     assert link._streams.keys() == {2, 3}, "one is awaited, and one keeps little"
 

@@ -694,7 +694,6 @@ class Session:
         answer = questions.read_choices(ask, answer, self.revision)
         try:
             await rechecked(call)
-            await rechecked(call)
         except Fault as fault:
             answer = asks.unanswered(fault.message)
         resume.answer(ask.key, answer)

@@ -185,10 +185,14 @@ class PolicyRun(msgspec.Struct, eq=False):
         for policy, ticket in reversed(self.passed):
             if ended := policy.ended:
                 ended(call, ending, ticket)
-        if self._may_wait and (not isinstance(ending, NeedInput) or ending.resume.is_live):  # then it was sent
+        if self._may_wait and (not isinstance(ending, NeedInput) or self._is_parked(ending)):
             for held in (self.call, self.came):
                 if held and held.reached:
                     held.reached.recheck = None  # else it and this would hold each other, and the request with them
+
+    def _is_parked(self, ending: NeedInput) -> bool:
+        """Its client of the modern era answers in a round of its own, and what it is of was sent."""
+        return ending.resume.is_live and self.came.client.era == "modern"
 
 
 def _what(call: Call) -> tuple[str, str, bytes]:
