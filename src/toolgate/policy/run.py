@@ -191,8 +191,8 @@ class PolicyRun(msgspec.Struct, eq=False):
                     held.reached.recheck = None  # else it and this would hold each other, and the request with them
 
     def _is_parked(self, ending: NeedInput) -> bool:
-        """Its client of the modern era answers in a round of its own, and what it is of was sent."""
-        return ending.resume.is_live and self.came.client.era == "modern"
+        """A client without a session answers in a round of its own, and what it is of was sent."""
+        return ending.resume.is_live and not self.came.client.session
 
 
 def _what(call: Call) -> tuple[str, str, bytes]:
