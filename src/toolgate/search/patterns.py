@@ -16,6 +16,7 @@ from toolgate.search.documents import Document, Unsearchable
 _LONGEST = 200
 _PIECE = 300  # characters of a line that are matched at once
 _MOST_WAYS = 1.1 * _PIECE**2
+_MOST_TIMES = 1000  # of exact counts: each is tried at each character, and compiled
 _BUDGET = 0.1  # seconds
 _MOST_TEXT = 5_000
 
@@ -65,11 +66,14 @@ def compiled(pattern: str) -> re.Pattern[str]:
     """Ready to match, upper and lower case alike. Raises `Unsearchable`."""
     if len(pattern) > _LONGEST:
         raise Unsearchable(f"The pattern is too long: {len(pattern)} characters; the limit is {_LONGEST}")
+    pattern = _ENDS.sub("", pattern)
+    _refuse_what_takes_long(pattern)
     try:
-        matcher = re.compile(pattern := _ENDS.sub("", pattern), re.IGNORECASE)
+        matcher = re.compile(pattern, re.IGNORECASE)
     except (re.error, RecursionError, OverflowError) as error:
         raise Unsearchable(f"Not a regular expression: {error}") from None
-    _refuse_what_takes_long(pattern)
+    if matcher.flags & re.VERBOSE:
+        raise Unsearchable("A pattern must not use the flag x")
     return matcher
 
 
@@ -77,11 +81,15 @@ def _refuse_what_takes_long(pattern: str) -> None:
     """Counts the ways in which it can match one text: along a sequence they multiply, between choices they add."""
     groups = [_Ways()]
     closed = 1.0  # the ways of the group that has just ended
+    times = 1  # that the innermost is tried, if all counts stand around each other
     for token in _TOKEN.finditer(pattern):
         if token["odd"] or (token["escape"] or "")[1:].isdigit():
             raise Unsearchable("A pattern must not use lookaround or back-references")
         if token["repeat"] and closed > 1:
             raise Unsearchable("A pattern must not repeat a group that has repetitions or alternatives")
+        times *= max(1, int(token["least"] or 0))
+        if times > _MOST_TIMES:
+            raise Unsearchable(f"A pattern must not repeat anything more than {_MOST_TIMES:,} times, counts multiplied")
         closed = 1.0
         if token["open"]:
             groups.append(_Ways())

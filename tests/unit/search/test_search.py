@@ -180,6 +180,9 @@ def test_a_regular_expression_finds_names_first():
         (".*a.*b.*c.*d", "repetitions"),
         (r"(a)\1", "back-references"),
         ("(?=a)b", "lookaround"),
+        ("(?x)(.|..) +!", "flag x"),
+        (r"(\b){4000000000}!", "more than 1,000 times"),
+        ("((a{100}){100})", "more than 1,000 times"),
         ("a" * 201, "too long"),
     ],
 )
