@@ -27,6 +27,8 @@ from peers import (
 from virtualtime import settle
 
 from toolgate.config import Root
+from toolgate.core.fault import Fault
+from toolgate.eras import legacy
 
 
 async def hello(scene: Scene) -> str:
@@ -646,3 +648,32 @@ async def test_a_question_with_an_id_for_its_page_that_is_none_is_answered_all_t
     async with gateway(there=LegacyServer({"ask": ask})) as rig:
         reply = await rig.modern().converse("tools/call", {"elicitation/create": named("Ann")}, name="ask")
         assert reply.text == "accept"
+
+
+@pytest.mark.parametrize("items", [{"items": {"type": "string"}}, {}])
+async def test_a_form_with_a_list_of_any_texts_is_put_to_older_clients_as_a_text(items: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"names": {"type": "array", **items}}}
+
+    async def asks_for_names(scene: Scene) -> str:
+        answer = await scene.ask(("elicitation/create", {"message": "who?", "requestedSchema": schema}))
+        return str(answer["content"]["names"])
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        assert params["requestedSchema"]["properties"]["names"]["type"] == "string"
+        return {"action": "accept", "content": {"names": "Ann"}}
+
+    async with gateway(old=LegacyServer({"ask": asks_for_names})) as rig:
+        client = await rig.legacy("2025-06-18", answers={"elicitation/create": answer})
+        assert (await client.call("old__ask")).text == "['Ann']"
+
+
+async def test_a_question_that_cannot_be_written_for_its_client_is_answered_with_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_any: Any) -> Any:
+        raise Fault("UPSTREAM_ERROR", "cannot be written")
+
+    async with gateway(old=LegacyServer({"hello": hello})) as rig:
+        client = await rig.legacy(LATEST, answers={"elicitation/create": named("Ann")})
+        monkeypatch.setattr(legacy, "write_ask", fails)
+        assert "cannot be written" in str((await client.call("old__hello")).message)

@@ -411,7 +411,9 @@ class _Vault:
             self._why_not = Broken(f"Vault at {address} cannot be reached ({why})")
             raise self._why_not from None
         except UnicodeError:
-            raise Broken("Vault's token or namespace is not valid in a header") from None
+            raise Broken("Vault's address, token or namespace has letters that are not valid there") from None
+        except (ValueError, TypeError):
+            raise Broken(f"Vault's address is no URL: {address}") from None
 
     def _text(self, written: str, variable: str) -> str:
         return self._expand(written) if written else self._environ.get(variable, "")

@@ -126,7 +126,7 @@ def _older_field(raw: Raw) -> Raw:
     repaired = _field(raw)
     field = jsonrpc.members(repaired)
     if jsonrpc.value(field["type"]) == "array":
-        return Raw(jsonrpc.encode(_choice(field, jsonrpc.members(field["items"]), "anyOf")))
+        return Raw(jsonrpc.encode(_choice(field, jsonrpc.members(field.get("items", jsonrpc.EMPTY_OBJECT)), "anyOf")))
     return Raw(jsonrpc.encode(_choice(field, field, "oneOf"))) if "oneOf" in field else repaired
 
 
@@ -139,7 +139,7 @@ def _choice(field: Members, options: Members, titled: str) -> dict[str, Any]:
     shown: dict[str, Any] = {name: field[name] for name in ("title", "description") if name in field}
     shown["type"] = "string"
     if titled not in options:
-        return {**shown, "enum": options["enum"]}
+        return {**shown, "enum": options["enum"]} if "enum" in options else shown
     found = jsonrpc.read(options[titled], type=list[_Option])
     return {**shown, "enum": [option.const for option in found], "enumNames": [option.title for option in found]}
 

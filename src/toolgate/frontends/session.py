@@ -667,13 +667,18 @@ class Session:
         not be made any more. `task` is the client's id of the one that asks, if it is one."""
         id = next(self._ids)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        question = jsonrpc.encode(legacy.write_ask(ask, self.revision))
         report: Callable[[Raw], None] | None = None
-        if resume.origin.is_live and asks.progress_token(ask):
-            question = asks.with_token(question, id)
-            report = partial(resume.origin.report, ask.key)
+        try:
+            question = jsonrpc.encode(legacy.write_ask(ask, self.revision))
+            if resume.origin.is_live and asks.progress_token(ask):
+                question = asks.with_token(question, id)
+                report = partial(resume.origin.report, ask.key)
+            question = jsonrpc.request(id, ask.method, tasks.with_related(question, task))
+        except Exception as error:  # noqa: BLE001  who asks is to hear of it: see responses.rescued
+            resume.answer(ask.key, asks.unanswered(responses.rescued(error).message))
+            return
         self._questions[id] = _Question(call.client.principal, future, report)
-        stream.send(jsonrpc.request(id, ask.method, tasks.with_related(question, task)))
+        stream.send(question)
         settled = asyncio.ensure_future(resume.settled(ask.key))
         try:
             async with self._clock.timeout(self._ask_time):

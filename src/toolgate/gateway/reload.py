@@ -71,6 +71,9 @@ class Reloading:
                 self.problem = str(error)
                 self._waiting = error if isinstance(error, Unconfirmed) else None
                 raise
+            except Exception as error:  # whatever it is: who follows the files goes on
+                self.problem, self._waiting = f"cannot be read: {type(error).__name__}: {error}", None
+                raise ConfigError((Problem("configuration", "", self.problem),)) from error
             await self._agreements.keep(config, confirmed)
             return self._serve(config)
 

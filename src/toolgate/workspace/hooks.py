@@ -26,7 +26,7 @@ from msgspec import Raw
 
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import ownership
-from toolgate.core import jsonrpc
+from toolgate.core import internal_errors, jsonrpc
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
@@ -311,6 +311,10 @@ class Hooks:
                         log.warning("hooks are left in their folder until sessions can be kept: %s", fault.message)
                         break
                     log.warning("a hook was not understood: %s", fault.message)
+                    answers[name] = NOTHING
+                except Exception as error:
+                    if internal_errors.takes(error):
+                        log.error("a hook was not read because of an internal error", exc_info=error)
                     answers[name] = NOTHING
                 (folder / name).unlink(missing_ok=True)
         return answers
