@@ -674,7 +674,7 @@ class Session:
                 question = asks.with_token(question, id)
                 report = partial(resume.origin.report, ask.key)
             question = jsonrpc.request(id, ask.method, tasks.with_related(question, task))
-        except Exception as error:  # noqa: BLE001  who asks is to hear of it: see responses.rescued
+        except Exception as error:  # noqa: BLE001  the rescue: who asks is to hear of it
             resume.answer(ask.key, asks.unanswered(responses.rescued(error).message))
             return
         self._questions[id] = _Question(call.client.principal, future, report)

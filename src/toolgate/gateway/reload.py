@@ -71,7 +71,7 @@ class Reloading:
                 self.problem = str(error)
                 self._waiting = error if isinstance(error, Unconfirmed) else None
                 raise
-            except Exception as error:  # whatever it is: who follows the files goes on
+            except Exception as error:  # the rescue: who follows the files goes on
                 self.problem, self._waiting = f"cannot be read: {type(error).__name__}: {error}", None
                 raise ConfigError((Problem("configuration", "", self.problem),)) from error
             await self._agreements.keep(config, confirmed)

@@ -312,7 +312,7 @@ class Hooks:
                         break
                     log.warning("a hook was not understood: %s", fault.message)
                     answers[name] = NOTHING
-                except Exception as error:
+                except Exception as error:  # the rescue: those behind it are read all the same
                     if internal_errors.takes(error):
                         log.error("a hook was not read because of an internal error", exc_info=error)
                     answers[name] = NOTHING
