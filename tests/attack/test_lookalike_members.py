@@ -53,6 +53,8 @@ async def asked(revision: str, method: str, params: dict[str, Any]) -> tuple[Any
         {**COMPLETION, "ref": {"_name": "secretp", **REF}},
         {**COMPLETION, "ref": {"-NAME": "secretp", **REF}},
         {**COMPLETION, "__meta": {}},
+        {**COMPLETION, "ref": {"name\0": "secretp", **REF}},
+        {**COMPLETION, "ref\0x": {"type": "ref/prompt", "name": "secretp"}},
     ],
 )
 async def test_a_completion_is_asked_for_what_was_decided_on(revision: str, params: dict[str, Any]) -> None:
@@ -60,6 +62,12 @@ async def test_a_completion_is_asked_for_what_was_decided_on(revision: str, para
     assert answer["error"]["data"]["code"] == "INVALID_ARGS"
     assert "looks like" in answer["error"]["message"]
     assert not heard
+
+
+@pytest.mark.parametrize("name", ["there__take\0", "there__take\0x", "there__\0take"])
+async def test_a_tool_is_not_called_by_a_name_that_ends_at_a_zero_for_some(name: str) -> None:
+    answer, heard = await asked(LATEST, "tools/call", {"name": name, "arguments": {}})
+    assert "error" in answer and not heard
 
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])

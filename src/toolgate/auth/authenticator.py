@@ -137,6 +137,8 @@ class Authenticator:
             raise self._unknown(path, str(bad)) from None
         except Unreachable:
             raise Unauthorized("The token issuer is unreachable; try again later", status=503) from None
+        if tokens is not self._tokens:  # while its keys were fetched
+            raise self._unknown(path, "the issuer was replaced")
         if self.resource.identifier(path) not in token.audience:
             raise self._unknown(path, "the token is not for this endpoint")
         client = self._whose_is(token)
@@ -153,9 +155,11 @@ class Authenticator:
         """Who has signed in at the issuer with a browser: an ID token says so (OpenID Connect Core, 3.1.3.7). Raises
         `Unauthorized`."""
         try:
-            if not self._tokens:
+            if not (tokens := self._tokens):
                 raise BadToken("no issuer is configured")
-            token = await self._tokens.verify(shown)
+            token = await tokens.verify(shown)
+            if tokens is not self._tokens:  # while its keys were fetched
+                raise BadToken("the issuer was replaced")
             authorized = token.claims.get("azp", client_id if len(token.audience) == 1 else None)
             if client_id not in token.audience or authorized != client_id:
                 raise BadToken("the token is for another client")

@@ -174,8 +174,12 @@ class Issuer:
         raise Unreachable(told)
 
     async def _fetch(self, url: str) -> dict[str, Any]:
-        host = urlsplit(url).hostname or ""
-        if urlsplit(url).scheme != "https" and host not in LOOPBACK:
+        try:
+            parts = urlsplit(url)
+            is_fine = parts.scheme == "https" or (parts.hostname or "") in LOOPBACK
+        except ValueError:
+            is_fine = False
+        if not is_fine:
             raise Unreachable(f"{url} is not an https URL")
         fetched = await self._outside.fetch(
             url, asker="auth.issuer", headers={"Accept": "application/json"}, trusted=(self.name,)
@@ -220,5 +224,5 @@ def _read(fetched: Fetched) -> dict[str, Any]:
         raise Unreachable(f"{fetched.url} answered HTTP {fetched.status}")
     try:
         return msgspec.json.decode(fetched.body, type=dict[str, Any])
-    except jsonrpc.UNREADABLE:
+    except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         raise Unreachable(f"{fetched.url} did not answer with a JSON object") from None

@@ -242,8 +242,9 @@ class _Tool:
 
 
 def same_parameter(name: str) -> str:
-    """What a server may take a parameter's name for: some mind neither case, width, `_`, nor what cannot be seen."""
-    return templates.same(as_a_lenient_reader(name))
+    """What a server may take a parameter's name for: some mind neither case, width, `_`, nor what cannot be seen, and
+    some end at a zero."""
+    return templates.same(as_a_lenient_reader(name.partition("\0")[0]))
 
 
 _UNCHANGED = Parameter()

@@ -118,7 +118,10 @@ class _Worker:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            code = await self._run()
+            try:
+                code = await self._run()
+            except OSError as error:  # there are too many processes, or too little memory, for now
+                code = f"not started: {error}"
             if self._owner.is_ending:
                 return
             log.error("worker %d has ended (%s) and is started again", self._number, code)

@@ -99,9 +99,10 @@ def without_lookalikes(found: Members, known: Mapping[str, str]) -> Members:
 
 
 def folded(name: str) -> str:
-    """Without case, and without the signs that some readers pass over; but `_meta` and `meta` are two. A name that can
-    mean none of ours stays as it is: to fold thousands of long ones takes others' time."""
-    bare = name.replace("_", "").replace("-", "")
+    """Without case, and without the signs that some readers pass over, or what stands behind a zero, where some end;
+    but `_meta` and `meta` are two. A name that can mean none of ours stays as it is: to fold thousands of long ones
+    takes others' time."""
+    bare = name.partition("\0")[0].replace("_", "").replace("-", "")
     if len(bare) > LONGEST_OF_OURS or not (bare.isascii() or _becomes_ascii(bare)):
         return name
     bare = bare.casefold()
@@ -320,8 +321,10 @@ def read_told(params: Raw) -> Raw:
 
 
 def write_params(call: Call, meta: Mapping[str, Raw]) -> Params:
-    """The parameters for a server, in its own names. `meta` is what this hop adds to the call's own."""
+    """The parameters for a server, in its own names. `meta` is what this hop adds to the call's own. Raises `Fault`."""
     params: Params = dict(call.extra)
+    if "\0" in call.target and call.kind in ("tools", "prompts"):  # where some end: another name than was judged
+        raise Fault("INVALID_ARGS", "A name must not have the character U+0000", reach="not_sent")
     if call.asked_in:
         params = dict(jsonrpc.members(call.arguments))
     elif call.reference:

@@ -135,6 +135,8 @@ class Usage:
 
     def add_timed(self, called: tuple[str, str, str], more: Timed) -> None:
         """The same of durations, by method, server and tool."""
+        if called not in self._timed and len(self._timed) >= MOST:
+            called = (*called[:2], called[2] and names.OTHER)
         for own, durations in zip(self._timed.setdefault(called, ({}, {})), more, strict=True):
             for error, each in durations.items():
                 found = own.setdefault(error, Durations())

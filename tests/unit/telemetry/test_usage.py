@@ -70,3 +70,11 @@ def test_what_another_process_has_counted_is_added() -> None:
     line = here.lines()[called]
     assert (line.calls, line.bytes_in, line.ratio, line.errors) == (5, 50, 0.25, {"tool_error": 5})
     assert (sum(line.served[""].counts), line.served[""].seconds) == (5, 2.5)
+
+
+def test_nor_are_there_more_durations_of_other_processes() -> None:
+    usage = Usage()
+    took = Durations()
+    for number in range(MOST + 500):
+        usage.add_timed(("tools/call", "git", f"tool{number}"), ({"": took}, {}))
+    assert len(usage._timed) == MOST + 1  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,72 @@
+"""What an issuer says that is not understood, and one that is replaced while its keys are fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from doors.issuers import ISSUER, Issuer
+from virtualtime import FakeClock, settle
+
+from toolgate.auth import issuer
+from toolgate.auth.authenticator import Authenticator
+from toolgate.auth.issuer import Unreachable
+from toolgate.auth.refusals import Unauthorized
+from toolgate.auth.safe_net import Fetched
+from toolgate.config import Auth, Config, KnownClient
+from toolgate.state.memory import MemoryStore
+
+METADATA = json.dumps({"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys"}).encode()
+
+
+class Outside:
+    """Answers with this metadata and these keys; the latter when the gate is opened."""
+
+    def __init__(self, metadata: bytes, keys: bytes = b"{}") -> None:
+        self._metadata, self._keys = metadata, keys
+        self.gate = asyncio.Event()
+
+    async def fetch(self, url: str, *_: Any, **__: Any) -> Fetched:
+        if "well-known" in url:
+            return Fetched(200, {}, self._metadata, url)
+        await self.gate.wait()
+        return Fetched(200, {}, self._keys, url)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "keys"),
+    [
+        (METADATA[:-1] + b', "x": "\xe9"}', b"{}"),
+        (METADATA, b'{"keys": [], "x": "\xe9"}'),
+        (METADATA.replace(f"{ISSUER}/keys".encode(), b"https://["), b"{}"),
+    ],
+    ids=["metadata", "keys", "address"],
+)
+async def test_what_is_not_understood_is_as_if_it_had_not_answered(metadata: bytes, keys: bytes) -> None:
+    outside = Outside(metadata, keys)
+    outside.gate.set()
+    asked = issuer.Issuer(ISSUER, outside, FakeClock())  # type: ignore[arg-type]
+    with pytest.raises(Unreachable):
+        await asked.keys("k")
+
+
+async def test_a_token_whose_keys_come_when_its_issuer_was_replaced_lets_nobody_in() -> None:
+    signs, clock = Issuer(), FakeClock()
+
+    def configured(name: str) -> Config:
+        known = KnownClient(id="ci", name="ci", claims={"sub": "mallory"})
+        return Config(clients=(known,), auth=Auth(issuer=name, audience="https://gateway.example"))
+
+    authenticator = Authenticator(configured(ISSUER), MemoryStore(clock), clock)
+    outside = Outside(METADATA, json.dumps({"keys": signs.keys}).encode())
+    assert authenticator._tokens  # pyright: ignore[reportPrivateUsage]
+    authenticator._tokens.issuer._outside = outside  # type: ignore[assignment]
+    token = signs.token(aud="https://gateway.example/mcp", sub="mallory", exp=clock.wall() + 3600, iat=clock.wall())
+    entering = asyncio.ensure_future(authenticator({"authorization": f"Bearer {token}"}, "192.0.2.1", "/mcp"))
+    await settle()
+    authenticator.prepared(configured("https://new.example"))()
+    outside.gate.set()
+    with pytest.raises(Unauthorized, match="the issuer was replaced"):
+        await entering
