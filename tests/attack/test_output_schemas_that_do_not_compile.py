@@ -36,6 +36,7 @@ THROW: list[Json] = [
     of({"$ref": "#/properties/a"}),  # endlessly
     {"type": "object", "properties": {"a": {"$ref": "#/properties/b"}, "b": {"$ref": "#/properties/a"}}},
     of({"$ref": "#/properties/%zz"}),
+    of({"$ref": f"#/properties/a/anyOf/{'1' * 5000}"}, anyOf=[{}]),
     of({"id": "x"}),
     {"type": "object", "id": "x"},
     defs(a={"$anchor": "x"}, b={"$anchor": "x", "type": "string"}),

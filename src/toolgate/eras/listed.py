@@ -77,6 +77,7 @@ _AUTHORITY = re.compile(
     re.DOTALL,
 )
 _PORTS = 65_536
+_DIGITS = 20  # of a port that are read: `int` takes only some thousands
 _PASSED_OVER = dict.fromkeys(map(ord, "\t\n\r"))  # by these readers, wherever they stand
 
 
@@ -90,7 +91,7 @@ def is_uri(text: str) -> bool:
     if not found or not found["authority"]:
         return bool(found)
     authority = _AUTHORITY.fullmatch(found["authority"])
-    if not authority or int(authority["port"] or 0) >= _PORTS:
+    if not authority or int((authority["port"] or "").lstrip("0")[:_DIGITS] or 0) >= _PORTS:
         return False
     return authority["address"] is None or _is_address(authority["address"])
 

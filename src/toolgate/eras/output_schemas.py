@@ -221,7 +221,7 @@ _reference = re.compile(r"#(?:/(?:[A-Za-z0-9_.$ +-]|~[01]|%(?:2[0-9A-Fa-f]|[3-6]
 def _member(found: Any, name: str) -> Any:
     if isinstance(found, dict):
         return cast("dict[str, Any]", found).get(name)
-    if isinstance(found, list) and name.isdecimal() and int(name) < len(cast("list[Any]", found)):
+    if isinstance(found, list) and name.isdecimal() and len(name) < 10 and int(name) < len(cast("list[Any]", found)):
         return cast("list[Any]", found)[int(name)]
     return None
 
