@@ -184,7 +184,7 @@ async def test_calls_of_one_tool_differ_in_their_arguments_alone() -> None:
         {"meta": {"mine": Raw(b"2")}},
         {"task": Raw(b'{"ttl":1}')},
         {"wants_progress": True},
-        {"target": "an\0other"},
+        {"target": "an\x01other"},
         {"target": 'with "quotes"'},
         {"client": Client(capabilities={"sampling": {}}, told=Raw(b'{"sampling":{}}'))},
         {"client": Client(capabilities={"sampling": {}})},
