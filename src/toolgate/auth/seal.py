@@ -43,9 +43,8 @@ class Seal:
 
     @cached_property
     def _keys(self) -> Sequence[AESGCM]:
-        from cryptography.hazmat.primitives.ciphers.aead import (
-            AESGCM,  # 7 MB that a gateway without seals does not have
-        )
+        # 7 MB that a gateway without seals does not have
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         return [AESGCM(key) for key in self._given]
 

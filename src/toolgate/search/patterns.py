@@ -16,7 +16,8 @@ from toolgate.search.documents import Document, Unsearchable
 _LONGEST = 200
 _PIECE = 300  # characters of a line that are matched at once
 _MOST_WAYS = 1.1 * _PIECE**2
-_MOST_TIMES = 1000  # of exact counts: each is tried at each character, and compiled
+_MOST_TIMES = 1000  # of one exact count
+_MOST_OF_GROUPS = 100  # of those of groups, multiplied: what matches nothing is tried as often wherever it stands
 _BUDGET = 0.1  # seconds
 _MOST_TEXT = 5_000
 
@@ -81,15 +82,19 @@ def _refuse_what_takes_long(pattern: str) -> None:
     """Counts the ways in which it can match one text: along a sequence they multiply, between choices they add."""
     groups = [_Ways()]
     closed = 1.0  # the ways of the group that has just ended
-    times = 1  # that the innermost is tried, if all counts stand around each other
+    times = 1  # that a group is tried, if all counts of groups stand around each other
+    is_behind_group = False
     for token in _TOKEN.finditer(pattern):
         if token["odd"] or (token["escape"] or "")[1:].isdigit():
             raise Unsearchable("A pattern must not use lookaround or back-references")
         if token["repeat"] and closed > 1:
             raise Unsearchable("A pattern must not repeat a group that has repetitions or alternatives")
-        times *= max(1, int(token["least"] or 0))
-        if times > _MOST_TIMES:
-            raise Unsearchable(f"A pattern must not repeat anything more than {_MOST_TIMES:,} times, counts multiplied")
+        if (count := int(token["least"] or 0)) > _MOST_TIMES:
+            raise Unsearchable(f"A pattern must not repeat anything more than {_MOST_TIMES:,} times")
+        times *= max(1, count) if is_behind_group else 1
+        if times > _MOST_OF_GROUPS:
+            raise Unsearchable(f"A pattern must not repeat groups more than {_MOST_OF_GROUPS} times, counts multiplied")
+        is_behind_group = bool(token["close"])
         closed = 1.0
         if token["open"]:
             groups.append(_Ways())
@@ -100,7 +105,7 @@ def _refuse_what_takes_long(pattern: str) -> None:
             groups[-1] = _Ways(groups[-1].all)
         else:
             groups[-1].along *= _ways(token)
-        if max(group.all for group in groups) > _MOST_WAYS:
+        if max(group.all for group in groups) * times > _MOST_WAYS:
             raise Unsearchable("A pattern must not have more than two unbounded repetitions, such as * or +")
 
 

@@ -182,7 +182,9 @@ def test_a_regular_expression_finds_names_first():
         ("(?=a)b", "lookaround"),
         ("(?x)(.|..) +!", "flag x"),
         (r"(\b){4000000000}!", "more than 1,000 times"),
-        ("((a{100}){100})", "more than 1,000 times"),
+        (r"((\B){100}){100}!", "groups more than 100 times"),
+        (r"a*(?:\B){1000}!", "groups more than 100 times"),
+        (r"a*(?:\B){100}a*!", "unbounded repetitions"),
         ("a" * 201, "too long"),
     ],
 )
