@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import sys
 import tomllib
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 from toolgate.cli import app
 from toolgate.config import Config, ConfigError, read, render
 from toolgate.config.formats import SUFFIXES, Format, Malformed, parse
+from toolgate.frontends.workers import handed
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "configuration-keys.md").read_text()
@@ -110,6 +112,17 @@ def own(text: str, format: Format) -> object:
 
 def test_there_are_examples() -> None:
     assert len(examples()) > 30
+
+
+@pytest.mark.parametrize("tree", examples())
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers need Linux")
+def test_a_worker_is_handed_every_example_of_the_pages_as_it_is(tree: object) -> None:
+    text = json.dumps(tree, default=str)
+    environ = dict.fromkeys(re.findall(r"\$\{([A-Z_]+)", text), "k" * 24)
+    config, between = read(text, file="toolgate.json", environ=environ, format="json"), handed.made()
+    between.write(config)
+    assert between.read() == config
+    os.close(between.file)
 
 
 @pytest.mark.parametrize("tree", examples())

@@ -220,11 +220,13 @@ class App:
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
         self._background.start(self._store_changes.follow(), "follow changes of the store")
-        if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
+        may_change = self._given.settings.has_files or not self._given.role.is_owner
+        if may_change or not self.gateway.snapshot.config.is_open:
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 
     def _open_owned(self) -> None:
         """What there is once, however many processes serve."""
+        self._given.role.serves(self.gateway.snapshot.config)
         if any(each.command and each.id not in self._given.links for each in self.gateway.snapshot.servers.values()):
             self.supervisor.prepare()
         locked = lockers.follow(self._given.store, self.supervisor, self.clock, self.audit.file)
@@ -381,6 +383,7 @@ class App:
         self.audit.notes_changes = self.audit.notes_changes or config.audit.enabled is not False
         self._served.note(config, changed)  # an edit that ends the audit is its last line
         self.audit.use(config)
+        self._given.role.serves(config)
         return snapshot
 
     def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:

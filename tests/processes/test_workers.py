@@ -276,6 +276,69 @@ async def test_a_gateway_with_workers_ends_when_its_calls_have() -> None:
                 assert not any(alive(pid) for pid in workers)
 
 
+@asynccontextmanager
+async def held_by_workers(clients: int) -> AsyncGenerator[tuple[Gateway, list[asyncio.Future[str]], list[Request]]]:
+    """Warm calls, of which the owner knows nothing."""
+    held: list[Request] = []
+
+    async def holds(request: Request) -> None:
+        if request.message["params"]["arguments"]:
+            held.append(request)
+        else:
+            await answers(request)
+
+    async with scripted(holds, modern=True) as script:
+        with home() as environ:
+            async with served(script, environ, drain="5m") as gateway, kept(gateway.port, clients) as callers:
+                await until_answered_by_workers(gateway, callers)
+                calls = [asyncio.ensure_future(each.call("there__act", held=True)) for each in callers]
+                await until(lambda: len(held) == len(calls))
+                yield gateway, calls, held
+
+
+@pytest.mark.promise("b.workers.ends")
+@real
+async def test_calls_that_workers_have_begun_by_themselves_get_their_time_when_the_gateway_is_told_to_end() -> None:
+    async with held_by_workers(6) as (gateway, calls, held):
+        gateway.process.terminate()
+        await until(lambda: gateway.errors.count(b"shutting down; calls in progress") == COUNT + 1)
+        await gateway.until_it_says(b"drained after")  # the owner, which has none
+        for request in held:
+            await answers(request)
+        assert await asyncio.gather(*calls) == ["ok"] * len(calls)
+        assert await gateway.ended() == 0
+        assert b"calls cancelled: 0" in gateway.errors and b"calls cancelled: 1" not in gateway.errors
+
+
+@pytest.mark.promise("b.workers.ends")
+@real
+async def test_a_second_signal_ends_what_workers_have_begun_at_once() -> None:
+    async with held_by_workers(4) as (gateway, calls, _held):
+        gateway.process.terminate()
+        await until(lambda: gateway.errors.count(b"shutting down; calls in progress") == COUNT + 1)
+        gateway.process.terminate()
+        assert await gateway.ended() == 0
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert found and "ok" not in found
+
+
+@pytest.mark.promise("b.workers.reload")
+@real
+async def test_a_worker_that_is_started_again_serves_what_its_owner_does_and_not_what_stands_in_the_file() -> None:
+    async with scripted(answers, modern=True) as script:
+        with home() as environ:
+            async with served(script, environ) as gateway, kept(gateway.port, 8) as clients:
+                await until_answered_by_workers(gateway, clients)
+                Path(environ["HOME"], "toolgate.json").write_text('{"mcpServers": ')
+                await gateway.until_it_says(b"still serving the previous one")
+                before = workers_of(gateway)
+                for pid in before:
+                    os.kill(pid, signal.SIGKILL)
+                await until(lambda: len(set(workers_of(gateway)) - set(before)) == COUNT)
+                async with kept(gateway.port, 8) as others:
+                    await until_answered_by_workers(gateway, others)
+
+
 def command(environ: dict[str, str], *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "toolgate", *arguments, "--config", str(Path(environ["HOME"], "toolgate.json"))],

@@ -199,26 +199,27 @@ async def watch_process() -> AsyncGenerator[None]:
 
 
 class Ending:
-    """That of a gateway. From when this is made SIGINT and SIGTERM do not end the program at once."""
+    """That of a gateway. From when this is made SIGINT and SIGTERM do not end the program at once; the second of them
+    sets `hurry`."""
 
     def __init__(self) -> None:
-        self._told, self._hurry = asyncio.Event(), asyncio.Event()
+        self._told, self.hurry = asyncio.Event(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self.tell)
 
     def tell(self) -> None:
         """As if one of them had come."""
-        (self._hurry if self._told.is_set() else self._told).set()
+        (self.hurry if self._told.is_set() else self._told).set()
 
     def at_once(self) -> None:
         """As if both had come."""
         self._told.set()
-        self._hurry.set()
+        self.hurry.set()
 
     async def told(self, drain: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         """Wait for one of them, then for `drain`, which is to hurry when its event is set: by a second signal."""
         await self._told.wait()
-        await drain(self._hurry)
+        await drain(self.hurry)
 
 
 def _spare_the_collector() -> None:

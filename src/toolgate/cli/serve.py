@@ -80,20 +80,21 @@ def serve(
             unsound.append(Problem(found.source, "clients", problem))
         if unsound:
             raise ConfigError(tuple(unsound))
-        return for_worker(found) if place else found
+        return found
 
     if worker_count > 1 and not workers.are_possible():
         printing.fail("--workers needs Linux: no other system has all that its processes share", 2)
-    found, settings = common.open_settings(
-        config, children_config, surface, change, is_told=place is not None, trusted=trusted
-    )
-    common.require_servers(found, may_be_empty=True)
-    who = f"worker {place.own}: " if place else ""
-    log_lines.log_to_stderr(found.log, f"%(asctime)s %(levelname)s {who}%(message)s")
-    certificate = certificate_of(found)
     if place:
-        common.run(_work(found, settings, certificate, place))
+        handed = place.handed()
+        settings = Settings(lambda: for_worker(handed.read()), os.environ)
+        found = settings.read()
+        log_lines.log_to_stderr(found.log, f"%(asctime)s %(levelname)s worker {place.own}: %(message)s")
+        common.run(_work(found, settings, certificate_of(found), place))
         return
+    found, settings = common.open_settings(config, children_config, surface, change, trusted=trusted)
+    common.require_servers(found, may_be_empty=True)
+    log_lines.log_to_stderr(found.log, "%(asctime)s %(levelname)s %(message)s")
+    certificate = certificate_of(found)
     for warning in (*remarks(found), *(certificate.remarks() if certificate else ())):
         if found.log.format == "json":
             log.warning("%s", warning)
@@ -160,19 +161,21 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
     manager = ServiceManager(os.environ)
     shared = workers.Shared(count + 1) if count > 1 else None
     listener = listen(config)
-    role = Role(make_meters=partial(SharedMeters, shared.table), problem=shared.problem) if shared else ALONE
+    role = ALONE
+    if shared:
+        role = Role(make_meters=partial(SharedMeters, shared.table), serves=shared.serves, problem=shared.problem)
     async with (
         manager.alive(),
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail, spool=where / SPOOL, role=role) as gateway,
-        _open(gateway, listener, certificate, shared) as (stopping, reload),
+        _open(gateway, listener, certificate, shared) as kept,
         common.watch_process(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
         url = url_of(listener, config)
         ending = common.Ending()  # before anybody is told that it serves
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _on_hangup(reload, ending.tell))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _on_hangup(gateway.reload_soon, ending.tell))
         if config.log.format == "json":
             log.info("listening on %s", url)
         else:
@@ -184,9 +187,12 @@ async def _serve(config: Config, settings: Settings, certificate: Certificate | 
 
         def stops() -> None:
             manager.stopping()
-            stopping()
+            if kept:
+                kept.end()
 
         await until_stopped(gateway, ending, stops)
+        if kept:
+            await kept.ended(gateway.gateway.snapshot.config.drain, ending.hurry)
 
 
 def _on_hangup(reload: Callable[[], None], end: Callable[[], None]) -> Callable[[], None]:
@@ -207,13 +213,12 @@ def _has_terminal() -> bool:
 @asynccontextmanager
 async def _open(
     gateway: App, listener: socket.socket, certificate: Certificate | None, shared: workers.Shared | None
-) -> AsyncGenerator[tuple[Callable[[], None], Callable[[], None]]]:
-    """Serve inside the block, by workers where there is what several share. What this yields tells them
-    that the gateway stops, and that it is to read its configuration again."""
+) -> AsyncGenerator[workers.Workers | None]:
+    """Serve inside the block, by workers where there is what several share."""
     gateway.port = listener.getsockname()[1]
     if not shared:
         async with serving(gateway.http, listener, certificate):
-            yield lambda: None, gateway.reload_soon
+            yield None
         return
     async with (
         accepting(gateway.http) as accept,
@@ -223,12 +228,7 @@ async def _open(
             await kept.started()
         except TimeoutError:
             printing.fail("The workers have not started: the log says why")
-
-        def reload() -> None:
-            gateway.reload_soon()
-            kept.reload()
-
-        yield kept.end, reload
+        yield kept
 
 
 async def _work(config: Config, settings: Settings, certificate: Certificate | None, place: workers.Place) -> None:
@@ -245,7 +245,7 @@ async def _work(config: Config, settings: Settings, certificate: Certificate | N
         common.watch_process(),
     ):
         assert isinstance(gateway.gateway, LocalGateway)
-        gateway.gateway.is_apart = bool(store.problem)
+        is_apart = gateway.gateway.is_apart = bool(store.problem)
         learner = Learner(gateway.http.guards, gateway.modern, gateway.gateway, gateway.clock)
         last_first.push_async_callback(learner.close)
         worker = Worker(owner.channel, learner.learn_soon)
@@ -256,14 +256,17 @@ async def _work(config: Config, settings: Settings, certificate: Certificate | N
 
         await last_first.enter_async_context(serving(gateway.http, listener, certificate, protocol, gives_way))
         gateway.port, owner.gateway, owner.ending = listener.getsockname()[1], gateway.gateway, common.Ending()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
-        reporting = asyncio.get_running_loop().create_task(owner.report(gateway.recorder.usage), name="report")
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, owner.look)
+        following = loop.create_task(owner.follow(gateway.reload, is_apart), name="follow the configuration")
+        reporting = loop.create_task(owner.report(gateway.recorder.usage), name="report")
         owner.channel.send("ready")
         await owner.ending.told(gateway.drain)
         while worker.passes_on and not owner.is_gone:
             await asyncio.sleep(workers.LOOK)  # the owner ends these, and this process if they do not end
         reporting.cancel()
-        await asyncio.gather(reporting, return_exceptions=True)
+        following.cancel()
+        await asyncio.gather(reporting, following, return_exceptions=True)
         gateway.http.close()
 
 

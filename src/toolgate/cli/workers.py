@@ -15,15 +15,18 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
 
 from toolgate.cli import common
+from toolgate.config import Config, ConfigError
 from toolgate.core.events import Events
 from toolgate.core.model import Event
+from toolgate.frontends.workers import handed
 from toolgate.frontends.workers.channel import Channel, Kind, pair
+from toolgate.frontends.workers.handed import Handed
 from toolgate.frontends.workers.local import LocalGateway
 from toolgate.frontends.workers.owning import Accept
 from toolgate.policy.shared_meters import Table, made
@@ -49,11 +52,12 @@ def are_possible() -> bool:
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What a worker inherits: the files of the listener, its end of the channel and the meters, which so many processes
-    share; and which of these it is. The owner is the first."""
+    """What a worker inherits: the files of the listener, its end of the channel, the configuration and the meters,
+    which so many processes share; and which of these it is. The owner is the first."""
 
     listener: int
     channel: int
+    configuration: int
     meters: int
     columns: int
     own: int
@@ -62,15 +66,30 @@ class Place(msgspec.Struct, frozen=True):
         os.set_inheritable(self.meters, False)
         return Table(self.meters, self.columns, self.own)
 
+    def handed(self) -> Handed:
+        os.set_inheritable(self.configuration, False)
+        return Handed(self.configuration)
+
 
 class Shared:
-    """What so many processes have together, the owner among them: their meters, and how many there are now."""
+    """What so many processes have together, the owner among them: what is served, their meters, and how many there are
+    now."""
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
+        self.handed = handed.made()
         self.file = made(columns)
         self.table = Table(self.file, columns, 0)
         self.running = 0  # workers
+        self.on_served: Callable[[], object] = lambda: None
+
+    def serves(self, config: Config) -> None:
+        """The owner does, from now on."""
+        try:
+            self.handed.write(config)
+        except OSError as error:
+            log.error("workers have no configuration, and pass all on: %s", error)
+        self.on_served()
 
     def problem(self) -> str:
         count = self.columns - 1
@@ -114,9 +133,9 @@ class _Worker:
         self._is_heard = False
 
     async def keep(self) -> None:
-        """Until cancelled."""
+        """Until all are to end, and this one has."""
         loop = asyncio.get_running_loop()
-        while True:
+        while not self._owner.is_ending:
             began = loop.time()
             try:
                 code = await self._run()
@@ -133,8 +152,9 @@ class _Worker:
         self.channel = Channel(ours, self._heard, lambda: None)
         try:
             with theirs:
-                files = (self._owner.listener.fileno(), theirs.fileno(), self._owner.shared.file)
-                place = Place(*files, self._owner.shared.columns, self._number)
+                shared = self._owner.shared
+                files = (self._owner.listener.fileno(), theirs.fileno(), shared.handed.file, shared.file)
+                place = Place(*files, shared.columns, self._number)
                 self.process = await asyncio.create_subprocess_exec(
                     *(*common.own_command(), *sys.argv[1:]),
                     stdin=asyncio.subprocess.DEVNULL,
@@ -142,6 +162,8 @@ class _Worker:
                     env={**os.environ, VARIABLE: msgspec.json.encode(place).decode()},
                     start_new_session=True,  # the terminal's signals are for the owner, which ends its workers
                 )
+            if self._owner.is_ending:  # since it was begun
+                self.signal(signal.SIGTERM)
             code = await self._ended(self.process)
             return signal.Signals(-code).name if code < 0 else f"exit code {code}"
         finally:
@@ -172,10 +194,11 @@ class _Worker:
             self._owner.shared.running += 1
             self.is_ready.set()
             self.tell_watched()
+            self.tell("configuration")  # it may be another since this one has read it
         elif kind == "usage":
             msgspec.json.decode(data, type=Report).count(self._owner.recorder.usage)
 
-    def tell(self, kind: Kind, data: bytes) -> None:
+    def tell(self, kind: Kind, data: bytes = b"") -> None:
         if self.channel and self.is_ready.is_set():
             self.channel.send(kind, data)
 
@@ -193,6 +216,7 @@ class Workers:
     they tell `recorder` what they have counted. `shared` are the meters of all."""
 
     is_ending = False
+    _told_at = 0.0  # to end
 
     def __init__(self, listener: socket.socket, accept: Accept, recorder: Recorder, shared: Shared) -> None:
         self.listener = listener
@@ -207,9 +231,10 @@ class Workers:
             for worker in self._workers:
                 await worker.is_ready.wait()
 
-    def reload(self) -> None:
+    def tell_configuration(self) -> None:
+        """Another one is served."""
         for worker in self._workers:
-            worker.signal(signal.SIGHUP)
+            worker.tell("configuration")
 
     def tell(self, event: Event) -> None:
         if event.kind == "list_changed" and not event.scope:
@@ -221,18 +246,38 @@ class Workers:
         for worker in self._workers:
             worker.tell_watched()
 
+    def start(self) -> None:
+        work = asyncio.gather(*(worker.keep() for worker in self._workers))
+        self._work = asyncio.ensure_future(work)
+
     def end(self) -> None:
         """Each ends when its own calls have, and those that it has passed on."""
-        self.is_ending = True
-        for worker in self._workers:
-            worker.signal(signal.SIGTERM)
+        if not self.is_ending:
+            self.is_ending, self._told_at = True, asyncio.get_running_loop().time()
+            self._signal(signal.SIGTERM)
 
-    def kill(self) -> None:
-        for worker in self._workers:
-            worker.signal(signal.SIGKILL)
+    async def ended(self, drain: float, hurry: asyncio.Event) -> None:
+        """When all have that were told to, or the calls under way in them have had `drain` seconds since, or `hurry` is
+        set: who has not ended by then has some seconds."""
+        left = self._told_at + drain + ENDED - asyncio.get_running_loop().time()
+        hurries = asyncio.ensure_future(hurry.wait())
+        await asyncio.wait([self._work, hurries], timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+        hurries.cancel()
+        self._signal(signal.SIGTERM)  # which is the second one
+        await asyncio.wait([self._work], timeout=ENDED)
 
-    async def keep(self) -> None:
-        await asyncio.gather(*(worker.keep() for worker in self._workers))
+    async def close(self) -> None:
+        """All have ended then, whatever they were at."""
+        self.end()
+        await asyncio.wait([self._work], timeout=ENDED)
+        self._signal(signal.SIGKILL)
+        await asyncio.wait([self._work], timeout=ENDED)
+        self._work.cancel()
+        await asyncio.gather(self._work, return_exceptions=True)
+
+    def _signal(self, number: int) -> None:
+        for worker in self._workers:
+            worker.signal(number)
 
 
 @asynccontextmanager
@@ -249,18 +294,15 @@ async def kept(
         workers.tell_watched()
 
     traffic.on_change = watched
-    work = asyncio.get_running_loop().create_task(workers.keep(), name="workers")
+    shared.on_served = workers.tell_configuration
+    workers.start()
     try:
         yield workers
     finally:
         stop()
         traffic.on_change = here
-        workers.end()
-        await asyncio.wait([work], timeout=ENDED)
-        workers.kill()
-        await asyncio.wait([work], timeout=ENDED)
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        shared.on_served = lambda: None
+        await workers.close()
         listener.close()
 
 
@@ -279,6 +321,27 @@ class Owner:
 
     def __init__(self, end: socket.socket) -> None:
         self.channel = Channel(end, self._heard, self._has_ended)
+        self._serves_another = asyncio.Event()
+
+    def look(self) -> None:
+        """It may serve another configuration now."""
+        if self.gateway:
+            self.gateway.is_apart = True  # until this one serves it, too
+        self._serves_another.set()
+
+    async def follow(self, reload: Callable[[], Awaitable[None]], is_apart: bool) -> None:
+        """`reload` each time that it serves another; until cancelled. What cannot be served here leaves all to it, as
+        `is_apart` does."""
+        while True:
+            await self._serves_another.wait()
+            self._serves_another.clear()
+            try:
+                await reload()
+            except ConfigError as error:
+                log.error("this worker cannot serve the configuration, and passes all on: %s", error)
+                continue
+            if self.gateway and not self._serves_another.is_set():
+                self.gateway.is_apart = is_apart
 
     def _heard(self, kind: Kind, data: bytes, _passed: Iterable[socket.socket]) -> None:
         if kind == "lists" and self.gateway:
@@ -286,6 +349,8 @@ class Owner:
             self.gateway.lists_changed(Event(server, "list_changed", lists=lists))
         elif kind == "watched" and self.gateway:
             self.gateway.is_watched = bool(data)
+        elif kind == "configuration":
+            self.look()
 
     def _has_ended(self) -> None:
         """What is noted of our calls is written still, if that can be soon."""

@@ -1,9 +1,9 @@
 """The meters of several processes, in memory that they share: what one charges or takes, all see.
 
 The rules this file keeps: whoever looks at meters and then charges them holds a lock meanwhile, which the kernel takes
-from a process that ends; each process counts what runs there by itself, so that this can be forgotten when it has
-ended, and so that nobody waits for the end of a call; and nothing outside can choose which meters stand beside each
-other.
+from a process that ends, and for which nobody waits long that one has which stands still; each process counts what runs
+there by itself, so that this can be forgotten when it has ended, and so that nobody waits for the end of a call; and
+nothing outside can choose which meters stand beside each other.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import mmap
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,8 @@ PLACES = BUCKETS * WAYS
 SALT = DIGEST = 16  # bytes
 MOST_KNOWN = 4096  # places that are remembered
 _FREE = (0, 0)
+_TURNS, _PAUSES, _PAUSE = 50, 100, 0.0005  # others have theirs; then so many waits of so many seconds for the lock
+_WITHOUT = 1.0  # seconds in which nobody waits for it again
 
 
 class Table:
@@ -36,6 +39,8 @@ class Table:
         self._file = file
         self._own = own
         self._depth = 0
+        self._is_locked = False
+        self._without_until = 0.0
         self._memory = mmap.mmap(file, size_of(columns))
         view = memoryview(self._memory)
         self._salt = bytes(view[:SALT])
@@ -49,13 +54,30 @@ class Table:
 
     def __enter__(self) -> None:
         if not self._depth:
-            fcntl.lockf(self._file, fcntl.LOCK_EX)
+            self._is_locked = self._lock()
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
-        if not self._depth:
+        if not self._depth and self._is_locked:
             fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def _lock(self) -> bool:
+        """Whether it has it. Who does not goes on without: better a limit that is off by one than a gateway that stands
+        still, and does not end who makes it."""
+        for tried in range(_TURNS + _PAUSES):
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if time.monotonic() < self._without_until:
+                    return False
+            if tried < _TURNS:
+                os.sched_yield()
+            else:
+                time.sleep(_PAUSE)
+        self._without_until = time.monotonic() + _WITHOUT
+        return False
 
     def find(self, key: object) -> int | None:
         """The place of a meter, if it has one. Each call comes here some twenty times."""

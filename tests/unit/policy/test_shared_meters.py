@@ -115,6 +115,29 @@ def test_processes_that_call_at_the_same_time_never_exceed_a_rate_together(file:
     assert sum(let) == 500
 
 
+STANDS = """
+    import fcntl, sys, time
+    fcntl.lockf(int(sys.argv[1]), fcntl.LOCK_EX)
+    print("has it", flush=True)
+    time.sleep(1000)
+"""
+
+
+async def test_one_that_stands_still_with_the_lock_keeps_no_other_from_going_on(file: int) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(STANDS), str(file)]
+    standing = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, pass_fds=(file,))
+    try:
+        assert standing.stdout and standing.stdout.readline()
+        rule = limits(file, 0, FakeClock(), rates=Rates(server=Rate(2, 60.0)))
+        for _ in range(2):
+            rule.before(call(), False)
+        with pytest.raises(Fault, match="2 calls in 60 s"):
+            rule.before(call(), False)
+    finally:
+        standing.kill()
+        standing.communicate(timeout=60)
+
+
 def test_a_process_knows_whether_it_has_more_connections_than_another(file: int) -> None:
     owner, one, other = (Table(file, 3, own) for own in range(3))
     assert not one.has_more(5)  # nobody else accepts yet

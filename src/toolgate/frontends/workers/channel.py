@@ -18,8 +18,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-Kind: TypeAlias = Literal["connection", "ready", "usage", "lists", "watched"]
-KINDS: tuple[Kind, ...] = ("connection", "ready", "usage", "lists", "watched")
+Kind: TypeAlias = Literal["connection", "ready", "usage", "lists", "watched", "configuration"]
+KINDS: tuple[Kind, ...] = ("connection", "ready", "usage", "lists", "watched", "configuration")
 
 LONGEST = 64 * 1024  # bytes of a message
 _AT_ONCE = 64  # messages that are taken in one go

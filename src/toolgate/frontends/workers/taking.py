@@ -111,6 +111,8 @@ class TakingProtocol(HttpProtocol):
             except OSError:  # no files are left
                 self.transport.abort()
                 return
+            if self.flow.write_paused:  # nobody says so again
+                self._link.hold()
         wants = came is not None and _CALL in data
         self._link.pass_on(data, (lambda: self._learn(came, data)) if came and wants else None)
         later, self._later = self._later, b""
