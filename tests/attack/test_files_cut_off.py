@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from toolgate import config as configs
 from toolgate.app import App, running
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.core.fault import Fault
+from toolgate.core.model import Principal
 from toolgate.core.redaction import Redactor
-from toolgate.gateway.confirming import LASTS
+from toolgate.gateway import file_edits
+from toolgate.gateway.confirming import LASTS, Unconfirmed
 from toolgate.state.audit import Trail
 from toolgate.state.base import Store
 from toolgate.state.memory import MemoryStore
@@ -243,9 +245,89 @@ async def test_adding_a_server_does_not_serve_what_waits(tmp_path: Path) -> None
         with pytest.raises(Fault, match="toolgate reload"):
             await there.app._reloading.remove("more")
         await there.edit(WHOLE + "# whole again")
+        assert there.served == BEFORE, "what was refused was not written"
+        await there.app._reloading.add("more", {"command": "true"})
         assert there.served == (["one", "two", "more"], ["ada", "bob"], True)
         await there.app._reloading.remove("more")
         assert there.served == BEFORE
+
+
+async def test_who_is_gone_while_a_server_is_added_has_it_served_and_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with place(tmp_path) as there:
+
+        async def in_a_thread(work: Callable[..., Any], *given: Any) -> Any:
+            found = work(*given)
+            adds.cancel()
+            await asyncio.sleep(0)  # in which who waits is gone
+            return found
+
+        monkeypatch.setattr(asyncio, "to_thread", in_a_thread)
+        adds = asyncio.ensure_future(there.app._reloading.add("more", {"command": "true"}))
+        with pytest.raises(asyncio.CancelledError):
+            await adds
+        await settle()
+        assert there.served[0] == ["one", "two", "more"]
+    assert '"servers.add"' in (tmp_path / "audit.jsonl").read_text()
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "TOOLGATE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def saying(old: str, new: str) -> Callable[[Settings], file_edits.FileEdit]:
+    """An edit of the file's text as it stands, which is masked."""
+
+    def make(settings: Settings) -> file_edits.FileEdit:
+        shown = file_edits.text(settings)
+        assert old in shown.text
+        return file_edits.of_text(settings, shown.text.replace(old, new), shown.sha256)
+
+    return make
+
+
+@pytest.mark.usefixtures("own_home")
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_no_edit_of_a_page_serves_what_was_cut_off_before(tmp_path: Path, is_seen: bool) -> None:
+    cut = WHOLE[: WHOLE.index("mcp_permissions")]
+    comment, edit = saying("[mcpServers.two]", "# the second\n[mcpServers.two]"), Principal("ada")
+    async with place(tmp_path) as there:
+        there.path.write_text(cut)
+        if is_seen:
+            await there.looks()
+        with pytest.raises(Unconfirmed, match="cut off") as waiting:
+            await there.app._reloading.edit(comment, (), edit)
+        assert there.served == BEFORE and there.path.read_text() == cut
+        await there.app._reloading.edit(comment, waiting.value.losses, edit)
+        assert not there.app.gateway.snapshot.config.clients[1].permissions.tools
+
+
+@pytest.mark.usefixtures("own_home")
+async def test_who_puts_there_again_what_was_cut_off_is_asked_nothing(tmp_path: Path) -> None:
+    cut = WHOLE[: WHOLE.index("mcp_permissions")]
+    restored = saying('access = ["one", "two"]\n', f'access = ["one", "two"]\n{WHOLE[len(cut) :]}')
+    async with place(tmp_path) as there:
+        await there.edit(cut)
+        await there.app._reloading.edit(restored, (), Principal("ada"))
+        assert there.served == BEFORE and there.path.read_text() == WHOLE and not there.app.problem
+
+
+@pytest.mark.usefixtures("own_home")
+async def test_what_a_page_takes_away_at_the_end_of_the_file_is_taken_away_in_all_gateways(tmp_path: Path) -> None:
+    def without_bob(settings: Settings) -> file_edits.FileEdit:
+        shown = file_edits.text(settings)
+        ada, _, _ = shown.text.partition(BOB[: BOB.index("key =")])
+        return file_edits.of_text(settings, ada, shown.sha256)
+
+    async with place(tmp_path) as there, place(tmp_path, beside=there) as beside:
+        await there.app._reloading.edit(without_bob, (), Principal("ada"))
+        assert there.served[1] == ["ada"] and WHOLE.startswith(there.path.read_text())
+        await beside.looks()
+        assert beside.served == there.served and not beside.app.problem
 
 
 @real

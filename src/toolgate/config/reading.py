@@ -97,7 +97,8 @@ def checked(text: str, *, file: str, environ: Mapping[str, str], format: Format,
     """A text as it would be read from such a file, for who wants to know what is wrong with it: secrets stay as they
     are written, and with `references` variables too. Raises `ConfigError`."""
     tree, place = files.parsed(text, file, format), _file(file, environ, text=text)
-    return _config(tree, place, dialects.recognised(place, tree), references, looks_up=False)
+    config = _config(tree, place, dialects.recognised(place, tree), references, looks_up=False)
+    return msgspec.structs.replace(config, text=Text(text.encode()))
 
 
 def foreign(text: str, *, file: str, format: Format, dialect: str = "") -> Config:

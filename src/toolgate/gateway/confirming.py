@@ -58,19 +58,37 @@ def _text_of(wanted: Config) -> str:
     return hashlib.sha256(f"{wanted.source}\0{wanted.text.written}".encode()).hexdigest()
 
 
-def check(served: Config, wanted: Config, confirmed: Collection[str], is_ours: bool = False) -> None:
-    """Raises `Unconfirmed` where `wanted` takes away what is not among the sentences that were `confirmed`. `is_ours`:
-    we write the file as a whole, so that it cannot be cut off."""
-    losses = tuple(_losses(served, wanted, is_ours))
+def check(served: Config, wanted: Config, confirmed: Collection[str]) -> None:
+    """Raises `Unconfirmed` where `wanted`, a file as it was found, takes away what is not among the sentences that were
+    `confirmed`."""
+    _require((*_losses(served, wanted), *_cut_off(served, wanted)), wanted, confirmed)
+
+
+def check_edit(served: Config, found: Config | None, wanted: Config, confirmed: Collection[str]) -> tuple[str, ...]:
+    """The same for an edit of ours of the file as it was `found`, where that could be read. We write files as a whole;
+    but what was cut off before is lost by it, unless the edit puts it there again. What others lose by it who find it,
+    and serve what is served here."""
+    was_cut_off = tuple(_cut_off(served, found)) if found else ()
+    if found and wanted.text.written.endswith(served.text.written[len(found.text.written) :]):
+        was_cut_off = ()
+    losses = tuple(_losses(served, wanted))
+    _require((*losses, *was_cut_off), wanted, confirmed)
+    return (*losses, *_cut_off(served, wanted))
+
+
+def _require(losses: tuple[str, ...], wanted: Config, confirmed: Collection[str]) -> None:
     if not set(losses) <= set(confirmed):
         raise Unconfirmed(wanted, losses)
 
 
-def _losses(served: Config, wanted: Config, is_ours: bool) -> Iterator[str]:
+def _losses(served: Config, wanted: Config) -> Iterator[str]:
     if wanted.is_open and not served.is_open:
         yield "without `clients` and an issuer, every program on this machine could call every tool without a key"
     if is_on(served) and not is_on(wanted):
         yield "calls would no longer be noted in the audit log"
-    before, now = served.text.written, wanted.text.written
-    if not is_ours and wanted != served and len(now) < len(before) and before.startswith(now):
+
+
+def _cut_off(served: Config, found: Config) -> Iterator[str]:
+    before, now = served.text.written, found.text.written
+    if found != served and len(now) < len(before) and before.startswith(now):
         yield f"the file is the first {len(now):,} bytes of the {len(before):,} that are served, as if it was cut off"

@@ -8,6 +8,7 @@ nothing is read by a path that a browser names.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -39,9 +40,11 @@ Made = TypeVar("Made")
 
 
 class FileEdit(msgspec.Struct, frozen=True, kw_only=True):
-    """One edit: `wanted` is what the file would say then. `put` writes it; `event` and `about` are for the audit."""
+    """One edit: `wanted` is what the file would say then, and `found` what it said before, where that could be read.
+    `put` writes it; `event` and `about` are for the audit."""
 
     path: Path
+    found: Config | None
     wanted: Config
     put: Callable[[], None]
     event: str
@@ -263,7 +266,8 @@ def _edit(settings: Settings, path: Path, now: str, after: str, event: str, abou
     format = edited_files.format_of(path)
     wanted = configs.checked(after, file=str(path), environ=settings.environ, format=format, references=False)
     settings.with_added(wanted)
-    if wrong := _refusals(wanted) - _refusals_before(settings, path, now, format):
+    found = _found(settings, path, now, format)
+    if wrong := _refusals(wanted) - (_refusals(found) if found else frozenset()):
         raise ConfigError(tuple(configs.Problem(str(path), key, message) for key, message in sorted(wrong)))
 
     def put() -> None:
@@ -272,10 +276,11 @@ def _edit(settings: Settings, path: Path, now: str, after: str, event: str, abou
             is_trusted(now.encode())
         edited_files.write(path, now or None, after, command="page")
         if is_trusted:
-            trust.keep(path, after.encode(), os.environ)
+            with contextlib.suppress(OSError):  # who reads it next is told that it is not trusted, and what to do
+                trust.keep(path, after.encode(), os.environ)
 
     digests = {"before": _digest(now), "after": _digest(after)}
-    return FileEdit(path=path, wanted=wanted, put=put, event=event, about={**about, **digests})
+    return FileEdit(path=path, found=found, wanted=wanted, put=put, event=event, about={**about, **digests})
 
 
 def _refusals(config: Config) -> frozenset[tuple[str, str]]:
@@ -284,13 +289,11 @@ def _refusals(config: Config) -> frozenset[tuple[str, str]]:
     return frozenset((*((each.path, each.message) for each in cross_checks.problems(config)), *of_servers))
 
 
-def _refusals_before(settings: Settings, path: Path, now: str, format: Format) -> frozenset[tuple[str, str]]:
+def _found(settings: Settings, path: Path, now: str, format: Format) -> Config | None:
     try:
-        return _refusals(
-            configs.checked(now, file=str(path), environ=settings.environ, format=format, references=False)
-        )
+        return configs.checked(now, file=str(path), environ=settings.environ, format=format, references=False)
     except ConfigError:
-        return frozenset()
+        return None
 
 
 def _digest(text: str) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from toolgate.config import Config, ConfigError, Problem, render
@@ -89,10 +90,15 @@ class Reloading:
     ) -> FileEdit:
         """Edit the file that people write, and serve what stands there then. Raises `Fault`, and `Unconfirmed` where
         guards are taken away; then nothing was written."""
+        return await self._whole(partial(self._edit, make, confirmed, by), "edit the configuration")
+
+    async def _edit(
+        self, make: Callable[[Settings], FileEdit], confirmed: Collection[str], by: Principal, /
+    ) -> FileEdit:
         async with self._turn:
             edit = await asyncio.to_thread(file_edits.made, make, self._settings)
-            confirming.check(self._served, edit.wanted, confirmed, is_ours=True)
-            await self._agreements.keep(edit.wanted, confirmed)
+            losses = confirming.check_edit(self._served, edit.found, edit.wanted, confirmed)
+            await self._agreements.keep(edit.wanted, losses)
             await asyncio.to_thread(file_edits.write, edit)
             self._audit.note_change(edit.event, by, file=str(edit.path), **edit.about)
             try:
@@ -112,31 +118,67 @@ class Reloading:
     ) -> str:
         """Add a server, and have it listed. Its id. `check` raises where what is served by then speaks against it.
         Raises `Fault`."""
-        async with self._turn:
-            check()
-            snapshot = await self._serve_changed(name, lambda: self._settings.add(name, table))
-            added = next(each for each in snapshot.config.servers if each.id == slug(name))
-        shown = render.server(added, masked=True)
-        self._audit.note_change("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
+
+        async def work() -> None:
+            async with self._turn:
+                check()
+                snapshot = await self._serve_changed(name, partial(self._settings.add, name, table))
+                added = next(each for each in snapshot.config.servers if each.id == slug(name))
+            shown = render.server(added, masked=True)
+            self._audit.note_change("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
+
+        await self._whole(work, f"add {name}")
         return slug(name)
 
     async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
         """Remove a server that was added. Raises `Fault`."""
-        async with self._turn:
-            await self._serve_changed(name, lambda: self._settings.remove(name))
-        self._audit.note_change("servers.remove", by, name=name)
 
-    async def _serve_changed(self, name: str, change: Callable[[], Config]) -> Snapshot:
+        async def work() -> None:
+            async with self._turn:
+                await self._serve_changed(name, partial(self._settings.remove, name))
+            self._audit.note_change("servers.remove", by, name=name)
+
+        await self._whole(work, f"remove {name}")
+
+    async def _whole(self, work: Callable[[], Awaitable[Looked]], name: str) -> Looked:
+        """Written, served and noted, also where whoever has asked for it is gone meanwhile."""
+        done: asyncio.Future[Looked] = asyncio.get_running_loop().create_future()
+
+        async def tells() -> None:
+            try:
+                found = await work()
+                if not done.done():
+                    done.set_result(found)
+            except Exception as error:  # the rescue: it is told to who waits
+                if done.done():
+                    raise
+                done.set_exception(error)
+            finally:
+                done.cancel()
+
+        self._background.start(tells(), name)
+        return await done
+
+    async def _serve_changed(self, name: str, change: Callable[[Callable[[Config], None]], Config]) -> Snapshot:
         """What people wrote is served with it, and so it waits as long as that does. Raises `Fault`."""
-        try:
-            if not self._waiting:
-                config = await asyncio.to_thread(change)
+        waiting = self._waiting
+
+        def accept(config: Config) -> None:
+            nonlocal waiting
+            try:
                 confirming.check(self._served, config, ())
-                return self._serve(config, name)
-        except Unconfirmed as error:
-            self.problem, self._waiting = str(error), error
-            log.warning("%s", error)
-        raise Fault("INVALID_ARGS", f"{name}: {self.problem}", reach="not_sent")
+            except Unconfirmed as error:
+                waiting = error
+                raise Fault("INVALID_ARGS", f"{name}: {error}", reach="not_sent") from None
+
+        try:
+            if waiting:
+                raise Fault("INVALID_ARGS", f"{name}: {self.problem}", reach="not_sent")
+            return self._serve(await asyncio.to_thread(change, accept), name)
+        finally:
+            if waiting and waiting is not self._waiting:
+                self.problem, self._waiting = str(waiting), waiting
+                log.warning("%s", waiting)
 
     def _serve(self, config: Config, changed: str = "") -> Snapshot:
         try:

@@ -79,13 +79,18 @@ def write(
     data = None if before is None else before.encode()
     try:
         kept = _keep(path, data)
-        replacing.replace(path, data, after.encode())
         edit = Edit(
             number=time.time_ns(), at=time.time(), command=command, subject=subject, path=os.path.abspath(path),
             kept=kept.name if kept else "", after=_digest(after.encode()), root=root, names=tuple(names),
             secrets=secrets[0], secrets_file=secrets[1],
         )  # fmt: skip
         _change(lambda known: {**known, str(edit.number): msgspec.to_builtins(edit)})
+        try:
+            replacing.replace(path, data, after.encode())
+        except BaseException:
+            with contextlib.suppress(OSError):
+                _forget(edit)
+            raise
     except OSError as error:
         raise NotEdited(f"{path} cannot be written: {_why(error)}") from None
     return kept
@@ -114,14 +119,18 @@ def undo(edit: Edit) -> str:
         else:
             replacing.replace(path, now.encode(), _without(edit, now, before).encode())
             done = f"{path} has changed since, so only these entries were undone: {', '.join(edit.names)}"
-        _change(lambda known: {key: each for key, each in known.items() if key != str(edit.number)})
+        _forget(edit)
     except OSError as error:
         raise NotEdited(f"{path} cannot be written: {_why(error)}") from None
     except Malformed as error:
         raise NotEdited(f"{path} {error.message}. Its entries: {', '.join(edit.names)}") from None
+    return done
+
+
+def _forget(edit: Edit) -> None:
+    _change(lambda known: {key: each for key, each in known.items() if key != str(edit.number)})
     if edit.kept:
         (folder() / edit.kept).unlink(missing_ok=True)
-    return done
 
 
 def _without(edit: Edit, now: str, before: str | None) -> str:

@@ -7,6 +7,7 @@ one that was stays trusted.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -101,7 +102,8 @@ def written(
     kept = _kept(own, found or {})
     edited_files.write(own.path, own.text, text, command=command, root=root, names=names, secrets=kept)
     if own.is_found:
-        trust.keep(own.path, text.encode(), os.environ)
+        with contextlib.suppress(OSError):  # it is written; who reads it next is told that it is not trusted
+            trust.keep(own.path, text.encode(), os.environ)
 
 
 def known_secrets(own: OwnConfig) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,7 @@ from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 
 Stamp = tuple[int, int, int]  # when it was written, its size, its inode
+Accept: TypeAlias = Callable[[Config], object]
 Seen = tuple[Stamp | None, Stamp | None, tuple[Stamp | None, ...]]  # of what people wrote, what was added, the others
 
 
@@ -79,23 +80,29 @@ class Settings:
         """What tells whether one of the files is another now."""
         return _stamp(self._path), _stamp(self._own), tuple(map(_stamp, self._beside))
 
-    def add(self, name: str, table: Mapping[str, Any]) -> Config:
-        """The configuration with another server, which is kept. Raises `Fault` where it cannot be."""
-        return self._change(lambda own, _written: edits.added(own, name, table), f"The server {name} was not added")
+    def add(self, name: str, table: Mapping[str, Any], accept: Accept = lambda _config: None) -> Config:
+        """The configuration with another server, which is kept. Raises `Fault` where it cannot be. `accept` may raise
+        one before anything is written."""
 
-    def remove(self, name: str) -> Config:
-        """The configuration without a server that was added. Raises `Fault` where it cannot be."""
-        return self._change(lambda own, written: edits.removed(own, name, written), "Not removed")
+        def added(own: Tree, _written: Config) -> Tree:
+            return edits.added(own, name, table)
 
-    def _change(self, change: Callable[[Tree, Config], Tree], otherwise: str) -> Config:
+        return self._change(added, accept, f"The server {name} was not added")
+
+    def remove(self, name: str, accept: Accept = lambda _config: None) -> Config:
+        """The configuration without a server that was added. Raises `Fault` where it cannot be. `accept`: the same."""
+        return self._change(lambda own, written: edits.removed(own, name, written), accept, "Not removed")
+
+    def _change(self, change: Callable[[Tree, Config], Tree], accept: Accept, otherwise: str) -> Config:
         found, before = Config(), self.seen()
 
         def checked(own: Tree) -> Tree:
             nonlocal found
             written = self._written()
             changed = change(own, written)
-            self._names_added = frozenset(changed)
             found = configs.with_own(written, changed, self._environ)
+            accept(found)
+            self._names_added = frozenset(changed)
             return changed
 
         try:
