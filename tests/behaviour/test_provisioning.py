@@ -3,6 +3,7 @@ nothing; and a server comes only through every gate."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ import registry_double
 from inmemory import Json, Scripted, gateway, said, tools
 from registry_double import Registry, item, npm
 from stage import Asker, cast, playing, tool
-from virtualtime import FakeClock
+from virtualtime import FakeClock, settle
 
 from toolgate.app import App
 from toolgate.config import Config
@@ -356,3 +357,23 @@ async def test_one_that_does_not_start_is_taken_out_again() -> None:
         there.registry.add_npm("@ann/notes", "1.0.0", OWNER)
         told = await Asker(app, "modern").told("mcp_provision", intent=NOTES, autoProvision=True)
         assert told["provisioned"] is False and told["error"] and served(app) == ["there"]
+
+
+async def test_one_whose_client_leaves_while_it_starts_is_taken_out_again() -> None:
+    there = Stocked()
+    async with gateway(
+        config=there.config,
+        scripts={"there": Scripted(tools_list={"tools": []})},
+        links_of={"notes": Scripted(tools_list=...)},
+        registries=there.config.provision.registries,
+    ) as app:
+        registry_double.reach(app, there.registry)
+        there.registry.add_npm("@ann/notes", "1.0.0", OWNER)
+        asks = asyncio.ensure_future(Asker(app, "modern").told("mcp_provision", intent=NOTES, autoProvision=True))
+        async with asyncio.timeout(10):
+            while served(app) == ["there"]:
+                await settle()
+        asks.cancel()
+        await asyncio.gather(asks, return_exceptions=True)
+        await settle()
+        assert served(app) == ["there"]

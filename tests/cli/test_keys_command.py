@@ -14,6 +14,8 @@ from cli.test_cli import CLOCK, Ended, here, toolgate
 from typer.testing import CliRunner
 
 from toolgate.cli import app
+from toolgate.state import audit
+from toolgate.state.base import NotKept
 
 __all__ = ["here"]
 
@@ -100,6 +102,20 @@ def test_a_store_that_cannot_be_used_makes_no_key(here: Path) -> None:
     (here / "state").write_text("a file, no folder")
     ended = toolgate("keys", "create", "ci")
     assert (ended.code, ended.out) == (1, "") and "Cannot store the keys" in ended.err
+
+
+def test_a_key_whose_line_of_the_audit_cannot_be_written_is_shown_all_the_same(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(here, **CLIENTS)
+
+    def refused(*_: Any) -> Any:
+        raise NotKept("no space left")
+
+    monkeypatch.setattr(audit, "opened", refused)
+    id, _ = made("create", "ci")
+    assert "no space left" in toolgate("keys", "rotate", id).err
+    made("rotate", made("create", "ci")[0])
 
 
 def test_a_hash_may_stand_in_the_configuration(here: Path) -> None:

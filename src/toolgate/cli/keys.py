@@ -45,8 +45,8 @@ def create(
     lasts = _seconds(expires, "--expires") if expires else None
     _require_client(found, client)
     id, key = _run(found, lambda store: _told(store, keys.create(store, client, time.time(), lasts)))
-    _note(found, "keys.create", key=id, client=client, expires=expires)
     _print(key, f"The key {id} was created for {client}; it will not be shown again.")
+    _note(found, "keys.create", key=id, client=client, expires=expires)
 
 
 @app.command("list", help="List the keys: id, client and expiry.")
@@ -93,8 +93,8 @@ def rotate(
     made = _run(found, lambda store: _told(store, keys.rotate(store, id, time.time(), seconds, lasts)))
     if not made:
         printing.fail(f"No valid key {id}. {_HERE}")
-    _note(found, "keys.rotate", key=id, by=made[0], grace=grace)
     _print(made[1], f"The key {made[0]} replaces {id}, which stays valid for {grace}.")
+    _note(found, "keys.rotate", key=id, by=made[0], grace=grace)
 
 
 @app.command("hash", help="Read a key from standard input and print its hash for `key` in the configuration.")
@@ -110,20 +110,20 @@ def hash_() -> None:
 
 def _run(config: Config, work: Callable[[Store], Awaitable[Result]]) -> Result:
     """Work with the store that the gateway of this configuration has; one that cannot be used is an error here."""
-
-    async def opened() -> Result:
-        store = SqliteStore(state_folder(config, os.environ), SystemClock())
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
     try:
-        return common.run(opened())
+        return common.run(_opened(config, work))
     except NotKept as error:
         printing.fail(f"Cannot store the keys: {error.whole}")
     except Unusable as error:
         printing.fail(f"Cannot store the keys: {error}")
+
+
+async def _opened(config: Config, work: Callable[[Store], Awaitable[Result]]) -> Result:
+    store = SqliteStore(state_folder(config, os.environ), SystemClock())
+    try:
+        return await work(store)
+    finally:
+        await store.close()
 
 
 async def _told(store: Store, work: Awaitable[Result]) -> Result:
@@ -141,7 +141,11 @@ def _note(config: Config, event: str, **about: str) -> None:
             trail.note_change(event, audit.operator(), **about)
         return trail.problem
 
-    if problem := _run(config, noted):
+    try:
+        problem = common.run(_opened(config, noted))
+    except (NotKept, Unusable) as error:
+        problem = f"the audit log has no line of it: {error}"
+    if problem:
         typer.echo(f"warning: {problem}", err=True)
 
 

@@ -11,7 +11,7 @@ import hashlib
 import heapq
 import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import cast
 
 from toolgate.core import surrogates
@@ -87,6 +87,19 @@ def matches(pattern: str, server: str, name: str) -> bool:
     """Whether a pattern, a namespaced name or the beginning of some with `*` behind it, means this tool."""
     whole = server + SEPARATOR + name
     return whole.startswith(pattern[:-1]) if pattern.endswith("*") else whole == pattern
+
+
+def matcher(patterns: Iterable[str]) -> Callable[[str, str], bool]:
+    """Whether any of these means a tool, in the time that one takes: there may be many, and many tools."""
+    wanted = tuple(patterns)
+    whole = frozenset(each for each in wanted if not each.endswith("*"))
+    begun = tuple(each[:-1] for each in wanted if each.endswith("*"))
+
+    def means(server: str, name: str) -> bool:
+        found = server + SEPARATOR + name
+        return found in whole or found.startswith(begun)
+
+    return means
 
 
 def fits(parts: Sequence[str], name: str) -> bool:

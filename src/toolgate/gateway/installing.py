@@ -7,6 +7,7 @@ server; the operator's word and the client's rights hold at that moment; and one
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -142,6 +143,10 @@ class Installing:
             await means.remove(name)
             hint = fault.hint or "see the log of the gateway"
             return {"provisioned": False, "error": fault.message, "hint": hint}
+        except asyncio.CancelledError:
+            log.warning("the server %s was installed and had not started when its client left; it is removed", name)
+            await means.remove(name)
+            raise
 
 
 def gives_orders(text: str) -> bool:

@@ -129,6 +129,10 @@ def test_a_pattern_means_tools_by_their_namespaced_names(pattern: str, meant: li
         if names.matches(pattern, server, name)
     ]
     assert found == matched
+    means = names.matcher([pattern, "another__*", "another__one"])
+    assert [
+        names.join_name(server, name) for server, own in tools.items() for name in own if means(server, name)
+    ] == found
 
 
 # What may have been meant.

@@ -213,6 +213,8 @@ def _object(raw: Raw) -> Raw:
     written = bytes(raw)
     if written[:1] == b'"':
         written = surrogates.escaped(jsonrpc.read(raw, type=str).strip())
+        if counting.is_deeper(written, jsonrpc.DEEPEST - 1):  # within a message it is a text, however deep it is
+            raise ValueError
     jsonrpc.members(written)
     return Raw(written)
 

@@ -36,13 +36,14 @@ async def recommend_tools(given: Object, context: ControlContext) -> Object:
     patterns = _profile(given.get("agent_id"), context)
     known = context.gateway.configured
     servers = [id for id in known if patterns is None or any(id in names.meant(each, known) for each in patterns)]
+    means = names.matcher(patterns or ())
     view = await context.gateway.lists([(id, "tools") for id in servers])
     offered = {
         (id, name)
         for id in servers
         if (server_list := view.server_list(id, "tools"))
         for name in server_list.items
-        if patterns is None or any(names.matches(each, id, name) for each in patterns)
+        if patterns is None or means(id, name)
     }
     hits = await context.gateway.search(task, servers=servers, limit=LOOKED_AT)
     found = [hit for hit in hits if (hit.document.server, hit.document.name) in offered and hit.confidence >= LEAST]
