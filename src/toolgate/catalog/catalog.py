@@ -607,9 +607,9 @@ class Catalog:
         forgotten, and fetched again when somebody asks for them."""
         sizes, fetched, busy = dict[str, int](), dict[str, float](), {place[1]}
         for (server, scope, _), slot in self._slots.items():
-            if server == place[0] and scope and slot.server_list:
-                sizes[scope] = sizes.get(scope, 0) + slot.server_list.size
-                fetched[scope] = max(fetched.get(scope, 0.0), slot.server_list.fetched)
+            if server == place[0] and scope and (kept := slot.server_list or slot.lost):
+                sizes[scope] = sizes.get(scope, 0) + kept.size
+                fetched[scope] = max(fetched.get(scope, 0.0), kept.fetched)
                 busy |= {scope} if slot.fetch else set()
         left = sum(sizes.values())
         for scope in sorted(fetched, key=fetched.__getitem__):

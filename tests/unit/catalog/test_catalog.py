@@ -165,20 +165,23 @@ async def test_what_does_not_come_in_time_is_pending_and_announced_when_it_is_th
     assert slow.asked == 1
 
 
+@pytest.mark.parametrize("is_hidden", [False, True])
 async def test_lists_of_scopes_are_kept_up_to_a_size_and_those_fetched_last_stay(
-    monkeypatch: pytest.MonkeyPatch,
+    is_hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, clock = Shop("docs", *(f"{number:0100d}" for number in range(100))), FakeClock()
     monkeypatch.setattr(catalogs, "MOST_OF_SCOPES", 50_000)  # three of them
     shop.scope = lambda client: client.principal.id
     catalog = catalog_of(shop, clock=clock)
+    if is_hidden:
+        catalog.show({"docs": {"*": Overlay(hidden=True)}})
 
     async def sees(who: str) -> int:
         """How often the server was asked for that."""
         before = shop.asked
         view = await catalog.view(["docs"], WANTED, Client(Principal(who)))
         server_list = view.server_list(*WANTED[0])
-        assert server_list and len(server_list.items) == 100
+        assert server_list and (len(server_list.items), len(server_list.own)) == (0 if is_hidden else 100, 100)
         await clock.advance(1)
         return shop.asked - before
 
