@@ -151,6 +151,11 @@ class Catalog:
         self.version += 1
         for place, slot in list(self._slots.items()):
             before = slot.server_list
+            if before and self._is_long(place, before) and (place[1] or not slot.fetch):
+                slot.lost, slot.server_list = before, None
+                if not slot.fetch:
+                    self._fetches(place, slot, self._looked_at(place, slot, before))
+                continue
             slot.server_list = self._shown(place, before) if before else None
             if before and slot.server_list and _items(slot.server_list) != _items(before):
                 self._tell_of(place)
@@ -364,24 +369,33 @@ class Catalog:
                     self._slots.setdefault((server, "", kind), Slot(ServerList({}, self._clock.now())))
 
     def _know(self, place: Place, kept: ServerList) -> None:
-        """What the store has. Where pins may hold some of it back they look first: in a thread, if it is more than
-        little."""
+        """What the store has."""
         if place in self._slots:
             return
         slot = self._slots[place] = Slot()
-        if place[2] == "tools" and self._pins and self._pins.holds(place[0]) and kept.size > LITTLE:
+        if self._is_long(place, kept):
             self._fetches(place, slot, self._looked_at(place, slot, kept))
         else:
             slot.server_list = self._shown(place, kept)
 
+    def _is_long(self, place: Place, server_list: ServerList) -> bool:
+        """Whether pins, which may hold some of it back, have so much to read first that they do so in a thread."""
+        server, _, kind = place
+        pins = self._pins if kind == "tools" else None
+        return pins is not None and pins.holds(server) and pins.unread(server, server_list.own) > LITTLE
+
     async def _looked_at(self, place: Place, slot: Slot, kept: ServerList) -> ServerList:
+        """The list that is known, once pins have read it. Nothing of it is shown before."""
         assert self._pins
-        server = place[0]
+        server, before = place[0], slot.lost
         read = await self._bounds.looked_through(server, kept.size, self._pins.read(server, kept.own))
         if read:
             self._pins.was_read(server, read)
         self.version += 1
-        slot.server_list = self._shown(place, kept)
+        slot.server_list, slot.lost = self._shown(place, kept), None
+        if slot.is_missed or (before and _items(before) != _items(slot.server_list)):
+            self._tell_of(place)
+        slot.is_missed = False
         return slot.server_list
 
     def _holds(self, place: Place) -> bool:
@@ -429,7 +443,7 @@ class Catalog:
             return
         if not scope:
             self._refresh.now(lambda: self._learn(server))
-        places = [place for place in self._places(server, scope) if not self._slots[place].fetch]
+        places = self._places(server, scope)
         self.version += 1
         for place in places:
             self._slots[place].is_checked = False
@@ -559,12 +573,12 @@ class Catalog:
             )
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
-        if read and self._pins:
-            self._pins.was_read(server, read)
         at = upstream.scope(client)
         self._readers[server, at] = client
         if self._reviews and kind == "tools":
             await self._reviews.made_room((server, at))
+        if read and self._pins:
+            self._pins.was_read(server, read)
         server_list = self._shown(place, ServerList(own, now, until, items.is_public, ignored=items.ignored))
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only
             if at != scope:  # which was found out on the way
@@ -590,7 +604,7 @@ class Catalog:
     def _keep(self, place: Place, slot: Slot, server_list: ServerList) -> None:
         if slot.fault:
             self._cache.drop_fault(place)
-        before = None if slot.is_outdated else slot.server_list
+        before = None if slot.is_outdated else slot.server_list or slot.lost
         self.version += 1
         is_news = slot.is_missed or (before and _items(before) != _items(server_list))
         slot.server_list, slot.is_checked, slot.failing, slot.fault = server_list, True, None, None
