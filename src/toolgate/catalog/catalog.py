@@ -502,6 +502,9 @@ class Catalog:
 
     async def _is_other(self, place: Place, before: list[tuple[str, Raw]] | None) -> bool:
         """Whether a list differs from before. One that nobody has read, or that cannot be read now, may be anything."""
+        slot = self._slots.get(place)
+        if slot and slot.fetch and slot.has_changed:  # what that brings may be of before
+            await asyncio.wait([slot.fetch])
         reader = self._readers.get(place[:2])
         if before is None or not reader:
             return True

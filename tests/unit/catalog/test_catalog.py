@@ -130,6 +130,25 @@ async def test_a_list_that_changes_while_it_is_fetched_is_not_kept() -> None:
     assert names(await seen(catalog)) == ["new"]
 
 
+@pytest.mark.promise("001.tools-list.cached")
+async def test_a_list_that_changes_while_it_is_fetched_is_told_of_once_it_is_there() -> None:
+    shop, clock, events = Shop("docs", "old"), FakeClock(), list[Event]()
+    catalog = catalog_of(shop, clock=clock, events=events)
+    await seen(catalog)
+    await clock.advance(TTL)
+    shop.doors.clear()
+    again = asyncio.ensure_future(seen(catalog))
+    await settle()
+    catalog.changed("docs", "", ["tools"])
+    shop.names = ("new",)
+    await clock.advance(1)
+    shop.doors.set()
+    assert names(await again) == ["old"]
+    await settle()
+    assert events == [Event("docs", "list_changed", lists=("tools",))]
+    assert (names(await seen(catalog)), shop.asked) == (["new"], 3)
+
+
 @pytest.mark.promise("b.001.degraded")
 async def test_one_servers_failure_is_data_beside_the_others_items_and_is_not_kept() -> None:
     good, bad = Shop("docs", "read"), Shop("bad")
