@@ -37,7 +37,7 @@ from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache, Place
 from toolgate.catalog.loaded import LoadedTools
 from toolgate.catalog.overlays import Overlays
-from toolgate.catalog.permitted import is_judged, permitted
+from toolgate.catalog.permitted import is_long, permitted
 from toolgate.catalog.pins import Pins, ReadTools
 from toolgate.catalog.refresh import Refresh
 from toolgate.catalog.reviews import Reviews
@@ -252,11 +252,24 @@ class Catalog:
             return server_lists.get((server, kind)) or self.known(server, kind, client)
 
         found_view = CatalogView(servers, server_list, faults, pending, activated, self.remembered(client))
-        if rules is not None:
-            for server, kind in wanted:
-                if (whole := server_list(server, kind)) and not is_judged(whole, rules):
-                    await self._bounds.looked_at(server, whole.size, partial(permitted, whole, server, kind, rules))
+        for item in wanted if rules else ():
+            await self._judge(item, server_list(*item), rules)
         return found_view.for_whom(rules)
+
+    async def judge(self, wanted: Iterable[Wanted], client: Client, rules: Rules | None) -> bool:
+        """Have these lists, as far as they are known, judged for a client: long ones in a thread. Whether any was to
+        be."""
+        is_any = False
+        for item in wanted if rules else ():
+            slot = self._slots.get(self._place(item, client)) if item[0] in self._upstreams else None
+            is_any |= await self._judge(item, slot and slot.server_list, rules)
+        return is_any
+
+    async def _judge(self, item: Wanted, whole: ServerList | None, rules: Rules | None) -> bool:
+        if not whole or not rules or not is_long(whole, rules):
+            return False  # what is little is judged when it is looked at
+        await self._bounds.looked_at(item[0], whole.size, partial(permitted, whole, *item, rules))
+        return True
 
     def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
         """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are
