@@ -329,6 +329,7 @@ ASKS = json.dumps(QUESTION)
         '"resultType":"complete","_Meta":{"toolgate/server":"bank"}',
         '"resultType":"complete","_META":{"toolgate/server":"bank"},"_meta":{"own/key":1}',
         '"resultType":"complete","_meta":{"own/key":1,"Toolgate/server":"bank","toolgate/x":2}',
+        '"resultType":"complete","_meta":{"own/key":1,"TOOLGATE/server":"bank"}',
     ],
 )
 def test_no_result_is_a_question_or_says_what_is_ours_for_some_readers(written: str, size: int) -> None:

@@ -255,6 +255,27 @@ def test_letters_of_latin_1_that_fold_to_ascii_are_read_as_that(uri: str) -> Non
     assert is_closed(uri, {"docs+file:///data/*": "off"})
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///pr\u0131vate/key",
+        "file:///pr%C4%B1vate/key",
+        "file:///PR\u0130VATE/key",
+        "file:///pri\u200b\u0307vate/key",
+        "f\u0131le:///private/key",
+        "x+F\u0130LE:///private/key",
+        "notes://pr\u0131vate/key",
+        "notes://xn--prvate-q9a/key",
+        "http://PR\u0130VATE/key",
+    ],
+)
+def test_letters_that_some_fold_to_i_are_read_as_that(uri: str) -> None:
+    """As Java's `equalsIgnoreCase` does, whoever compares in capitals, and Go's `ToLower`."""
+    closed = {f"docs+{scheme}private/*": "off" for scheme in ("file:///", "notes://", "http://")}
+    written = {name.replace("private", "pr\u0131vate"): verdict for name, verdict in closed.items()}
+    assert is_closed(uri, closed) and is_closed(uri, written)
+
+
 def test_what_is_read_in_no_known_way_is_allowed_by_its_own_name() -> None:
     said = {"docs+file:///%C1%B0/a": "allow", "docs+file:///p/*": "off"}
     assert not is_closed("file:///%C1%B0/a", said) and is_closed("file:///%C1%B0/b", said)

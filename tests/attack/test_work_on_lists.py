@@ -116,6 +116,42 @@ def test_a_list_is_judged_within_a_budget_whatever_its_names_are(kind: str, name
     assert set(shown.items) <= set(many.items)
 
 
+FIRST: dict[str, dict[str, Any]] = {
+    "a call": {"name": "there__t0", "arguments": {}},
+    "a call by a bare name": {"name": "t0", "arguments": {}},
+    "a control tool": {"name": "list_children", "arguments": {}},
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+async def test_a_list_is_judged_beside_the_loop_whatever_a_client_asks_for_first(
+    first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside: list[bool] = []
+    is_permitted = permitted._is_permitted
+
+    def noted(*args: Any) -> bool:
+        aside.append(VirtualTimeLoop.is_aside)
+        return is_permitted(*args)
+
+    monkeypatch.setattr(permitted, "_is_permitted", noted)
+    keys = {who: f"tg-key-of-{who}-that-is-long-enough" for who in ("ann", "bob")}
+    closed = {"ann": "there__t1", "bob": "there__t2"}
+    known = tuple(
+        KnownClient(id=who, name=who, key=key, servers="all", permissions=Permissions(tools={closed[who]: "off"}))
+        for who, key in keys.items()
+    )
+    there = Scripted(tools_list=tools(*(f"t{i}" for i in range(1000))), tools_call={"content": []})
+    async with gateway(scripts={"there": there}, config=Config(clients=known)) as app:
+        ann, bob = (Visitor(app, authorization=f"Bearer {key}") for key in keys.values())
+        await ann.initialize()
+        await ann.ask("tools/list")
+        aside.clear()
+        await bob.initialize()
+        await bob.ask("tools/call", **FIRST[first])
+        assert len(aside) == 1000 and all(aside)
+
+
 @pytest.mark.parametrize("closed", ["wild__a", "mild__a"])
 def test_a_list_that_was_judged_goes_with_its_last_reader(closed: str) -> None:
     """Without the garbage collector, which comes when there are many objects, however large they are."""

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from toolgate.core.spelling import INVISIBLE, normalized
+from toolgate.core.spelling import INVISIBLE, normalized, with_plain_i
 
 _MOST_REMEMBERED = 64  # hosts: the readings of one URI have the same few
 _LONGEST_NAME = 253  # characters that a host has in the DNS; a longer one has no form in ASCII
@@ -68,7 +68,7 @@ def _folded(host: str) -> str:
 def _seen(text: str) -> str:
     folded = normalized(normalized(normalized(text, "NFKD").casefold()).casefold())
     visible = "".join(each for each in folded if unicodedata.category(each) != "Cf")
-    return normalized(INVISIBLE.sub("", visible))
+    return normalized(with_plain_i(INVISIBLE.sub("", visible)))
 
 
 def _out_of_ascii(label: str) -> str:

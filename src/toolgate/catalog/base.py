@@ -57,9 +57,11 @@ class ServerList(msgspec.Struct, weakref=True):
 
     @property
     def size(self) -> int:
-        """In bytes, as it is shown."""
+        """In bytes, with what is kept of it and not shown."""
         if "size" not in self.memo:
-            self.memo["size"] = sum(map(len, self.items.values()))
+            kept = (self.items, self.own, (self.whole or self).items)
+            sizes = {id(raw): len(raw) for items in kept for raw in items.values()}  # most stand in all of these
+            self.memo["size"] = sum(sizes.values())
         return self.memo["size"]
 
     @property

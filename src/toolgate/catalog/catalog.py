@@ -37,7 +37,7 @@ from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache, Place
 from toolgate.catalog.loaded import LoadedTools
 from toolgate.catalog.overlays import Overlays
-from toolgate.catalog.permitted import is_judged, permitted
+from toolgate.catalog.permitted import is_long, permitted
 from toolgate.catalog.pins import Pins, ReadTools
 from toolgate.catalog.refresh import Refresh
 from toolgate.catalog.reviews import Reviews
@@ -151,6 +151,11 @@ class Catalog:
         self.version += 1
         for place, slot in list(self._slots.items()):
             before = slot.server_list
+            if before and self._is_long(place, before) and (place[1] or not slot.fetch):
+                slot.lost, slot.server_list = before, None
+                if not slot.fetch:
+                    self._fetches(place, slot, self._looked_at(place, slot, before))
+                continue
             slot.server_list = self._shown(place, before) if before else None
             if before and slot.server_list and _items(slot.server_list) != _items(before):
                 self._tell_of(place)
@@ -247,11 +252,24 @@ class Catalog:
             return server_lists.get((server, kind)) or self.known(server, kind, client)
 
         found_view = CatalogView(servers, server_list, faults, pending, activated, self.remembered(client))
-        if rules is not None:
-            for server, kind in wanted:
-                if (whole := server_list(server, kind)) and not is_judged(whole, rules):
-                    await self._bounds.looked_at(server, whole.size, partial(permitted, whole, server, kind, rules))
+        for item in wanted if rules else ():
+            await self._judge(item, server_list(*item), rules)
         return found_view.for_whom(rules)
+
+    async def judge(self, wanted: Iterable[Wanted], client: Client, rules: Rules | None) -> bool:
+        """Have these lists, as far as they are known, judged for a client: long ones in a thread. Whether any was to
+        be."""
+        is_any = False
+        for item in wanted if rules else ():
+            slot = self._slots.get(self._place(item, client)) if item[0] in self._upstreams else None
+            is_any |= await self._judge(item, slot and slot.server_list, rules)
+        return is_any
+
+    async def _judge(self, item: Wanted, whole: ServerList | None, rules: Rules | None) -> bool:
+        if not whole or not rules or not is_long(whole, rules):
+            return False  # what is little is judged when it is looked at
+        await self._bounds.looked_at(item[0], whole.size, partial(permitted, whole, *item, rules))
+        return True
 
     def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
         """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are
@@ -364,24 +382,33 @@ class Catalog:
                     self._slots.setdefault((server, "", kind), Slot(ServerList({}, self._clock.now())))
 
     def _know(self, place: Place, kept: ServerList) -> None:
-        """What the store has. Where pins may hold some of it back they look first: in a thread, if it is more than
-        little."""
+        """What the store has."""
         if place in self._slots:
             return
         slot = self._slots[place] = Slot()
-        if place[2] == "tools" and self._pins and self._pins.holds(place[0]) and kept.size > LITTLE:
+        if self._is_long(place, kept):
             self._fetches(place, slot, self._looked_at(place, slot, kept))
         else:
             slot.server_list = self._shown(place, kept)
 
+    def _is_long(self, place: Place, server_list: ServerList) -> bool:
+        """Whether pins, which may hold some of it back, have so much to read first that they do so in a thread."""
+        server, _, kind = place
+        pins = self._pins if kind == "tools" else None
+        return pins is not None and pins.holds(server) and pins.unread(server, server_list.own) > LITTLE
+
     async def _looked_at(self, place: Place, slot: Slot, kept: ServerList) -> ServerList:
+        """The list that is known, once pins have read it. Nothing of it is shown before."""
         assert self._pins
-        server = place[0]
+        server, before = place[0], slot.lost
         read = await self._bounds.looked_through(server, kept.size, self._pins.read(server, kept.own))
         if read:
             self._pins.was_read(server, read)
         self.version += 1
-        slot.server_list = self._shown(place, kept)
+        slot.server_list, slot.lost = self._shown(place, kept), None
+        if slot.is_missed or (before and _items(before) != _items(slot.server_list)):
+            self._tell_of(place)
+        slot.is_missed = False
         return slot.server_list
 
     def _holds(self, place: Place) -> bool:
@@ -429,7 +456,7 @@ class Catalog:
             return
         if not scope:
             self._refresh.now(lambda: self._learn(server))
-        places = [place for place in self._places(server, scope) if not self._slots[place].fetch]
+        places = self._places(server, scope)
         self.version += 1
         for place in places:
             self._slots[place].is_checked = False
@@ -488,6 +515,9 @@ class Catalog:
 
     async def _is_other(self, place: Place, before: list[tuple[str, Raw]] | None) -> bool:
         """Whether a list differs from before. One that nobody has read, or that cannot be read now, may be anything."""
+        slot = self._slots.get(place)
+        if slot and slot.fetch and slot.has_changed:  # what that brings may be of before
+            await asyncio.wait([slot.fetch])
         reader = self._readers.get(place[:2])
         if before is None or not reader:
             return True
@@ -559,12 +589,12 @@ class Catalog:
             )
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
-        if read and self._pins:
-            self._pins.was_read(server, read)
         at = upstream.scope(client)
         self._readers[server, at] = client
         if self._reviews and kind == "tools":
             await self._reviews.made_room((server, at))
+        if read and self._pins:
+            self._pins.was_read(server, read)
         server_list = self._shown(place, ServerList(own, now, until, items.is_public, ignored=items.ignored))
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only
             if at != scope:  # which was found out on the way
@@ -590,7 +620,7 @@ class Catalog:
     def _keep(self, place: Place, slot: Slot, server_list: ServerList) -> None:
         if slot.fault:
             self._cache.drop_fault(place)
-        before = None if slot.is_outdated else slot.server_list
+        before = None if slot.is_outdated else slot.server_list or slot.lost
         self.version += 1
         is_news = slot.is_missed or (before and _items(before) != _items(server_list))
         slot.server_list, slot.is_checked, slot.failing, slot.fault = server_list, True, None, None
@@ -607,9 +637,9 @@ class Catalog:
         forgotten, and fetched again when somebody asks for them."""
         sizes, fetched, busy = dict[str, int](), dict[str, float](), {place[1]}
         for (server, scope, _), slot in self._slots.items():
-            if server == place[0] and scope and slot.server_list:
-                sizes[scope] = sizes.get(scope, 0) + slot.server_list.size
-                fetched[scope] = max(fetched.get(scope, 0.0), slot.server_list.fetched)
+            if server == place[0] and scope and (kept := slot.server_list or slot.lost):
+                sizes[scope] = sizes.get(scope, 0) + kept.size
+                fetched[scope] = max(fetched.get(scope, 0.0), kept.fetched)
                 busy |= {scope} if slot.fetch else set()
         left = sum(sizes.values())
         for scope in sorted(fetched, key=fetched.__getitem__):

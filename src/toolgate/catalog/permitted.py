@@ -16,6 +16,7 @@ from toolgate.catalog import tool_info
 from toolgate.catalog.base import ServerList
 from toolgate.core import mcp
 from toolgate.core.model import Hints
+from toolgate.upstreams.bounds import LITTLE
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,11 @@ def is_judged(whole: ServerList, rules: Rules) -> bool:
     return rules.print in whole.memo and (whole.whole is None or rules.print in whole.whole.memo)
 
 
+def is_long(whole: ServerList, rules: Rules) -> bool:
+    """Whether it may take so long to judge it for these rules that this is for a thread."""
+    return whole.size > LITTLE and not is_judged(whole, rules)
+
+
 def permitted(whole: ServerList, server: str, kind: str, rules: Rules) -> ServerList:
     """What of a list of a server these rules permit. It may be called in any thread."""
     found: ServerList | bool | None = whole.memo.get(rules.print)
@@ -39,6 +45,8 @@ def permitted(whole: ServerList, server: str, kind: str, rules: Rules) -> Server
         kept.append(rules.print)
         part = _filtered(whole, server, kind, rules)
         found = whole.memo[rules.print] = True if part is whole else part  # what holds itself is let go of late
+    elif whole.whole:
+        permitted(whole.whole, server, kind, rules)  # it may have been let go of since
     return whole if isinstance(found, bool) else found
 
 

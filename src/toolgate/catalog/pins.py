@@ -298,6 +298,11 @@ class Pins:
         if server in self._modes:
             self._read[server] = read
 
+    def unread(self, server: str, tools: Mapping[str, Raw]) -> int:
+        """How many bytes of these tools are to be read before they can be judged."""
+        before = self._read.get(server, {})
+        return sum(len(raw) for name, raw in tools.items() if name not in before or before[name][0] != raw)
+
     def _listed(self, server: str, tools: Mapping[str, Raw]) -> dict[str, _Listed]:
         found = self._read[server] = at_once(self.read(server, tools)) or {}
         return {name: each for name, (_, each) in found.items()}

@@ -70,7 +70,8 @@ class Secrets:
         self._look_for(())
 
     def _look_for(self, certain: Sequence[_Spellings], guessed: Sequence[_Spellings] = ()) -> None:
-        """Of JSON, what is `guessed` changes values, and no names of members."""
+        """Of JSON, what is `guessed` changes values, and no names of members. Threads may be looking meanwhile: each of
+        these is whole by itself, and none goes by its place in another."""
         secrets = [*certain, *guessed]
         self.knows_any = bool(secrets)
         # In each way of writing them; `_bodies` as JSON writes them, a character for each byte.
@@ -79,8 +80,8 @@ class Secrets:
         self.forms = len(self._bodies)  # that each body is searched for
         # What stands in whichever is written without `\uXXXX`: one look for each secret tells that none is there.
         self._cores = tuple(dict.fromkeys(forms.core for forms in secrets))
-        self._letters = tuple(map(frozenset[str], self._cores))
-        self._alphabet = frozenset[str]().union(*self._letters)
+        self._letters = {core: frozenset(core) for core in self._cores}
+        self._alphabet = frozenset[str]().union(*self._letters.values())
         self._certain_cores = tuple(dict.fromkeys(forms.core for forms in certain))
         self._ways = tuple(dict.fromkeys(way for forms in secrets for way in forms.ways))  # no escapes
         self._loosely = tuple(dict.fromkeys(loose for forms in secrets for loose in forms.loosely))  # no backslashes
@@ -155,7 +156,7 @@ class Secrets:
         if len(text) < LARGE:
             return any(core in text for core in self._cores)
         there = {letter for letter in self._alphabet if letter in text}  # one letter is found at memory's speed
-        return any(core in text for core, own in zip(self._cores, self._letters, strict=False) if own <= there)
+        return any(core in text for core, own in self._letters.items() if own <= there)
 
     def _without(self, shown: str) -> str:
         try:

@@ -30,6 +30,7 @@ INVISIBLE = re.compile(
 )
 LONGEST_SEEN = 256  # visible characters of a name that are read as people see them: no server's id has as many
 _unseen = re.compile(rf"[\x00-\x1f\x7f-\x9f{INVISIBLE.pattern[1:-1]}]+")
+_other_i = re.compile("\u0131|i\u0307+")
 _arabic_ligatures = re.compile("[\ufb50-\ufdff]+")  # of up to 18 letters each, none of them ours
 _accents = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
 _low_line = re.compile("[\u02cd\u07fa\u203f\u2040\u2054\u2581\u23bd]| [\u0320\u0331\u0332]")  # once decomposed
@@ -50,8 +51,13 @@ def as_a_lenient_reader(name: str) -> str:
     visible = folded if folded.isprintable() else "".join(filter(str.isprintable, folded))
     visible = visible.replace(" ", "")  # the one space that is printable
     if not visible.isascii():
-        visible = INVISIBLE.sub("", visible)
+        visible = with_plain_i(INVISIBLE.sub("", visible))
     return folded if visible == folded else normalized(visible)
+
+
+def with_plain_i(folded: str) -> str:
+    """The dotless `i`, and the one that keeps its dot, are `i` to who compares in capitals, or letter by letter."""
+    return folded if folded.isascii() else _other_i.sub("i", folded)
 
 
 def as_seen(name: str) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ MOST_CHOSEN = 100  # arguments that were chosen before the one that is being com
 LONGEST_OF_OURS = 64  # characters of any name that means something here; to fold one makes it no shorter
 LONGEST_QUOTE = 100  # characters of one in an error
 
-# All signs beyond ASCII that are ASCII without case, as `ſ`, the Kelvin sign, `ß` and ligatures.
-_becomes_ascii = re.compile("[\x00-\x7f\u00df\u017f\u1e9e\u212a\ufb00-\ufb06]*").fullmatch
+# All signs beyond ASCII that are ASCII without case, as `ſ`, the Kelvin sign, `ß`, two of `i` and ligatures.
+_becomes_ascii = re.compile("[\x00-\x7f\u00df\u0130\u0131\u017f\u1e9e\u212a\ufb00-\ufb06]*").fullmatch
 _strict_text = msgspec.json.Decoder(str).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 
@@ -105,7 +105,7 @@ def folded(name: str) -> str:
     bare = name.partition("\0")[0].replace("_", "").replace("-", "")
     if len(bare) > LONGEST_OF_OURS or not (bare.isascii() or _becomes_ascii(bare)):
         return name
-    bare = bare.casefold()
+    bare = spelling.with_plain_i(bare.casefold())
     return name[:1] + "meta" if bare == "meta" and name[:1] in "_-" else bare
 
 

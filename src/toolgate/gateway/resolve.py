@@ -15,8 +15,10 @@ from collections.abc import Callable
 import msgspec
 
 from toolgate.auth.access import KEPT, Access, Rules
+from toolgate.catalog.base import ServerList
 from toolgate.catalog.catalog import unlisted
-from toolgate.catalog.views import CatalogView
+from toolgate.catalog.permitted import is_long
+from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client
@@ -55,8 +57,7 @@ class Resolver:
             return self.makers.judged_by(self._handles.enter(call, route.path)), route.hooks
         rules = self._access.rules(call.client.principal)
         route.check_let_in(rules)
-        view = self.known(route, call.client, rules)
-        needs = list(route.surface.needs(call, view))
+        view, needs = await self.needed(call, route, rules)
         is_known = all(view.server_list(*need) is not None for need in needs)
         if not is_known:
             # A bare name may be any server's: those that do not come up in time cannot be meant.
@@ -105,10 +106,25 @@ class Resolver:
                 return found, None
             return fault.with_traceback(None), None
 
+    async def needed(self, call: Call, route: Route, rules: Rules | None) -> tuple[CatalogView, list[Wanted]]:
+        """What is known now, and which lists are needed to tell what a call is for. Those that are known are judged for
+        its client by then."""
+        while True:
+            view = self.known(route, call.client, rules)
+            needs = list(route.surface.needs(call, view))
+            if not await self._catalog.judge(needs, call.client, rules):
+                return view, needs
+
     def known(self, route: Route, client: Client, rules: Rules | None) -> CatalogView:
-        """What is known now of those of a route's servers that a client may see."""
-        remembered = self._catalog.remembered(client)
-        return CatalogView(route.servers, server_lists(self._catalog, client), {}, (), (), remembered).for_whom(rules)
+        """What is known now of those of a route's servers that a client may see; without what is long and not judged
+        for it."""
+        known, remembered = server_lists(self._catalog, client), self._catalog.remembered(client)
+
+        def server_list(server: str, kind: str) -> ServerList | None:
+            whole = known(server, kind)
+            return None if whole and rules and is_long(whole, rules) else whole
+
+        return CatalogView(route.servers, server_list, {}, (), (), remembered).for_whom(rules)
 
     def _planned(self, entered: Call, view: CatalogView) -> Plan | None:
         """None for what is of no server, or in none of its lists. Raises `Fault` for what may be hidden."""

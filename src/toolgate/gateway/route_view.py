@@ -98,6 +98,7 @@ class RouteViews:
             raise stored.changed(script)
         await stored.check(script, context.call, self._checker)
         view = self.of(snapshot.routes[stored.PATH], context.client)
+        await view.judge()
         return await code.run_stored(script, context, view)
 
     def activated(self, client: Client) -> Mapping[str, None]:
@@ -124,7 +125,9 @@ class RouteViews:
         given: list[token_meter.Given] = []
         for loaded, route in routes:
             if route:
-                given.append(self.of(route, loaded.client).given)
+                view = self.of(route, loaded.client)
+                await view.judge()
+                given.append(view.given)
                 await asyncio.sleep(0)  # what a client may use takes a while where much is forbidden
         return await token_meter.of_all(given, {id: server.name for id, server in snapshot.servers.items()})
 
@@ -141,6 +144,7 @@ class _OwnTools(InProcessTools, frozen=True, kw_only=True):
 
     async def answer(self, call: Call, exchange: Exchange) -> Result:
         view = self.views.of(self.route, call.client)
+        await view.judge()
         result = await own.answer(ControlContext(call, exchange, view))
         return await view.metered(call, result) if isinstance(result, Mapping) else result
 
@@ -217,6 +221,11 @@ class RouteView:
 
     def status(self, server: str, /) -> Status:
         return self._route.upstream(server).status(self._whose).told(to_others=not self._has_whole(server))
+
+    async def judge(self) -> None:
+        """Have all lists that are known judged for its client, so that none is while a tool looks at it."""
+        wanted = [(server, kind) for server in self._seen for kind in mcp.LIST_OF_KIND]
+        await self._snapshot.catalog.judge(wanted, self.client, self._rules)
 
     def known(self, server: str, kind: str, /) -> ServerList | None:
         whole = self._whole(server, kind)

@@ -156,8 +156,9 @@ class Scrub(Policy):
         scrubber = self._scrubbers.get(server) or self._of(server)
         if isinstance(outcome, Done) and not outcome.is_scrubbed and server != names.OWN:  # a call passes this
             said = bytes(outcome.body)
-            is_theirs = said.find(b"toolgate") < 0 and said.find(b"\\u00") < 0
-            if is_theirs and (lower := said.lower()).find(b"input") >= 0:  # they may be questions, in any case
+            lower = said.lower()  # some readers mind no case
+            is_theirs = lower.find(b"toolgate") < 0 and lower.find(b"\\u00") < 0
+            if is_theirs and lower.find(b"input") >= 0:  # they may be questions
                 is_theirs = lower.find(b"reque", lower.find(b"input")) < 0 and lower.find(b"input_required") < 0
             if not self._unsigns or is_theirs:
                 secrets = scrubber.secrets
@@ -223,7 +224,8 @@ def _may_ask(said: Raw | bytes) -> bool:
 
 def _may_say_ours(said: Raw | bytes) -> bool:
     """Not for sure where it is large: then whole megabytes would be looked at slowly, in one go."""
-    may = large.holds_any(said, b"toolgate", b"\\u00")
+    lower = map(bytes.lower, large.pieces(said, overlap=len(b"toolgate") - 1))
+    may = any(b"toolgate" in piece or b"\\u00" in piece for piece in lower)
     return may and (memoryview(said).nbytes >= LARGE or bool(_ours.search(said)))
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from virtualtime import FakeClock, settle, soon
+from virtualtime import FakeClock, VirtualTimeLoop, settle, soon
 
-from toolgate.catalog import cache
+from toolgate.catalog import cache, pins
 from toolgate.catalog import catalog as catalogs
 from toolgate.catalog.catalog import Catalog
+from toolgate.catalog.pins import Pins, StoredPins
 from toolgate.catalog.views import CatalogView
-from toolgate.config import CatalogLimits, Overlay
+from toolgate.config import CatalogLimits, Config, Guard, Overlay, Server
 from toolgate.core import mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Event, Principal
@@ -65,12 +66,13 @@ def catalog_of(
     store: Store | None = None,
     prints: Mapping[str, str] | None = None,
     grace: float = 0.0,
+    pins: Pins | None = None,
 ) -> Catalog:
     upstreams: Any = {shop.id: shop for shop in shops}
     heard = events if events is not None else []
     time = clock or FakeClock()
     limits = CatalogLimits(ttl=TTL, grace=grace)
-    return Catalog(upstreams, time, Bounds(limits), heard.append, store or MemoryStore(time), prints or {})
+    return Catalog(upstreams, time, Bounds(limits), heard.append, store or MemoryStore(time), prints or {}, pins)
 
 
 async def seen(catalog: Catalog, *wanted: tuple[str, str], patience: float | None = None) -> CatalogView:
@@ -128,6 +130,25 @@ async def test_a_list_that_changes_while_it_is_fetched_is_not_kept() -> None:
     assert names(await seen(catalog)) == ["new"]
 
 
+@pytest.mark.promise("001.tools-list.cached")
+async def test_a_list_that_changes_while_it_is_fetched_is_told_of_once_it_is_there() -> None:
+    shop, clock, events = Shop("docs", "old"), FakeClock(), list[Event]()
+    catalog = catalog_of(shop, clock=clock, events=events)
+    await seen(catalog)
+    await clock.advance(TTL)
+    shop.doors.clear()
+    again = asyncio.ensure_future(seen(catalog))
+    await settle()
+    catalog.changed("docs", "", ["tools"])
+    shop.names = ("new",)
+    await clock.advance(1)
+    shop.doors.set()
+    assert names(await again) == ["old"]
+    await settle()
+    assert events == [Event("docs", "list_changed", lists=("tools",))]
+    assert (names(await seen(catalog)), shop.asked) == (["new"], 3)
+
+
 @pytest.mark.promise("b.001.degraded")
 async def test_one_servers_failure_is_data_beside_the_others_items_and_is_not_kept() -> None:
     good, bad = Shop("docs", "read"), Shop("bad")
@@ -165,26 +186,71 @@ async def test_what_does_not_come_in_time_is_pending_and_announced_when_it_is_th
     assert slow.asked == 1
 
 
+@pytest.mark.parametrize("is_hidden", [False, True])
 async def test_lists_of_scopes_are_kept_up_to_a_size_and_those_fetched_last_stay(
-    monkeypatch: pytest.MonkeyPatch,
+    is_hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, clock = Shop("docs", *(f"{number:0100d}" for number in range(100))), FakeClock()
     monkeypatch.setattr(catalogs, "MOST_OF_SCOPES", 50_000)  # three of them
     shop.scope = lambda client: client.principal.id
     catalog = catalog_of(shop, clock=clock)
+    if is_hidden:
+        catalog.show({"docs": {"*": Overlay(hidden=True)}})
 
     async def sees(who: str) -> int:
         """How often the server was asked for that."""
         before = shop.asked
         view = await catalog.view(["docs"], WANTED, Client(Principal(who)))
         server_list = view.server_list(*WANTED[0])
-        assert server_list and len(server_list.items) == 100
+        assert server_list and (len(server_list.items), len(server_list.own)) == (0 if is_hidden else 100, 100)
         await clock.advance(1)
         return shop.asked - before
 
     assert [await sees(who) for who in ("ann", "bob", "cid", "dan")] == [1, 1, 1, 1]
     assert [await sees(who) for who in ("dan", "cid", "bob")] == [0, 0, 0], "they are kept"
     assert await sees("ann") == 1 and await sees("bob") == 1, "those fetched longest ago gave way"
+    await catalog.close()
+
+
+async def test_lists_of_scopes_are_read_for_pins_in_a_thread_when_another_configuration_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop, clock, events, here = Shop("docs"), FakeClock(), list[Event](), list[int]()
+    shop.scope = lambda client: client.principal.id
+
+    async def listing(kind: str, client: Client) -> Items:
+        each = (b'{"name":"%d","description":"%b"}' % (i, client.principal.id.encode() * 30) for i in range(100))
+        return Items(tuple(map(Raw, each)))
+
+    def read(tools: Any) -> Any:
+        here.extend(() if VirtualTimeLoop.is_aside else map(len, tools))
+        return all_listed(tools)
+
+    all_listed = pins._all_listed  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(pins, "_all_listed", read)
+    shop.list = listing  # type: ignore[method-assign]
+    config = Config(servers=(Server(id="docs", name="docs", type="stdio"),), guard=Guard(pinning="quarantine"))
+    store = MemoryStore(clock)
+    known = Pins(store, clock, "", lambda *_, **__: None)
+    known.prepared(config)()
+    catalog = catalog_of(shop, clock=clock, events=events, pins=known)
+    ann, bob = Client(Principal("ann")), Client(Principal("bob"))
+
+    async def sees(who: Client) -> list[str]:
+        return names(await catalog.view(["docs"], WANTED, who, rules=None))
+
+    assert len(await sees(ann)) == 100 and await sees(bob) == [], "bob's are not as they were pinned"
+    here.clear()
+    for _ in range(3):
+        catalog.show({})
+        shown = [catalog.known("docs", "tools", who) for who in (ann, bob)]
+        assert shown.count(None) == 1, "of the list that was not read last nothing is shown until it is read again"
+        assert len(await sees(ann)) == 100 and await sees(bob) == []
+    assert here == [] and events == [], "and nobody hears of it"
+    await StoredPins(store, "").approve("docs", [], "", 0.0)
+    catalog.look_at_pins()
+    assert len(await sees(bob)) == 100
+    assert events == [Event("docs", "list_changed", scope, ("tools",)) for scope in ("ann", "bob")]
     await catalog.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from toolgate.core.redaction import (
     MOST,
     MOST_TOKENS,
     WINDOW,
+    InTheClear,
     Redactor,
     excerpt,
     quiet_logs,
@@ -91,6 +93,29 @@ def test_a_value_stays_known_when_others_are_learned() -> None:
     redactor = Redactor([SECRET])
     redactor.learn(["another-one"])
     assert SECRET not in redactor.text(SECRET)
+
+
+def test_what_is_known_is_taken_out_while_a_thread_learns_another() -> None:
+    """Looked at on every line of the code that learns, as a thread may that is at work meanwhile."""
+    redactor = Redactor()
+    redactor.learn_configured({"there": InTheClear(guessed=[SECRET])})
+    there = redactor.of("there")
+    said = json.dumps([SECRET, "-" * redaction.LARGE]).encode()
+    left = list[bool]()
+
+    def seen(frame: Any, event: str, arg: Any) -> Any:
+        if frame.f_code is redaction.Secrets._look_for.__code__:  # pyright: ignore[reportPrivateUsage]
+            left.append(SECRET.encode() in there.body(said))
+            return seen
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(seen)
+    try:
+        redactor.learn_tokens("there", ["ZYXWVUTQ-0123456789"])
+    finally:
+        sys.settrace(before)
+    assert len(left) > 20 and not any(left)
 
 
 def test_of_very_many_the_oldest_are_forgotten() -> None:

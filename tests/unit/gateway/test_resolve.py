@@ -109,6 +109,9 @@ class Lists:
     def hides(self, server: str) -> bool:
         return server in self.hidden
 
+    async def judge(self, wanted: Sequence[Wanted], client: Client, rules: Any) -> bool:
+        return False
+
     async def view(
         self,
         servers: Mapping[str, str],

@@ -98,7 +98,7 @@ class LocalGateway(Gateway):
             return False
         snapshot, ours, now = self.snapshot, self.callable_here(), self._clock.now()
         rules = self.access.rules(call.client.principal)
-        needs = list(route.surface.needs(call, self._resolver.known(route, call.client, rules)))
+        _, needs = await self._resolver.needed(call, route, rules)
         if not needs or any(server not in ours or now < self._resting.get(server, now) for server, _ in needs):
             return False
         if not all(snapshot.catalog.is_live(*need, call.client) for need in needs):
