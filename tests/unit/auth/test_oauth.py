@@ -457,6 +457,19 @@ async def test_a_client_that_was_registered_by_hand_is_shown_to_the_first_issuer
     assert "by-hand" not in str(new.requests)
 
 
+async def test_the_secret_of_a_client_is_that_of_the_configuration_as_it_is_now() -> None:
+    authority = Authority()
+    authority.clients["by-hand"] = "the leaked one"
+    before = Rig(authority, client_id="by-hand", client_secret="the leaked one")
+    first = await before.sign_in()
+    authority.clients["by-hand"] = "the new one"
+    after = Rig(authority, store=before.store, client_id="by-hand", client_secret="the new one")
+    assert await after.credential.shown() == first
+    renewed = await after.credential.refused(Refusal(401, "Bearer", first))
+    assert renewed != first and renewed.removeprefix("Bearer ") in authority.tokens
+    assert after.grant().client.secret == ""
+
+
 async def test_an_issuer_that_is_configured_is_the_only_one() -> None:
     rig = Rig(client_id="by-hand", issuer="https://right.example")
     fault = await rig.fault()
