@@ -260,12 +260,14 @@ def _version_of(filename: str, name: str) -> str:
     return version if normalized(before) == name else ""
 
 
-def chosen(files: Sequence[File], hashes: Sequence[str], tags: frozenset[str]) -> File | None:
-    """The file with one of these hashes that a client has taken: a wheel with the tags that it says it has, or else
-    the source."""
-    ours = [each for each in files if each.hash in hashes]
-    wheels = [each for each in ours if each.name.endswith(".whl") and _tags_of(each.name) == tags]
-    return next(iter(wheels or (each for each in ours if not each.name.endswith(".whl"))), None)
+def wheels_of(files: Sequence[File], hashes: Sequence[str]) -> Sequence[File]:
+    """Those with one of these hashes."""
+    return [each for each in files if each.hash in hashes and each.name.endswith(".whl")]
+
+
+def chosen(wheels: Sequence[File], tags: frozenset[str]) -> File | None:
+    """The one that a client has taken, by the tags that it says it has."""
+    return next((each for each in wheels if _tags_of(each.name) == tags), None)
 
 
 def _tags_of(wheel: str) -> frozenset[str]:
