@@ -54,7 +54,7 @@ from toolgate.sandbox.services import ENGINES, MakeEngine
 from toolgate.state.audit import Trail, nowhere
 from toolgate.state.base import Store
 from toolgate.state.changes import StoreChanges
-from toolgate.state.keys import sealing_keys
+from toolgate.state.keys import SealingKeys, sealing_keys
 from toolgate.state.memory import MemoryStore
 from toolgate.state.parking import Parking
 from toolgate.state.settings import Settings, project_at
@@ -89,7 +89,7 @@ class Given(msgspec.Struct, frozen=True):
     links: Mapping[str, MakeLink]
     settings: Settings
     store: Store
-    keys: Sequence[bytes]
+    keys: SealingKeys
     audit: Trail
     make_workspace: MakeWorkspace
     engines: Mapping[str, MakeEngine]
@@ -220,6 +220,7 @@ class App:
         if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow the configuration file")
         self._background.start(self._store_changes.follow(), "follow changes of the store")
+        self._background.start(self._given.keys.follow(), "follow the keys of seals")
         may_change = self._given.settings.has_files or not self._given.role.is_owner
         if may_change or not self.gateway.snapshot.config.is_open:
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")

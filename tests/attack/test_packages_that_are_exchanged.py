@@ -14,7 +14,7 @@ from processes.ground import Failed, gateway, real, settings
 from registry_double import SERVER_JS, Registry, listening, npm_package, wheel
 
 from toolgate.core.fault import Fault
-from toolgate.provision.packages import File, chosen
+from toolgate.provision.packages import File, chosen, wheels_of
 from toolgate.upstreams.process import confinement, kept
 from toolgate.upstreams.process.kept import hash_of
 
@@ -134,10 +134,8 @@ def test_of_the_files_of_a_version_the_one_is_kept_that_this_machine_takes() -> 
     source = File("pack-1.0.0.tar.gz", "", "sha256:s")
     plain = File("pack-1.0.0-py2.py3-none-any.whl", "", "sha256:p")
     linux = File("pack-1.0.0-1-cp311-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", "", "sha256:l")
-    files, hashes = (source, plain, linux), ("sha256:s", "sha256:p", "sha256:l")
     of_linux = frozenset({"cp311-abi3-manylinux_2_17_x86_64", "cp311-abi3-manylinux2014_x86_64"})
-    assert chosen(files, hashes, of_linux) == linux
-    assert chosen(files, hashes, frozenset({"py2-none-any", "py3-none-any"})) == plain
-    assert chosen(files, hashes, frozenset({"cp311-cp311-linux_x86_64"})) == source  # it was built here
-    assert chosen(files, ("sha256:s", "sha256:p"), of_linux) == source
-    assert chosen((plain,), hashes, of_linux) is None
+    assert wheels_of((source, plain, linux), ("sha256:s", "sha256:p")) == [plain]
+    assert chosen((plain, linux), of_linux) == linux
+    assert chosen((plain, linux), frozenset({"py2-none-any", "py3-none-any"})) == plain
+    assert chosen((plain, linux), frozenset({"cp311-cp311-linux_x86_64"})) is None  # it was built here

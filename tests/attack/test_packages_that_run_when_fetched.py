@@ -4,17 +4,26 @@ or `uvx` fetches it for a box. With the real runners, where they are, and regist
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+import registry_double
 from processes.ground import Failed, failure, gateway, real, settings
 from registry_double import SERVER_JS, SERVER_PY, Registry, listening, npm_package, wheel
 
+from toolgate.app import running
+from toolgate.core.fault import Fault
+from toolgate.provision.entries import Package
+from toolgate.provision.packages import Unknown
 from toolgate.upstreams.process import confinement, packages
 
 pytestmark = [
@@ -284,5 +293,60 @@ def test_no_python_that_is_named_by_a_path_is_started_outside_the_box(option: st
             error = await failure(called(registry, "uvx", option, python, "fine"))
         assert "its Python is named by a path" in str(error.message)
         assert not (tmp_path / "ESCAPED").exists()
+
+    look()
+
+
+def only_as_source(registry: Registry, marker: Path, *others: str) -> None:
+    """A package that runs code of its own while it is built; and wheels of it, by name."""
+    files = {
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "evil"\nbackend-path = ["."]\n',
+        "evil.py": RUNS.format(marker=str(marker)),
+        "PKG-INFO": "Metadata-Version: 2.1\nName: evil\nVersion: 1.0.0\n",
+    }
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as packed:
+        for path, text in files.items():
+            info = tarfile.TarInfo(f"evil-1.0.0/{path}")
+            info.size = len(text.encode())
+            packed.addfile(info, io.BytesIO(text.encode()))
+    registry.add_pypi("evil", "1.0.0", packed=buffer.getvalue(), filename="evil-1.0.0.tar.gz")
+    listed = json.loads(registry.packages["/simple/evil/"])
+    for name in others:
+        hashes = {"sha256": hashlib.sha256(b"a wheel").hexdigest()}
+        listed["files"].append({**listed["files"][0], "filename": name, "url": f"/files/{name}", "hashes": hashes})
+    registry.packages["/simple/evil/"] = json.dumps(listed).encode()
+
+
+SOURCE = Package("pypi", "evil", "1.0.0")
+
+
+@needs_uv
+def test_a_package_without_a_wheel_for_this_machine_is_not_built_to_be_compared(tmp_path: Path) -> None:
+    @real
+    async def look() -> None:
+        marker = tmp_path / "ESCAPED"
+        async with listening(Registry()) as registry:
+            only_as_source(registry, marker, "evil-1.0.0-cp311-cp311-win_arm64.whl")
+            environ = {**os.environ, "UV_DEFAULT_INDEX": f"{registry.url}/simple/", "UV_NO_CACHE": "1"}
+            async with running(settings(), environ=environ) as app:
+                with pytest.raises(Fault, match=r"install it with `uv tool install evil==1\.0\.0`"):
+                    await app.provisioning.keep(SOURCE, "ann")
+        assert not marker.exists()
+
+    look()
+
+
+def test_a_package_that_is_there_as_source_alone_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+    @real
+    async def look() -> None:
+        async with running(settings()) as app:
+            registry = Registry()
+            registry_double.reach(app, registry)
+            only_as_source(registry, tmp_path / "ESCAPED")
+            with pytest.raises(
+                Unknown, match=r"no wheel, .*: install it with `uv tool install evil==1\.0\.0`, and add"
+            ):
+                await app.provisioning.keep(SOURCE, "ann")
 
     look()

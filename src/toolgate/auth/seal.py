@@ -12,12 +12,12 @@ import hashlib
 import hmac
 import os
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from toolgate.core import surrogates
+from toolgate.state.keys import SealingKeys
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -33,20 +33,22 @@ class Broken(Exception):
 
 
 class Seal:
-    """Seals with the first key, opens with any. Keys are 32 bytes; `purpose` separates kinds of sealed texts."""
+    """Seals with the first key, opens with any. Keys are 32 bytes, and may be others at any time; `purpose` separates
+    kinds of sealed texts."""
 
     def __init__(self, purpose: str, keys: Sequence[bytes] = ()) -> None:
-        keys = keys or [os.urandom(32)]
         self._purpose = purpose.encode()
-        self._given = tuple(keys)
-        self._hash_key = hmac.digest(keys[0], b"nonce of " + self._purpose, hashlib.sha256)
+        self._given = keys or [os.urandom(32)]
+        self._made_of: tuple[bytes, ...] = ()
+        self._made: Sequence[AESGCM] = ()
 
-    @cached_property
     def _keys(self) -> Sequence[AESGCM]:
-        # 7 MB that a gateway without seals does not have
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        if (given := tuple(self._given)) != self._made_of:
+            # 7 MB that a gateway without seals does not have
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        return [AESGCM(key) for key in self._given]
+            self._made_of, self._made = given, [AESGCM(key) for key in given]
+        return self._made
 
     def seal(self, value: object) -> str:
         return self._sealed(os.urandom(_NONCE), surrogates.pack(value))
@@ -55,10 +57,11 @@ class Seal:
         """The same text each time for one value, as long as the first key stays. It tells who sees two of them whether
         they are equal, and no more."""
         content = surrogates.pack(value)
-        return self._sealed(hmac.digest(self._hash_key, content, hashlib.sha256)[:_NONCE], content)
+        hash_key = hmac.digest(self._given[0], b"nonce of " + self._purpose, hashlib.sha256)
+        return self._sealed(hmac.digest(hash_key, content, hashlib.sha256)[:_NONCE], content)
 
     def _sealed(self, nonce: bytes, content: bytes) -> str:
-        sealed = self._keys[0].encrypt(nonce, content, self._purpose)
+        sealed = self._keys()[0].encrypt(nonce, content, self._purpose)
         return _VERSION + base64.urlsafe_b64encode(nonce + sealed).decode().rstrip("=")
 
     def unseal(self, text: str, type: type[Value]) -> Value:
@@ -74,9 +77,11 @@ class Seal:
             raise Broken from None
         from cryptography.exceptions import InvalidTag
 
-        for key in self._keys:
-            try:
-                return surrogates.unpack(key.decrypt(raw[:_NONCE], raw[_NONCE:], self._purpose), type)
-            except (InvalidTag, ValueError, msgspec.DecodeError):
-                continue
-        raise Broken
+        while True:
+            for key in self._keys():
+                try:
+                    return surrogates.unpack(key.decrypt(raw[:_NONCE], raw[_NONCE:], self._purpose), type)
+                except (InvalidTag, ValueError, msgspec.DecodeError):
+                    continue
+            if not isinstance(self._given, SealingKeys) or not self._given.look():
+                raise Broken

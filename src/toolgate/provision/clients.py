@@ -69,10 +69,21 @@ class PackageClients:
         return _found("uv", *(line.partition(" ")[2] for line in said.splitlines() if line.startswith("--index-url ")))
 
     async def take(self, package: str, version: str, hashes: Sequence[str]) -> frozenset[str]:
-        """Have uv fetch a package of PyPI, and refuse it unless it has one of these hashes. The tags of the wheel that
-        it takes on this machine. Raises `Fault`."""
+        """Have uv fetch a wheel of PyPI, and refuse it unless it has one of these hashes: to build a package runs its
+        code. The tags of the one that it takes on this machine. Raises `Fault`."""
         wanted = " ".join((f"{package}=={version}", *(f"--hash={each}" for each in hashes)))
-        options = ["pip", "install", "--quiet", "--no-deps", "--require-hashes", "--target", "taken", "-r", "-"]
+        options = [
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-build",
+            "--require-hashes",
+            "--target",
+            "taken",
+            "-r",
+            "-",
+        ]
         with folders.empty(self._folder) as folder:
             await self._run_in(folder, "uv", options, f"{wanted}\n", LONGEST_FETCH)
             return await asyncio.to_thread(_tags_in, Path(folder, "taken"))

@@ -2,19 +2,21 @@
 
 An npm package says in its `mcpName`, one of PyPI in a line `mcp-name: …` of its description, which server of an MCP
 registry it belongs to: nobody else can claim it then. PyPI is read by the Simple API with JSON (PEP 691, 700), which
-mirrors have too, and by the metadata in the wheel itself. The rules this file keeps: what is read is bounded; a hash
-that is used was computed here, over the bytes that were served.
+mirrors have too, and by the metadata in the wheel itself. The rules this file keeps: what is read is bounded, and read
+in a thread; of what a registry has of all versions, only the one that is asked for becomes values; a hash that is used
+was computed here, over the bytes that were served.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import itertools
 import re
 import zipfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urljoin
 
 import msgspec
@@ -33,6 +35,9 @@ LONGEST_METADATA = (
     24 * 1024 * 1024
 )  # bytes of all that a registry says of a package: npm has every version in one answer
 LONGEST_README = 1024 * 1024  # bytes
+MOST_LISTED = 500_000  # commas in what PyPI says of a package, by which its files are counted before they are read
+MOST_FILES = 1000  # of one version
+MOST_PACKED = 100_000  # files in a wheel
 PATIENCE = 30.0  # seconds for an answer
 FILE_PATIENCE = 120.0  # seconds for a file
 AT_ONCE = 6  # requests to one registry; whose turn it is was settled before
@@ -98,15 +103,15 @@ class Packages:
             data = await self._file(base, file.url, LONGEST_FILE)
         except Fault as fault:
             raise Unknown(fault.message) from None
-        if hash_of(data, file.hash) != file.hash:
+        if await asyncio.to_thread(hash_of, data, file.hash) != file.hash:
             raise Unknown(f"the file that is served has another hash than {file.hash[:40]}")
         return data
 
     # npm.
 
     async def _of_npm(self, base: str, package: Package) -> Facts:
-        found = await self._json(base, f"{base}/{quote(package.name, safe='@')}", _Npm, "application/json")
-        version = found.versions.get(package.version)
+        body = await self._get(base, f"{base}/{quote(package.name, safe='@')}", "application/json", *_OF_ALL_VERSIONS)
+        version, time = await asyncio.to_thread(_of_npm_version, body, package.version)
         if version is None:
             raise Unknown(f"npm has no version {package.version} of {package.name}")
         if version.name != package.name or version.version != package.version:
@@ -116,9 +121,9 @@ class Packages:
         file = File(name, version.dist.tarball, stated)
         return Facts(
             hash=stated,
-            published=entries.moment(found.time.get(package.version, "")),
+            published=entries.moment(time),
             owners=(version.mcpName,) if version.mcpName else (),
-            withdrawn=entries.shown(version.deprecated) if isinstance(version.deprecated, str) else "",
+            withdrawn=entries.shown(_text_of(version.deprecated)),
             file=file,
             files=(file,) if stated else (),
         )
@@ -127,19 +132,17 @@ class Packages:
 
     async def _of_pypi(self, base: str, package: Package) -> Facts:
         name = normalized(package.name)
-        found = await self._json(base, f"{base}/{name}/", _Simple, "application/vnd.pypi.simple.v1+json")
-        if normalized(found.name) != name:
-            raise Unknown("its registry answers for another package")
-        files = [each for each in found.files if _version_of(each.filename, name) == package.version]
+        body = await self._get(base, f"{base}/{name}/", "application/vnd.pypi.simple.v1+json", *_OF_ALL_VERSIONS)
+        files = await asyncio.to_thread(_files_of, body, name, package.version)
         if not files:
             raise Unknown(f"PyPI has no version {package.version} of {package.name}")
         wheel = next((each for each in files if each.filename.endswith("-none-any.whl")), files[0])
-        sha256 = wheel.hashes.get("sha256", "")
+        sha256 = wheel.hashes.sha256
         stated = f"sha256:{sha256}" if _sha256.fullmatch(sha256) else ""
 
         def there(each: _SimpleFile) -> File:
             url = urljoin(f"{base}/{name}/", each.url).partition("#")[0]
-            return File(each.filename, url, f"sha256:{each.hashes.get('sha256', '')}")
+            return File(each.filename, url, f"sha256:{each.hashes.sha256}")
 
         url = there(wheel).url
         owners, unowned = (), ""
@@ -154,7 +157,7 @@ class Packages:
             unowned=unowned,
             withdrawn=wheel.why_yanked,
             file=there(wheel),
-            files=tuple(there(each) for each in files if _sha256.fullmatch(each.hashes.get("sha256", ""))),
+            files=tuple(there(each) for each in files if _sha256.fullmatch(each.hashes.sha256)),
         )
 
     async def _owners(self, base: str, url: str, wheel: _SimpleFile, stated: str) -> tuple[str, ...]:
@@ -163,23 +166,13 @@ class Packages:
             metadata = await self._file(base, f"{url}.metadata", LONGEST_README)
             if hashlib.sha256(metadata).hexdigest() != sha256:
                 raise Unknown("its metadata have another hash than its registry states")
-        elif url.endswith(".whl") and 0 < wheel.size <= LONGEST_FILE:
+            return _owners_in(metadata)
+        if url.endswith(".whl") and 0 < wheel.size <= LONGEST_FILE:
             data = await self._file(base, url, LONGEST_FILE)
-            if hash_of(data, stated) != stated:
-                raise Unknown(f"the file that is served has another hash than {stated[:40]}")
-            metadata = _metadata_of(data)
-        else:
-            return ()
-        return tuple(dict.fromkeys(found.decode() for found in _mark.findall(metadata)))
+            return await asyncio.to_thread(_owners_of_wheel, data, stated)
+        return ()
 
     # Requests.
-
-    async def _json(self, base: str, url: str, kind: type[Any], accept: str) -> Any:
-        body = await self._get(base, url, accept, LONGEST_METADATA, PATIENCE)
-        try:
-            return msgspec.json.decode(body, type=kind)
-        except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
-            raise Unknown("the answer of its registry cannot be read") from None
 
     async def _file(self, base: str, url: str, longest: int) -> bytes:
         return await self._get(base, url, "*/*", longest, FILE_PATIENCE)
@@ -199,6 +192,12 @@ class Packages:
         return fetched.body
 
 
+_OF_ALL_VERSIONS = LONGEST_METADATA, PATIENCE
+_NO_TEXT = msgspec.Raw(b'""')
+
+Found = TypeVar("Found")
+
+
 class _Dist(msgspec.Struct):
     integrity: str = ""
     tarball: str = ""
@@ -208,13 +207,12 @@ class _NpmVersion(msgspec.Struct):
     name: str = ""
     version: str = ""
     mcpName: str = ""
-    deprecated: Any = ""
+    deprecated: msgspec.Raw = _NO_TEXT
     dist: _Dist = msgspec.field(default_factory=_Dist)
 
 
-class _Npm(msgspec.Struct):
-    versions: Mapping[str, _NpmVersion] = {}
-    time: Mapping[str, str] = {}
+class _Hashes(msgspec.Struct):
+    sha256: str = ""
 
 
 class _SimpleFile(msgspec.Struct):
@@ -222,18 +220,19 @@ class _SimpleFile(msgspec.Struct):
 
     filename: str
     url: Annotated[str, Meta(max_length=8192)]
-    hashes: Mapping[str, str] = {}
+    hashes: _Hashes = msgspec.field(default_factory=_Hashes)
     yanked: bool | str = False
     size: int = 0
     upload_time: str = msgspec.field(default="", name="upload-time")
-    core_metadata: Any = msgspec.field(default=False, name="core-metadata")
+    core_metadata: msgspec.Raw = msgspec.field(default=_NO_TEXT, name="core-metadata")
 
     @property
     def hash_beside(self) -> str:
         """The SHA-256 of the metadata that stand beside it as a file (PEP 714); empty where none do."""
-        said: object = self.core_metadata
-        found = cast("Mapping[str, object]", said).get("sha256", "") if isinstance(said, dict) else ""
-        return found if isinstance(found, str) else ""
+        try:
+            return msgspec.json.decode(self.core_metadata, type=_Hashes).sha256
+        except jsonrpc.UNREADABLE:
+            return ""
 
     @property
     def why_yanked(self) -> str:
@@ -242,7 +241,46 @@ class _SimpleFile(msgspec.Struct):
 
 class _Simple(msgspec.Struct):
     name: str = ""
-    files: list[_SimpleFile] = []
+    files: list[msgspec.Raw] = []
+
+
+def _read(body: bytes | msgspec.Raw, kind: type[Found]) -> Found:
+    """Raises `Unknown`."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
+        raise Unknown("the answer of its registry cannot be read") from None
+
+
+def _of_npm_version(body: bytes, version: str) -> tuple[_NpmVersion | None, str]:
+    """What npm says of one version, and when that came. Of the others nothing is made. Raises `Unknown`."""
+    versions = msgspec.defstruct("_Versions", [("it", _NpmVersion | None, None)], rename={"it": version}, frozen=True)
+    times = msgspec.defstruct("_Times", [("it", str, "")], rename={"it": version}, frozen=True)
+    found: Any = _read(body, msgspec.defstruct("_Npm", [("versions", versions, versions()), ("time", times, times())]))
+    return found.versions.it, found.time.it
+
+
+def _files_of(body: bytes, name: str, version: str) -> Sequence[_SimpleFile]:
+    """Those of one version of a package. Raises `Unknown`."""
+    if body.count(b",") > MOST_LISTED:
+        raise Unknown("its registry lists too many files")
+    found = _read(body, _Simple)
+    if normalized(found.name) != name:
+        raise Unknown("its registry answers for another package")
+    listed = (_read(each, _SimpleFile) for each in found.files)
+    of_it = (each for each in listed if _version_of(each.filename, name) == version)
+    files = list(itertools.islice(of_it, MOST_FILES + 1))
+    if len(files) > MOST_FILES:
+        raise Unknown(f"its registry lists more than {MOST_FILES:,} files of this version")
+    return files
+
+
+def _text_of(raw: msgspec.Raw) -> str:
+    """Empty for what is no text."""
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
+        return ""
 
 
 def normalized(name: str) -> str:
@@ -260,12 +298,14 @@ def _version_of(filename: str, name: str) -> str:
     return version if normalized(before) == name else ""
 
 
-def chosen(files: Sequence[File], hashes: Sequence[str], tags: frozenset[str]) -> File | None:
-    """The file with one of these hashes that a client has taken: a wheel with the tags that it says it has, or else
-    the source."""
-    ours = [each for each in files if each.hash in hashes]
-    wheels = [each for each in ours if each.name.endswith(".whl") and _tags_of(each.name) == tags]
-    return next(iter(wheels or (each for each in ours if not each.name.endswith(".whl"))), None)
+def wheels_of(files: Sequence[File], hashes: Sequence[str]) -> Sequence[File]:
+    """Those with one of these hashes."""
+    return [each for each in files if each.hash in hashes and each.name.endswith(".whl")]
+
+
+def chosen(wheels: Sequence[File], tags: frozenset[str]) -> File | None:
+    """The one that a client has taken, by the tags that it says it has."""
+    return next((each for each in wheels if _tags_of(each.name) == tags), None)
 
 
 def _tags_of(wheel: str) -> frozenset[str]:
@@ -275,12 +315,29 @@ def _tags_of(wheel: str) -> frozenset[str]:
     return frozenset("-".join(each) for each in together)
 
 
+def _owners_of_wheel(wheel: bytes, stated: str) -> tuple[str, ...]:
+    """Raises `Unknown` for what has another hash, or is no wheel."""
+    if hash_of(wheel, stated) != stated:
+        raise Unknown(f"the file that is served has another hash than {stated[:40]}")
+    return _owners_in(_metadata_of(wheel))
+
+
+def _owners_in(metadata: bytes) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found.decode() for found in _mark.findall(metadata)))
+
+
+_UNPACKED_IN_PARTS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of others a little may become a lot at once
+
+
 def _metadata_of(wheel: bytes) -> bytes:
     """The file METADATA, as far as it is read. Raises `Unknown`."""
+    if wheel.count(b"PK\x01\x02") > MOST_PACKED:  # what each entry begins with
+        raise Unknown(f"its wheel has more than {MOST_PACKED:,} files")
     try:
         with zipfile.ZipFile(io.BytesIO(wheel)) as packed:
             for info in packed.infolist():
-                if re.fullmatch(r"[^/]+\.dist-info/METADATA", info.filename):
+                is_it = re.fullmatch(r"[^/]+\.dist-info/METADATA", info.filename)
+                if is_it and info.compress_type in _UNPACKED_IN_PARTS:
                     with packed.open(info) as file:
                         return file.read(LONGEST_README)
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, OSError):

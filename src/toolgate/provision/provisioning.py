@@ -26,6 +26,7 @@ from toolgate.config.secrets import Lacking
 from toolgate.core import names
 from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
+from toolgate.core.fault import Fault
 from toolgate.core.services import Swap
 from toolgate.provision import catalogue, gates
 from toolgate.provision.clients import PackageClients
@@ -33,7 +34,7 @@ from toolgate.provision.entries import Entry, Package
 from toolgate.provision.gates import Gate, Given
 from toolgate.provision.lists import Entries, packed
 from toolgate.provision.lookups import Lookups
-from toolgate.provision.packages import Facts, Packages, Unknown, chosen
+from toolgate.provision.packages import Facts, Packages, Unknown, chosen, wheels_of
 from toolgate.provision.registries import Listing, Registries
 from toolgate.search import Candidate, Comparison, Document, LongLists, Verdict
 from toolgate.state.base import Store
@@ -312,9 +313,17 @@ class Provisioning:
     async def _taken(self, package: Package, facts: Facts) -> str:
         file = facts.file
         if package.kind == "pypi":
-            hashes = [package.hash] if package.hash else list(facts.others)
-            tags = await self._clients.take(package.name, package.version, hashes)
-            file = chosen(facts.files, hashes, tags)
+            wheels = wheels_of(facts.files, [package.hash] if package.hash else facts.others)
+            pinned = f"{package.name}=={package.version}"
+            instead = f"install it with `uv tool install {pinned}`, and add a server with its program as the command"
+            if not wheels:
+                raise Unknown(f"{pinned} has no wheel, and nothing is built here, since that runs its code: {instead}")
+            try:
+                tags = await self._clients.take(package.name, package.version, [each.hash for each in wheels])
+            except Fault as fault:
+                said = f"{fault.message}; if it has no wheel for this machine, {instead}"
+                raise Fault(fault.code, said, reach="not_sent") from None
+            file = chosen(wheels, tags)
         if not file:
             raise Unknown("its registry does not say where the file is that this machine would take")
         data = await self.packages.bytes_of(package, file)

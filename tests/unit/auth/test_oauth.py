@@ -161,13 +161,17 @@ def _issuer_in_the_clear(authority: Authority) -> None:
     authority.resource["authorization_servers"] = ["http://169.254.169.254"]
 
 
+def _issuer_is_no_url(authority: Authority) -> None:
+    authority.resource["authorization_servers"] = ["https://["]
+
+
 @pytest.mark.promise("spec.2026.authorization.pkce")
 @pytest.mark.promise("spec.2026.authorization.discovery")
 @pytest.mark.parametrize(
     "wrong",
     [
         _another_issuer, _issuer_with_a_slash, _no_pkce, _plain_pkce, _token_in_the_clear, _page_is_no_web_page,
-        _issuer_in_the_clear,
+        _issuer_in_the_clear, _issuer_is_no_url,
         *map(_page, (
             "?client_id=honest", "?a=1&redirect_uri=https://evil.example", "?%63lient_id=x", "?Response_Type=token",
             "?request_uri=https://evil.example/r", "?state", "#part", "#", "?a=1#client_id=x",
@@ -186,6 +190,13 @@ async def test_nobody_is_sent_anywhere_where_the_documents_do_not_fit(wrong: Cal
     fault = await rig.fault()
     assert fault.code in ("SERVER_FAILED", "ACCESS_DENIED"), fault
     assert not rig.authority.asked("/register") and not rig.oauth.link("docs", "ann")
+
+
+async def test_who_cannot_be_asked_to_sign_in_since_nothing_can_be_stored_hears_so() -> None:
+    rig = Rig()
+    await rig.store.close()
+    fault = await rig.fault()
+    assert fault.code == "SERVER_FAILED" and "the gateway cannot store it" in fault.message
 
 
 @pytest.mark.parametrize("resource", ["https://mcp.example/mcp", "https://mcp.example/mcp/", "https://mcp.example"])
@@ -455,6 +466,19 @@ async def test_a_client_that_was_registered_by_hand_is_shown_to_the_first_issuer
     fault = await rig.fault(shown=first)
     assert fault.code == "SERVER_FAILED" and "registered at https://as.example" in fault.message
     assert "by-hand" not in str(new.requests)
+
+
+async def test_the_secret_of_a_client_is_that_of_the_configuration_as_it_is_now() -> None:
+    authority = Authority()
+    authority.clients["by-hand"] = "the leaked one"
+    before = Rig(authority, client_id="by-hand", client_secret="the leaked one")
+    first = await before.sign_in()
+    authority.clients["by-hand"] = "the new one"
+    after = Rig(authority, store=before.store, client_id="by-hand", client_secret="the new one")
+    assert await after.credential.shown() == first
+    renewed = await after.credential.refused(Refusal(401, "Bearer", first))
+    assert renewed != first and renewed.removeprefix("Bearer ") in authority.tokens
+    assert after.grant().client.secret == ""
 
 
 async def test_an_issuer_that_is_configured_is_the_only_one() -> None:

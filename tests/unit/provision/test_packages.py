@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from typing import Any
 
 import pytest
 from registry_double import Registry, RegistryNet, where
+from virtualtime import VirtualTimeLoop
 
 from toolgate.core.fault import Fault
+from toolgate.provision import packages
 from toolgate.provision.entries import Package, moment
 from toolgate.provision.packages import Packages, Unknown
 
@@ -126,3 +130,64 @@ async def test_a_client_that_does_not_say_where_its_registry_is_leaves_all_unkno
 
     with pytest.raises(Unknown, match="Command not found: npm"):
         await Packages(RegistryNet(Registry()), nowhere).facts(NPM)
+
+
+async def test_whatever_a_registry_says_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, over_it = stocked()
+    seen: dict[str, set[bool]] = {}
+
+    def noting(name: str) -> None:
+        work = getattr(packages, name)
+
+        def noted(*given: Any) -> Any:
+            seen.setdefault(name, set()).add(VirtualTimeLoop.is_aside)
+            return work(*given)
+
+        monkeypatch.setattr(packages, name, noted)
+
+    names = ("_read", "_metadata_of", "hash_of")
+    for name in names:
+        noting(name)
+    for package in (NPM, PYPI):
+        facts = await over_it.facts(package)
+        assert facts.file
+        await over_it.bytes_of(package, facts.file)
+    assert seen == {name: {True} for name in names}
+
+
+async def test_what_npm_says_of_other_versions_is_not_looked_at() -> None:
+    registry, over_it = stocked()
+    found = json.loads(registry.packages["/npm/@ann/notes"])
+    found["versions"] |= {"0.9.0": "no version at all"}
+    registry.packages["/npm/@ann/notes"] = json.dumps(found).encode()
+    assert (await over_it.facts(NPM)).owners == (OWNER,)
+
+
+@pytest.mark.parametrize(("bound", "most"), [("MOST_LISTED", 3), ("MOST_FILES", 1)])
+async def test_files_without_end_are_not_read(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
+    registry, over_it = stocked()
+    found = json.loads(registry.packages["/simple/ann-notes/"])
+    found["files"] *= 2
+    registry.packages["/simple/ann-notes/"] = json.dumps(found).encode()
+    assert len((await over_it.facts(PYPI)).files) == 2
+    monkeypatch.setattr(packages, bound, most)
+    with pytest.raises(Unknown, match="its registry lists"):
+        await over_it.facts(PYPI)
+
+
+async def test_a_wheel_of_files_without_end_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, over_it = stocked()
+    monkeypatch.setattr(packages, "MOST_PACKED", 2)
+    facts = await over_it.facts(PYPI)
+    assert (facts.owners, facts.unowned) == ((), "its wheel has more than 2 files")
+
+
+@pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+async def test_metadata_that_become_a_lot_at_once_are_not_unpacked(way: int) -> None:
+    registry, over_it = stocked()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", way) as packed:
+        packed.writestr("ann_notes-1.0.0.dist-info/METADATA", f"mcp-name: {OWNER}" + " " * 10_000_000)
+    registry.add_pypi(PYPI.name, PYPI.version, packed=buffer.getvalue())
+    facts = await over_it.facts(PYPI)
+    assert (facts.owners, facts.unowned) == ((), "its wheel cannot be read")

@@ -51,7 +51,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
 from toolgate.core.services import Swap, sets
-from toolgate.state.base import Store
+from toolgate.state.base import NotKept, Store
 
 log = logging.getLogger(__name__)
 
@@ -400,9 +400,11 @@ class UpstreamCredential:
             shown = await self._oauth.in_turn(kind, key, lambda: self._answered(refusal))
             self._oauth.works(self.server.id, self.principal)
             return shown
-        except Fault as fault:
+        except (Fault, NotKept) as error:
+            said = f"cannot complete sign-in, since the gateway cannot store it: {error}"
+            fault = error if isinstance(error, Fault) else failed(self.server, said)
             self._note(fault, refusal)
-            raise
+            raise fault from None
         except Full:
             raise failed(self.server, "refuses each request in a different way, so no sign-in is possible") from None
 

@@ -95,6 +95,7 @@ class Discovery:
         )
 
     async def _authority(self, server: Server, issuer: str) -> Authority:
+        self._outside.check(issuer, _written(server))
         for url in _places(issuer):
             found = _read(await self._fetch(url, server), Authority)
             if found and found.issuer != issuer:

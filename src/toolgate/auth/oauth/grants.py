@@ -1,7 +1,8 @@
 """Asking for tokens: by a code, by what renews them, by the gateway's own credentials.
 
 The rules this file keeps: `resource` is in every request, and is the server's own; a redirect is never followed, since
-secrets are in the request; a token that could not stand in a header, or is not a bearer's, is none.
+secrets are in the request; a client of the configuration shows the secret that stands there now, of which a grant keeps
+no copy; a token that could not stand in a header, or is not a bearer's, is none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.base import Authority, Grant, failed
 from toolgate.auth.oauth.discovery import Discovery
-from toolgate.auth.oauth.registering import error_word, identified
+from toolgate.auth.oauth.registering import configured, error_word, identified
 from toolgate.config import Server
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
@@ -72,7 +73,8 @@ class Grants:
 
     async def _asked(self, server: Server, authority: Authority, plan: Grant, sent: Mapping[str, str]) -> Grant:
         assert server.auth
-        headers, who = identified(plan.client, server.auth, self._clock.wall())
+        client = plan.client if plan.client.is_own else configured(server.auth, authority) or plan.client
+        headers, who = identified(client, server.auth, self._clock.wall())
         body = urlencode({**sent, **who, "resource": plan.resource}).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", **headers}
         fetched = await self._discovery.fetch(authority.token_endpoint, server, headers, body)
@@ -96,6 +98,7 @@ class Grants:
         now = self._clock.wall()
         return msgspec.structs.replace(
             plan,
+            client=plan.client if plan.client.is_own else msgspec.structs.replace(plan.client, secret=""),
             token=answer.access_token,
             refresh=answer.refresh_token if _visible.fullmatch(answer.refresh_token or "") else plan.refresh,
             expires=None if lasts is None else now + lasts,

@@ -19,7 +19,7 @@ from toolgate.auth.oauth.base import Refusal
 from toolgate.auth.oauth.credentials import UpstreamCredential
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
-from toolgate.core import jsonrpc, sse
+from toolgate.core import internal_errors, jsonrpc, sse
 from toolgate.core.bodies import FREE, Bodies
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.complaints import Complaints
@@ -295,11 +295,17 @@ class HttpLink:
             try:
                 shown = await self._credential.refused(refusal)
                 await self._try(msgspec.structs.replace(attempt, shown=shown, tries=attempt.tries + 1), origin)
-            except Fault as fault:
-                if origin is not None:
-                    self._receiver.failed(origin, fault)
-                else:
-                    log.info("%s", fault.code)
+                return
+            except Fault as error:
+                failed = error
+            except Exception as error:  # the rescue: whoever waits for an answer hears that none comes
+                if internal_errors.takes(error):
+                    log.error("a sign-in at %s failed because of an internal error", self._server.name, exc_info=error)
+                failed = fault(self._server, f"Internal error: {type(error).__name__}", "not_sent", "INTERNAL")
+            if origin is not None:
+                self._receiver.failed(origin, failed)
+            else:
+                log.info("%s", failed.code)
 
         task = asyncio.get_running_loop().create_task(work(), name=f"credentials for {self._server.id}")
         self._trying[task] = origin
