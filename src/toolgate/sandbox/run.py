@@ -143,7 +143,7 @@ class _Run:
         self._room: asyncio.Task[None] | None = None  # what the principal's runs hold becomes less
         self._arguments = 0  # bytes of the calls of both
         self._resting = 0  # calls that wait for a person
-        self._waking: set[asyncio.Task[None]] = set()
+        self._waking: asyncio.Task[None] | None = None  # it waits for its turn to go on
         self._awake = asyncio.Event()  # the run has its turn
         self._awake.set()
 
@@ -167,7 +167,7 @@ class _Run:
             return await self._end
         finally:
             self._end.cancel()  # where it has not come, it will not
-            for task in [*self._serving.values(), *self._waking, *filter(None, (self._room,))]:
+            for task in [*self._serving.values(), *filter(None, (self._waking, self._room))]:
                 task.cancel()
 
     def _finish(self, end: End) -> None:
@@ -275,22 +275,19 @@ class _Run:
 
     def _rest(self, does: bool) -> None:
         """Raises `Fault` where it may not."""
-        if does and not self._resting and self._awake.is_set():
+        if does and self._waking:
+            self._waking.cancel()  # it rests on, and takes no turn
+            self._waking = None
+        elif does and self._awake.is_set():
             self._slot.rest()
             self._awake.clear()
             self.stopwatch.stop()
         self._resting += 1 if does else -1
         if not does and not self._resting and not self._end.done():
-            task = self._group.create_task(self._go_on())
-            self._waking.add(task)
-            task.add_done_callback(self._waking.discard)
+            self._waking = self._group.create_task(self._go_on())
 
     async def _go_on(self) -> None:
-        if self._awake.is_set():
-            return
         await self._slot.go_on()
-        if self._resting:
-            self._slot.rest()
-        else:
-            self._awake.set()
-            self.stopwatch.go()
+        self._waking = None
+        self._awake.set()
+        self.stopwatch.go()

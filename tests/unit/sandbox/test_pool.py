@@ -203,6 +203,57 @@ async def test_a_principal_waits_for_people_with_so_many_runs_only() -> None:
     await pool.close()
 
 
+class TwoAsk:
+    """Two calls of code that are under way at once: the second asks a person after the first was answered."""
+
+    def __init__(self) -> None:
+        self.first_answer, self.second_question, self.second_answer = (asyncio.Event() for _ in range(3))
+        self.shop = Shop(first=self._first, second=self._second)
+
+    async def _first(self, rests: Rests) -> None:
+        rests(True)
+        await self.first_answer.wait()
+        rests(False)
+
+    async def _second(self, rests: Rests) -> None:
+        await self.second_question.wait()
+        rests(True)
+        await self.second_answer.wait()
+        rests(False)
+
+
+@pytest.mark.parametrize("asks_again", ["while it waits for its turn", "when its turn has just come"])
+async def test_a_run_whose_calls_wait_for_people_one_after_the_other_takes_its_place_once(asks_again: str) -> None:
+    two, others = TwoAsk(), Shop(wait=lambda _: asyncio.sleep(100))
+
+    def play(process: Process, told: Json) -> None:
+        if process is not scripted.processes[0]:
+            calls_one(process, told)
+        elif "run" in told:
+            process.calls("first", "second")
+        elif len(process.told) == 3:
+            process.says({"done": {"value": 1}})
+
+    scripted = Scripted(play)
+    pool = scripted.pool(Limits(warm=0, runs=4))
+    run = begin(pool, two.shop, "ann")
+    await settle()
+    running = [begin(pool, others, who) for who in ("bob", "cid", "dan", "eve")]
+    await settle()
+    two.first_answer.set()
+    await settle()
+    if asks_again == "when its turn has just come":
+        running[0].add_done_callback(lambda _: two.second_question.set())
+        await asyncio.wait(running[:1])
+    else:
+        two.second_question.set()
+    await settle()
+    two.second_answer.set()
+    assert [ran.value for ran in await asyncio.gather(run, *running)] == [b"1"] * 5
+    assert not pool._slots.resting and not pool._slots._running._running and not pool._slots._resting._running
+    await pool.close()
+
+
 async def test_turns_are_given_back_however_a_run_ends() -> None:
     def play(process: Process, told: Json) -> None:
         process.says(b"garbage")
