@@ -437,7 +437,7 @@ async def running(
     clock = clock or SystemClock()
     settings = settings or Settings(lambda: config, gateway_environ)
     store = store or MemoryStore(clock)
-    keys = await sealing_keys(store, clock)
+    keys = await sealing_keys(store, clock, makes=role.is_owner)
     if why := await trouble(config, store):
         log.warning("unpinned tools are quarantined: %s", why)
     audit = audit or nowhere(clock)

@@ -32,11 +32,13 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SealingKeys(Sequence[bytes]):
-    """The keys as `Seal` wants them, the newest first; others as time goes on. Call `renew` before the first use."""
+    """The keys as `Seal` wants them, the newest first; others as time goes on. Call `renew` before the first use. Who
+    does not `make` any, takes those that are there: it cannot keep one."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, makes: bool = True) -> None:
         self._store = store
         self._clock = clock
+        self._makes = makes
         self._known: Sequence[Key] = ()
 
     def __len__(self) -> int:
@@ -59,6 +61,8 @@ class SealingKeys(Sequence[bytes]):
         """Read them, and make another where the newest is old. Where nothing can be kept, those that are known go on;
         the first that could not be kept is kept as soon as it can be."""
         now = self._clock.wall()
+        if not self._makes and (self.look() or self._known):
+            return
         for _ in range(TRIES):  # another gateway may do so at the same time
             kept = self._store.get(_SPACE, _KEY)
             stored = self._usable(_decoded(kept))
@@ -87,8 +91,8 @@ class SealingKeys(Sequence[bytes]):
         return [key for at, key in enumerate(keys) if not at or now - keys[at - 1].made < OPENS]
 
 
-async def sealing_keys(store: Store, clock: Clock) -> SealingKeys:
-    keys = SealingKeys(store, clock)
+async def sealing_keys(store: Store, clock: Clock, makes: bool = True) -> SealingKeys:
+    keys = SealingKeys(store, clock, makes)
     await keys.renew()
     return keys
 

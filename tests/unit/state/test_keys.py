@@ -11,6 +11,7 @@ from toolgate.auth.seal import Broken, Seal
 from toolgate.state.base import NotKept, Store
 from toolgate.state.keys import OPENS, ROUND, SEALS, sealing_keys
 from toolgate.state.memory import MemoryStore
+from toolgate.state.read_only import ReadOnly
 
 
 class Calendar(FakeClock):
@@ -41,6 +42,19 @@ async def test_gateways_that_start_at_once_have_the_same_keys() -> None:
     keys = await asyncio.gather(*(sealing_keys(store, clock) for _ in range(10)))
     assert len({tuple(each) for each in keys}) == 1
     assert [len(key) for key in keys[0]] == [32]
+
+
+async def test_who_keeps_none_makes_none_and_has_those_that_others_have_made() -> None:
+    clock = Calendar()
+    store = MemoryStore(clock)
+    owner = await sealing_keys(store, clock)
+    worker = await sealing_keys(ReadOnly(store), clock, makes=False)
+    clock.passed += SEALS
+    await worker.renew()
+    assert list(worker) == list(owner) and len(owner) == 1
+    await owner.renew()
+    await worker.renew()
+    assert list(worker) == list(owner) and len(owner) == 2
 
 
 async def test_an_old_key_seals_no_more_opens_for_a_while_and_is_then_gone() -> None:
