@@ -451,6 +451,39 @@ def an_error(request: Request) -> None:
     request.whole(json.dumps(error).encode(), "400 Bad Request")
 
 
+@pytest.mark.parametrize("id", ["of the other call", 0, 1])
+@pytest.mark.parametrize("way", ["400 Bad Request", "200 OK", "an event"])
+@real
+async def test_an_error_ends_the_call_that_it_came_to_and_no_other(way: str, id: object) -> None:
+    """Whatever id it has: that of a call under way at the same time, or the same each time."""
+    first = asyncio.get_running_loop().create_future()
+    refused = asyncio.Event()
+
+    async def on_call(request: Request) -> None:
+        if not first.done():
+            first.set_result(request.id)
+            await refused.wait()
+            whole(request)
+            return
+        answered = await first if isinstance(id, str) else id
+        error = {"jsonrpc": "2.0", "id": answered, "error": {"code": 1, "message": ""}}
+        if way == "an event":
+            request.open_stream()
+            request.event(json.dumps(error).encode())
+            request.end_stream()
+        else:
+            request.whole(json.dumps(error).encode(), way)
+
+    async with behind(on_call) as (served, _):
+        waits = asyncio.ensure_future(served.client().call("one__act"))
+        await first
+        for _ in range(3):
+            await failure(served.client().call("one__act"))
+        assert not waits.done()
+        refused.set()
+        assert await waits == "ok"
+
+
 @pytest.mark.parametrize("way", [whole, chunked, events, large, an_error], ids=lambda way: way.__name__)
 @real
 async def test_one_answer_too_many_costs_the_next_call_only(way: Callable[[Request], None]) -> None:

@@ -567,7 +567,8 @@ class UpstreamSession:
     # What people are told.
 
     def _becomes(self, state: State, fault: Fault | None = None, stopped_by: StoppedBy = "") -> None:
-        self.condition = Condition(state, fault, stopped_by, self._clock.now())
+        kept = fault and fault.at("", "")  # whose traceback holds no call
+        self.condition = Condition(state, kept, stopped_by, self._clock.now())
 
     @property
     def known(self) -> About | None:
