@@ -105,6 +105,17 @@ async def test_who_listens_hears_of_what_was_changed_in_the_tables(place: Place)
     await store.close()
 
 
+async def test_who_listens_hears_of_a_value_in_the_write_that_changes_it(place: Place) -> None:
+    store = place.open()
+    assert not await store.compare_and_set("a", "key", b"another", b"one", tells=["keys"])
+    assert not store.items(NEWS)
+    assert await store.compare_and_set("a", "key", None, b"one", tells=["keys"])
+    assert (told := store.items(NEWS)).keys() == {"keys"}
+    await store.delete("a", "key", ["keys"])
+    assert (store.get("a", "key"), store.items(NEWS) == told) == (None, False)
+    await store.close()
+
+
 async def test_a_store_that_is_closed_refuses_work_on_its_tables(place: Place) -> None:
     store = place.open()
     await store.close()

@@ -1,7 +1,8 @@
 """Keys that `toolgate keys` makes: `tg_ID_SECRET`, good for one configured client.
 
 The rules this file keeps: a key is shown once, and kept as its hash; what its hash is compared with takes the same time
-whether it fits or not; and a key that is gone, or whose time is over, is no key.
+whether it fits or not; a key that is gone, or whose time is over, is no key; and of each change those who listen hear,
+whenever its process ends.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from toolgate.config import KnownClient
-from toolgate.state.base import NotKept, Store
+from toolgate.state.base import NotKept, Store, Subject
 
 SPACE = "keys"
 PREFIX = "tg_"
 LONGEST = 512  # characters that are looked at
+_TELLS: Sequence[Subject] = ("keys",)
 HASHED = "sha256:"
 
 
@@ -71,7 +73,7 @@ async def create(store: Store, client: str, now: float, lasts: float | None = No
     id = secrets.token_hex(5)
     key = f"{PREFIX}{id}_{secrets.token_urlsafe(32)}"
     record = Record(client, hashed(key), now, None if lasts is None else now + lasts)
-    if not await store.compare_and_set(SPACE, id, None, msgspec.msgpack.encode(record)):
+    if not await store.compare_and_set(SPACE, id, None, msgspec.msgpack.encode(record), tells=_TELLS):
         raise NotKept(f"key {id} already exists")
     return id, key
 
@@ -81,7 +83,7 @@ async def revoke(store: Store, id: str) -> Record | None:
     kept = store.get(SPACE, id)
     if kept is None:
         return None
-    await store.delete(SPACE, id)
+    await store.delete(SPACE, id, _TELLS)
     return _decoded(kept) or Record("", "", 0.0)
 
 
@@ -95,8 +97,9 @@ async def rotate(store: Store, id: str, now: float, grace: float, lasts: float |
     new, key = await create(store, old.client, now, lasts)
     ends = min(now + grace, now + grace if old.expires is None else old.expires)
     succeeded = msgspec.structs.replace(old, expires=ends, succeeded_by=new)
-    if not await store.compare_and_set(SPACE, id, kept, msgspec.msgpack.encode(succeeded) if grace else None):
-        await store.delete(SPACE, new)
+    value = msgspec.msgpack.encode(succeeded) if grace else None
+    if not await store.compare_and_set(SPACE, id, kept, value, tells=_TELLS):
+        await store.delete(SPACE, new, _TELLS)
         return None
     return new, key
 

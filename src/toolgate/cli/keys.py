@@ -18,7 +18,7 @@ from toolgate.cli import common, printing
 from toolgate.config import Config, access_shapes, state_folder
 from toolgate.config.values import Wrong
 from toolgate.core.clock import SystemClock
-from toolgate.state import audit, changes
+from toolgate.state import audit
 from toolgate.state.base import NotKept, Store
 from toolgate.state.opening import Unusable
 from toolgate.state.sqlite import SqliteStore
@@ -44,7 +44,7 @@ def create(
     found = common.load_config(config)
     lasts = _seconds(expires, "--expires") if expires else None
     _require_client(found, client)
-    id, key = _run(found, lambda store: _told(store, keys.create(store, client, time.time(), lasts)))
+    id, key = _run(found, lambda store: keys.create(store, client, time.time(), lasts))
     _print(key, f"The key {id} was created for {client}; it will not be shown again.")
     _note(found, "keys.create", key=id, client=client, expires=expires)
 
@@ -74,7 +74,7 @@ def list_(config: common.ConfigPath = None) -> None:
 @app.command(help="Revoke a key. A running gateway ends its requests and sessions at once.")
 def revoke(id: KeyId, config: common.ConfigPath = None) -> None:
     found = common.load_config(config)
-    record = _run(found, lambda store: _told(store, keys.revoke(store, id)))
+    record = _run(found, lambda store: keys.revoke(store, id))
     if not record:
         printing.fail(f"Key not found: {id}. {_HERE}")
     _note(found, "keys.revoke", key=id, client=record.client)
@@ -90,7 +90,7 @@ def rotate(
 ) -> None:
     found = common.load_config(config)
     seconds, lasts = _seconds(grace, "--grace"), _seconds(expires, "--expires") if expires else None
-    made = _run(found, lambda store: _told(store, keys.rotate(store, id, time.time(), seconds, lasts)))
+    made = _run(found, lambda store: keys.rotate(store, id, time.time(), seconds, lasts))
     if not made:
         printing.fail(f"No valid key {id}. {_HERE}")
     _print(made[1], f"The key {made[0]} replaces {id}, which stays valid for {grace}.")
@@ -124,13 +124,6 @@ async def _opened(config: Config, work: Callable[[Store], Awaitable[Result]]) ->
         return await work(store)
     finally:
         await store.close()
-
-
-async def _told(store: Store, work: Awaitable[Result]) -> Result:
-    """Work that changes keys; a running gateway hears of it."""
-    result = await work
-    await changes.tell(store, "keys")
-    return result
 
 
 def _note(config: Config, event: str, **about: str) -> None:

@@ -52,7 +52,8 @@ class Store(Protocol):
 
     Reads are points, and answer at once; they see what has been awaited. Writes are in the order in which they were
     asked for, and on their way when the method returns: await them only where it matters that they are kept. Then they
-    raise `NotKept`. A value with a `ttl` (in seconds) is gone when that is over, for every reader.
+    raise `NotKept`. A value with a `ttl` (in seconds) is gone when that is over, for every reader. Those who listen
+    hear of what a write `tells`, in the same moment or not at all.
     """
 
     @property
@@ -68,10 +69,16 @@ class Store(Protocol):
 
     def put(self, space: str, key: str, value: bytes, ttl: float | None = None) -> Awaitable[None]: ...
 
-    def delete(self, space: str, key: str) -> Awaitable[None]: ...
+    def delete(self, space: str, key: str, tells: Sequence[Subject] = ()) -> Awaitable[None]: ...
 
     def compare_and_set(
-        self, space: str, key: str, old: bytes | None, new: bytes | None, ttl: float | None = None
+        self,
+        space: str,
+        key: str,
+        old: bytes | None,
+        new: bytes | None,
+        ttl: float | None = None,
+        tells: Sequence[Subject] = (),
     ) -> Awaitable[bool]:
         """Put `new` only where `old` stands (None: nothing), and say whether. One of several wins, in all processes."""
         ...

@@ -74,7 +74,7 @@ class SealingKeys(Sequence[bytes]):
                 return
             try:
                 if await self._store.compare_and_set(_SPACE, _KEY, kept, msgspec.msgpack.encode(renewed)):
-                    self._known = renewed
+                    self.look()  # what stands there: a worker writes nothing
                     return
             except NotKept:
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolgate.core.clock import Clock
@@ -44,16 +44,27 @@ class MemoryStore:
     def put(self, space: str, key: str, value: bytes, ttl: float | None = None) -> Awaitable[None]:
         return self._write(lambda: self._set(space, key, value, ttl))
 
-    def delete(self, space: str, key: str) -> Awaitable[None]:
-        return self._write(lambda: self._set(space, key, None, None))
+    def delete(self, space: str, key: str, tells: Sequence[Subject] = ()) -> Awaitable[None]:
+        def work() -> None:
+            self._set(space, key, None, None)
+            self._tell(tells)
+
+        return self._write(work)
 
     def compare_and_set(
-        self, space: str, key: str, old: bytes | None, new: bytes | None, ttl: float | None = None
+        self,
+        space: str,
+        key: str,
+        old: bytes | None,
+        new: bytes | None,
+        ttl: float | None = None,
+        tells: Sequence[Subject] = (),
     ) -> Awaitable[bool]:
         def work() -> bool:
             is_so = self.get(space, key) == old
             if is_so:
                 self._set(space, key, new, ttl)
+                self._tell(tells)
             return is_so
 
         return self._write(work)
@@ -71,8 +82,7 @@ class MemoryStore:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
-            for subject in tells:
-                self._set(NEWS, subject, os.urandom(8), None)
+            self._tell(tells)
         return result
 
     def _opened_tables(self) -> sqlite3.Connection:
@@ -109,6 +119,10 @@ class MemoryStore:
             self._spaces.get(space, {}).pop(key, None)
         else:
             self._spaces.setdefault(space, {})[key] = value, None if ttl is None else self._clock.wall() + ttl
+
+    def _tell(self, subjects: Sequence[Subject]) -> None:
+        for subject in subjects:
+            self._set(NEWS, subject, os.urandom(8), None)
 
     def _purge(self) -> None:
         now = self._clock.wall()

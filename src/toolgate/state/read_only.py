@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from toolgate.state.base import NotKept, Result, Store, Subject, Work
@@ -25,11 +25,17 @@ class ReadOnly:
     def put(self, space: str, key: str, value: bytes, ttl: float | None = None) -> Awaitable[None]:
         return _done(None)
 
-    def delete(self, space: str, key: str) -> Awaitable[None]:
+    def delete(self, space: str, key: str, tells: Sequence[Subject] = ()) -> Awaitable[None]:
         return _done(None)
 
     def compare_and_set(
-        self, space: str, key: str, old: bytes | None, new: bytes | None, ttl: float | None = None
+        self,
+        space: str,
+        key: str,
+        old: bytes | None,
+        new: bytes | None,
+        ttl: float | None = None,
+        tells: Sequence[Subject] = (),
     ) -> Awaitable[bool]:
         return _done(self._store.get(space, key) == old)
 

@@ -127,7 +127,7 @@ class SqliteStore:
 
     async def transact(self, work: Work[Result], *tells: Subject) -> Result:
         self._check_tables()
-        news = [(NEWS, subject, os.urandom(8), None) for subject in tells]
+        news = _news(tells)
 
         def whole(connection: sqlite3.Connection) -> Result | _Refused:
             connection.execute("SAVEPOINT work")
@@ -160,13 +160,25 @@ class SqliteStore:
         row = (space, key, value, self._end(ttl))
         return self.write(lambda connection: connection.execute(_PUT, row) and None)
 
-    def delete(self, space: str, key: str) -> Awaitable[None]:
-        return self.write(lambda connection: connection.execute(_DELETE, (space, key)) and None)
+    def delete(self, space: str, key: str, tells: Sequence[Subject] = ()) -> Awaitable[None]:
+        news = _news(tells)
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(_DELETE, (space, key))
+            connection.executemany(_PUT, news)
+
+        return self.write(work)
 
     def compare_and_set(
-        self, space: str, key: str, old: bytes | None, new: bytes | None, ttl: float | None = None
+        self,
+        space: str,
+        key: str,
+        old: bytes | None,
+        new: bytes | None,
+        ttl: float | None = None,
+        tells: Sequence[Subject] = (),
     ) -> Awaitable[bool]:
-        expires, now = self._end(ttl), self._clock.wall()
+        expires, now, news = self._end(ttl), self._clock.wall(), _news(tells)
 
         def work(connection: sqlite3.Connection) -> bool:
             found = connection.execute(_GET, (space, key, now)).fetchone()
@@ -176,6 +188,7 @@ class SqliteStore:
                 connection.execute(_DELETE, (space, key))
             else:
                 connection.execute(_PUT, (space, key, new, expires))
+            connection.executemany(_PUT, news)
             return True
 
         return self.write(work)
@@ -334,3 +347,7 @@ class SqliteStore:
             why = f"{error}; {held_by}" if held_by else error
             log.warning("data is not kept for the next start: %s: %s", self._file, why)
         self._problem = f"the store cannot be read or written: {self._file}: {error}"
+
+
+def _news(subjects: Sequence[Subject]) -> list[tuple[str, str, bytes, None]]:
+    return [(NEWS, subject, os.urandom(8), None) for subject in subjects]

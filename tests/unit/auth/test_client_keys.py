@@ -16,7 +16,7 @@ from virtualtime import FakeClock
 from toolgate.auth import keys
 from toolgate.auth.keys import Found, Record, Ring
 from toolgate.config import KnownClient
-from toolgate.state.base import NotKept
+from toolgate.state.base import NEWS, NotKept
 from toolgate.state.memory import MemoryStore
 
 NOW = 1_800_000_000.0
@@ -70,6 +70,18 @@ async def test_a_key_that_is_revoked_is_gone_and_told_once() -> None:
     assert gone and gone.client == "ci"
     assert await keys.revoke(there, id) is None
     assert ring(there).find(key, NOW) is None and not keys.records(there)
+
+
+async def test_whoever_listens_hears_of_each_change_of_a_key_though_its_process_ends_right_then() -> None:
+    there = store()
+    seen: set[bytes] = set()
+    old, _ = await keys.create(there, "ci", NOW)
+    seen.add(there.items(NEWS)["keys"])
+    rotated = await keys.rotate(there, old, NOW, grace=60)
+    seen.add(there.items(NEWS)["keys"])
+    assert rotated and await keys.revoke(there, rotated[0])
+    seen.add(there.items(NEWS)["keys"])
+    assert len(seen) == 3
 
 
 @pytest.mark.parametrize("kept", [b"", b"\xc1", b"no record", msgspec.msgpack.encode(["ci"])])

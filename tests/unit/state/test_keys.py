@@ -135,3 +135,15 @@ async def test_a_key_that_could_not_be_kept_is_kept_as_soon_as_it_can_be(monkeyp
     sealed = Seal("tests", keys).seal("value")
     await keys.renew()
     assert (await seal(store, clock)).unseal(sealed, str) == "value"
+
+
+async def test_a_worker_makes_no_key_that_others_do_not_have() -> None:
+    clock = Calendar()
+    store = MemoryStore(clock)
+    owner = await sealing_keys(store, clock)
+    clock.passed += SEALS
+    worker = await sealing_keys(ReadOnly(store), clock)
+    assert list(worker) == list(owner)
+    await owner.renew()
+    await worker.renew()
+    assert len(worker) == 2 and list(worker) == list(owner)

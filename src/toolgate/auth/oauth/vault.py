@@ -19,7 +19,6 @@ from toolgate.auth.seal import Broken, Seal
 from toolgate.config import Server
 from toolgate.core.clock import Clock
 from toolgate.core.redaction import Redactor
-from toolgate.state import changes
 from toolgate.state.base import NotKept, Store
 
 GRANTS, CLIENTS, SIGN_INS, ISSUERS = "oauth/grants", "oauth/clients", "oauth/sign-ins", "oauth/issuers"
@@ -87,8 +86,7 @@ class GrantVault:
         key = _key(principal, server.id, server.url)
         was_there = self._stored(server, principal) is not None
         self._forget_here(key)
-        await self._store.delete(GRANTS, key)
-        await changes.tell(self._store, "sign-ins")
+        await self._store.delete(GRANTS, key, ("sign-ins",))
         return was_there
 
     def look(self) -> None:
