@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from inmemory import ENVELOPE, LATEST, MODERN, Scripted, Visitor, gateway, said,
 from virtualtime import settle
 
 from toolgate.config import Config, Limits, Overlay, Server
-from toolgate.core import jsonrpc
+from toolgate.core import counting, jsonrpc
 from toolgate.core.concurrency import FairLimit
 from toolgate.frontends import subscriber
 from toolgate.gateway import subscriptions
@@ -111,6 +112,41 @@ async def test_a_tool_that_takes_data_may_be_allowed_more_than_others() -> None:
         refused = await visitor.post(visitor.request("tools/call", name="there__other", arguments={"x": [{}] * 10_001}))
         assert "more than 10,000 JSON values" in refused.error["message"]
         assert len(called(scripts)) == 1
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("size", [100, 2 * 1024 * 1024])
+async def test_large_arguments_are_counted_in_a_thread_where_a_tool_may_be_given_more(
+    revision: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: dict[bool, list[int]] = {True: [], False: []}  # bytes, by whether it was in a thread
+    has_more_values, in_thread = counting.has_more_values, False
+
+    def counting_where(data: bytes, most: int) -> bool:
+        counted[in_thread].append(len(data))
+        return has_more_values(data, most)
+
+    async def to_thread(work: Callable[..., Any], *given: Any) -> Any:
+        nonlocal in_thread
+        in_thread = True
+        try:
+            return work(*given)
+        finally:
+            in_thread = False
+
+    monkeypatch.setattr(counting, "has_more_values", counting_where)
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    config = Config(limits=Limits(values=10_000))
+    server = Server(id="there", name="there", type="stdio", command="memory", tools={"other": Overlay(values=20_000)})
+    async with gateway(server, scripts=(scripts := there()), config=config) as app:
+        visitor = Visitor(app)
+        if revision == LATEST:
+            await visitor.initialize()
+        assert (await take(visitor, revision, arguments={"text": "x" * size})).result
+        refused = await take(visitor, revision, arguments={"text": "x" * size, "more": [1] * 15_000})
+        assert "more than 10,000 JSON values" in json.dumps(refused.error or refused.result)
+    assert len(called(scripts)) == 1
+    assert max(counted[False], default=0) <= counting.LARGE and bool(counted[True]) == (size > counting.LARGE)
 
 
 @pytest.mark.parametrize("way", ["websocket", "sse"])

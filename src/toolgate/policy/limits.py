@@ -7,6 +7,7 @@ outlive configurations, and are bounded.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Outcome, Principal
 from toolgate.core.spelling import as_a_lenient_reader
-from toolgate.policy.base import Passed, Policy
+from toolgate.policy.base import Passed, Policy, Wait
 
 MOST_METERS = 20_000  # of each kind; beyond, those that are soonest as good as new are forgotten
 SOON = 1.0  # seconds after which one may try again where too much runs
@@ -236,7 +237,7 @@ class Limits(Policy):
     def are_some(self) -> bool:
         return self.has_meters or self._largest is not None or self._counts
 
-    def made_for(self, call: Call) -> Callable[[Call, bool, Any], Call | Passed]:
+    def made_for(self, call: Call) -> Callable[[Call, bool, Any], Call | Passed | Wait]:
         if call.method != mcp.CALL or not self.has_meters or self._largest is not None or self._counts:
             return self.before
         others = self._of_target(call)
@@ -248,12 +249,14 @@ class Limits(Policy):
 
         return before
 
-    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed | Wait:
         """A round that goes on with what was let through once is not refused; while it runs, it counts."""
         is_of_tool = call.method == mcp.CALL
         if self._largest is not None:
             self._refuse_too_large(call, self._largest)
-        if self._counts and is_of_tool:
+        if self._counts and is_of_tool and not waited:
+            if len(call.arguments) > counting.LARGE:
+                return Wait(lambda: self._counted(call))
             self._refuse_too_many(call)
         if not self.has_meters or (not is_of_tool and call.kind == "tasks"):  # who asks how work goes on does none
             return call
@@ -276,7 +279,15 @@ class Limits(Policy):
         """Arguments that somebody has written into a call that was let through. Raises `Fault`."""
         if self._largest is not None:
             self._refuse_too_large(call, self._largest)
-        self._refuse_too_many(call)
+        await self._counted(call)
+
+    async def _counted(self, call: Call) -> bool:
+        """That it has no more values than it may have. Raises `Fault`."""
+        if len(call.arguments) > counting.LARGE:
+            await asyncio.to_thread(self._refuse_too_many, call)
+        else:
+            self._refuse_too_many(call)
+        return True
 
     def _refuse_too_large(self, call: Call, largest: int) -> None:
         size = len(call.arguments)

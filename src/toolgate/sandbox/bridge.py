@@ -29,8 +29,8 @@ from toolgate.core.lines import Lines
 from toolgate.sandbox.limits import Limits
 
 BESIDE = 64 * 1024  # bytes of a line beside a value of the greatest size
-OTHERS = 16  # values of a line beside the arguments of a call
-LARGE = 256 * 1024  # bytes of a result
+OTHERS = 5  # values of a call's line beside its arguments, as workers write it
+LARGE = 256 * 1024  # bytes of a result, and of a call's line
 LONGEST_NAME = 1024  # characters of a server's or tool's
 LONGEST_REASON = 16 * 1024  # characters of an error's message, and of its stack
 OVER = 1000  # calls beyond those that a run may make, which are refused one by one; then the run ends
@@ -62,6 +62,13 @@ class Call(msgspec.Struct, frozen=True):
     tool: str
     arguments: bytes
     raw: bool
+
+
+class LargeCall(msgspec.Struct, frozen=True):
+    """A call whose line is to be read (`read_call`) where nobody waits for that."""
+
+    number: int
+    line: bytes
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -97,7 +104,7 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 End: TypeAlias = Done | Failed | Deadlock | Broken
-Event: TypeAlias = Ready | Log | Call | Refused | End
+Event: TypeAlias = Ready | Log | Call | LargeCall | Refused | End
 
 
 class _Done(msgspec.Struct):
@@ -156,20 +163,21 @@ class Bridge:
         return events
 
     def _event(self, line: bytes) -> Event:
-        if _NUMBER.match(line) and counting.has_more_values(line, self._limits.values + OTHERS):
-            return self._unread(line, self._too_many())  # to read it would take as long as it is
+        if begins := _NUMBER.match(line):
+            return self._called(int(begins[1]), line)
         try:
-            if not line.isascii():
-                line.decode()  # the reader skips over raw values without looking at their encoding
-            read = _line.decode(line)
+            read = _read(line)
         except RecursionError:
-            return self._deep(line)
+            if not line.startswith((b'{"done":', b'{"done": ')):
+                return self._broken(_UNREADABLE)
+            self._is_over = True
+            return Failed("RangeError", f"the result is {_TOO_DEEP}")
         except (msgspec.DecodeError, UnicodeDecodeError):
             return self._broken(_UNREADABLE)
         if read.log is not None:
             return self._logged(read.log)
         if read.call is not None:
-            return self._called(read.call, read)
+            return self._called(read.call, line)
         if read.ready is not None and not self._is_ready:
             self._is_ready = True
             return Ready(surrogates.shown(read.ready[:LONGEST_NAME]))
@@ -188,24 +196,17 @@ class Bridge:
         text = surrogates.shown(text)
         return Log(text) if self._has_room(len(text.encode()) + 1) else self._broken(OUTPUT)
 
-    def _called(self, number: int, read: _Line) -> Event:
+    def _called(self, number: int, line: bytes) -> Event:
         if number != self._calls + 1:
             return self._broken(_UNREADABLE)
         self._calls = number
+        if number > self._limits.calls + OVER:
+            return self._broken(CALLS)
         if number > self._limits.calls:
-            if number > self._limits.calls + OVER:
-                return self._broken(CALLS)
             return Refused(number, f"a run may make {self._limits.calls} calls, and has made them")
-        if max(len(read.server), len(read.tool)) > LONGEST_NAME:
-            return Refused(number, f"a name may have {LONGEST_NAME} characters")
-        arguments = bytes(read.arguments)
-        if arguments[:1] != b"{":
-            return Refused(number, "the arguments must be an object")
-        if counting.has_more_values(arguments, self._limits.values):
-            return Refused(number, self._too_many())
-        if counting.is_deeper(arguments, jsonrpc.DEEPEST - 1):
-            return Refused(number, f"the arguments are {_TOO_DEEP}")
-        return Call(number, read.server, read.tool, arguments, read.raw)
+        event = LargeCall(number, line) if len(line) > LARGE else read_call(number, line, self._limits)
+        self._is_over = isinstance(event, Broken)
+        return event
 
     def _done(self, done: _Done) -> Event:
         self._is_over = True
@@ -216,26 +217,6 @@ class Bridge:
             return Broken(OUTPUT)
         return Done(value, is_looked_at=False) if len(value) > LARGE else looked_at(value)
 
-    def _deep(self, line: bytes) -> Event:
-        """Of a line that is nested too deep to be read."""
-        if line.startswith((b'{"done":', b'{"done": ')):
-            self._is_over = True
-            return Failed("RangeError", f"the result is {_TOO_DEEP}")
-        return self._unread(line, f"the arguments are {_TOO_DEEP}")
-
-    def _unread(self, line: bytes, why: str) -> Event:
-        """Of a call that is refused by its line."""
-        number = _NUMBER.match(line)
-        if not number or int(number[1]) != self._calls + 1:
-            return self._broken(_UNREADABLE)
-        self._calls += 1
-        if self._calls > self._limits.calls + OVER:
-            return self._broken(CALLS)
-        return Refused(self._calls, why)
-
-    def _too_many(self) -> str:
-        return f"the arguments have more than {self._limits.values:,} JSON values (limits.values)"
-
     def _has_room(self, size: int) -> bool:
         self._output += size
         return self._output <= self._limits.output
@@ -243,6 +224,34 @@ class Bridge:
     def _broken(self, message: str) -> Broken:
         self._is_over = True
         return Broken(message)
+
+
+def _read(line: bytes) -> _Line:
+    if not line.isascii():
+        line.decode()  # the reader skips over raw values without looking at their encoding
+    return _line.decode(line)
+
+
+def read_call(number: int, line: bytes, limits: Limits) -> Call | Refused | Broken:
+    """What the line of this call says. It may be called in any thread."""
+    if counting.has_more_values(line, limits.values + OTHERS):  # to read it would take as long as it is
+        return Refused(number, f"the arguments have more than {limits.values:,} JSON values (limits.values)")
+    try:
+        read = _read(line)
+    except RecursionError:
+        return Refused(number, f"the arguments are {_TOO_DEEP}")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Broken(_UNREADABLE)
+    if read.call != number:
+        return Broken(_UNREADABLE)
+    if max(len(read.server), len(read.tool)) > LONGEST_NAME:
+        return Refused(number, f"a name may have {LONGEST_NAME} characters")
+    arguments = bytes(read.arguments)
+    if arguments[:1] != b"{":
+        return Refused(number, "the arguments must be an object")
+    if counting.is_deeper(arguments, jsonrpc.DEEPEST - 1):
+        return Refused(number, f"the arguments are {_TOO_DEEP}")
+    return Call(number, read.server, read.tool, arguments, read.raw)
 
 
 def looked_at(value: bytes) -> Done | Failed:

@@ -19,7 +19,20 @@ from toolgate.core import internal_errors
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
 from toolgate.sandbox import bridge
-from toolgate.sandbox.bridge import MEMORY, Broken, Call, Deadlock, Done, End, Event, Failed, Log, Ready, Refused
+from toolgate.sandbox.bridge import (
+    MEMORY,
+    Broken,
+    Call,
+    Deadlock,
+    Done,
+    End,
+    Event,
+    Failed,
+    LargeCall,
+    Log,
+    Ready,
+    Refused,
+)
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.slots import Slot
 from toolgate.sandbox.worker import Worker, ignored, nobody
@@ -125,6 +138,10 @@ def _words(end: Failed | Deadlock | Broken) -> str:
     return DEADLOCK if isinstance(end, Deadlock) else end.message
 
 
+def _size(call: Call | LargeCall) -> int:
+    return len(call.arguments if isinstance(call, Call) else call.line)
+
+
 class _Run:
     def __init__(self, worker: Worker, host: Host, limits: Limits, clock: Clock, slot: Slot) -> None:
         self.logs = bytearray()  # a list would take many times the room of short lines
@@ -137,7 +154,7 @@ class _Run:
         self._group = asyncio.TaskGroup()
         self._end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._look: Timer | None = None
-        self._waiting: deque[Call] = deque()  # for others to end
+        self._waiting: deque[Call | LargeCall] = deque()  # for others to end
         self._serving: dict[int, asyncio.Task[None]] = {}  # by the number of the call
         self._sent = 0  # bytes of these calls
         self._room: asyncio.Task[None] | None = None  # what the principal's runs hold becomes less
@@ -191,9 +208,9 @@ class _Run:
         if isinstance(event, Log):
             self.logs += event.text.encode() + b"\n"
             self._held()
-        elif isinstance(event, Call):
+        elif isinstance(event, Call | LargeCall):
             self._waiting.append(event)
-            self._arguments += len(event.arguments)
+            self._arguments += _size(event)
             if self._arguments > MOST_ARGUMENTS:
                 self._worker.hold(self)
             self._held()
@@ -223,31 +240,40 @@ class _Run:
         while self._waiting and not self._end.done() and len(self._serving) < self._limits.in_flight:
             if self._worker.is_full and self._arguments <= MOST_ARGUMENTS:
                 break
-            if self._serving and self._sent + len(self._waiting[0].arguments) > MOST_AT_ONCE:
+            if self._serving and self._sent + _size(self._waiting[0]) > MOST_AT_ONCE:
                 break
             call = self._waiting.popleft()
-            self._sent += len(call.arguments)
+            self._sent += _size(call)
             self._serving[call.number] = self._group.create_task(self._serve(call))
 
-    async def _serve(self, call: Call) -> None:
-        turn_over = await self._slot.turn()  # what code makes another principal wait for is one call
+    async def _serve(self, call: Call | LargeCall) -> None:
+        number, size = call.number, _size(call)
         try:
-            line = await self._answer(call)
+            if isinstance(call, Call):
+                read = call
+            else:
+                read = await asyncio.to_thread(bridge.read_call, number, call.line, self._limits)
+            del call  # its line is not kept beside its arguments
+            line = await self._answer(read, number)
         finally:
-            turn_over()
-            self._arguments -= len(call.arguments)
-            self._sent -= len(call.arguments)
+            self._arguments -= size
+            self._sent -= size
             if self._arguments <= MOST_ARGUMENTS:
                 self._worker.let_go(self)
         await self._awake.wait()
         if self._worker.unread + len(line) > MOST_UNREAD:
-            line = bridge.refusal(call.number, "the code does not read the results of its calls")
+            line = bridge.refusal(number, "the code does not read the results of its calls")
         self._worker.write(line)
         self._held()
-        del self._serving[call.number]
+        del self._serving[number]
         self.serve_more()
 
-    async def _answer(self, call: Call) -> bytes:
+    async def _answer(self, call: Call | Refused | Broken, number: int) -> bytes:
+        if isinstance(call, Broken):
+            self._finish(call)
+        if not isinstance(call, Call):
+            return bridge.refusal(number, call.message)
+        turn_over = await self._slot.turn()  # what code makes another principal wait for is one call
         rests = False
 
         def told(does: bool) -> None:
@@ -265,6 +291,7 @@ class _Run:
                 log.error("a call of a script failed: %s on %s", call.tool, call.server, exc_info=error)
             return bridge.refusal(call.number, "internal error", "INTERNAL")
         finally:
+            turn_over()
             told(False)
         if len(value) > self._limits.result:
             told_size = f"the result of {call.tool} has {len(value)} bytes: the limit is {self._limits.result}"

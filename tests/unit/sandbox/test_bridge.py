@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolgate.sandbox import bridge
-from toolgate.sandbox.bridge import Bridge, Broken, Call, Deadlock, Done, Failed, Log, Ready, Refused
+from toolgate.sandbox.bridge import Bridge, Broken, Call, Deadlock, Done, Failed, LargeCall, Log, Ready, Refused
 from toolgate.sandbox.limits import Limits
 
 SMALL = Limits(output=1000, calls=3)
@@ -21,7 +21,10 @@ ENDS = (Done, Failed, Deadlock, Broken)
 
 def events_of(*lines: Any, limits: Limits = SMALL) -> list[Any]:
     written = b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
-    return Bridge(limits).feed(written)
+    heard = Bridge(limits).feed(written)
+    return [
+        bridge.read_call(event.number, event.line, limits) if isinstance(event, LargeCall) else event for event in heard
+    ]
 
 
 def call(number: int = 1, **more: Any) -> dict[str, Any]:
@@ -126,6 +129,37 @@ def test_as_many_as_are_permitted_are_not() -> None:
     most = b'{"call":1,"server":"s","tool":"t","arguments":{"o":[%b]}}' % b",".join([b"[]"] * 99_998)
     (made,) = events_of(most, limits=Limits())
     assert isinstance(made, Call)
+
+
+def test_what_is_large_of_calls_is_left_to_be_read_elsewhere_and_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+
+    def has_more_values(data: bytes, most: int) -> bool:
+        counted.append(most)
+        return False
+
+    monkeypatch.setattr("toolgate.core.counting.has_more_values", has_more_values)
+    line = json.dumps(call(arguments={"a": "x" * bridge.LARGE})).encode()
+    (event, next) = Bridge(Limits()).feed(line + b"\n" + json.dumps(call(2)).encode() + b"\n")
+    assert event == LargeCall(1, line) and isinstance(next, Call) and len(counted) == 1
+    assert bridge.read_call(1, line, Limits()) == Call(
+        1, "shop", "buy", line[len(b'{"call": 1, "server": "shop", "tool": "buy", "arguments": ') : -1], False
+    )
+    assert len(counted) == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"call": 1, "server": "shop", "tool": "%b"',
+        b'{"call": 1, "server": "shop", "tool": "\xff%b"}',
+        b'{"call": 1, "server": {}, "tool": "%b"}',
+        b'{"call": 1, "server": "shop", "tool": "%b", "call": 2}',
+    ],
+)
+def test_a_large_call_that_cannot_be_read_ends_the_run(line: bytes) -> None:
+    (event,) = events_of(line % (b"x" * bridge.LARGE), limits=Limits())
+    assert isinstance(event, Broken) and "cannot be read" in event.message
 
 
 def test_a_result_may_have_more_values() -> None:

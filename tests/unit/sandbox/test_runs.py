@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ from scripted_engine import Json, Process, Scripted, Shop
 from virtualtime import soon
 
 from toolgate.core.fault import Fault
+from toolgate.sandbox import bridge
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.run import Rests, SandboxError
 
@@ -155,6 +157,31 @@ async def test_time_goes_on_after_the_person() -> None:
     scripted = Scripted(lambda process, told: process.calls("ask"))
     error = await failure(scripted, shop=(shop := Shop(ask=ask)))
     assert error.message == "execution timed out after 120000ms" and shop.ended == ["ask"]
+
+
+async def test_a_large_call_is_a_call_as_any_other_and_so_is_what_is_wrong_with_it() -> None:
+    large, many = {"a": "x" * bridge.LARGE}, {"a": [1] * bridge.LARGE}
+
+    def play(process: Process, told: Json) -> None:
+        if "run" in told:
+            process.calls("buy", arguments=large)
+            process.calls("buy", begin=2, arguments=many)
+        elif len(process.told) == 3:
+            process.says({"done": {"value": [each.get("error", {}).get("message") for each in process.told[1:]]}})
+
+    pool, shop = Scripted(play).pool(NONE_READY), Shop(buy=lambda _: 1)
+    ran = await soon(pool.run("code", shop.host))
+    assert sorted(json.loads(ran.value or b""), key=str) == [
+        None,
+        "the arguments have more than 100,000 JSON values (limits.values)",
+    ]
+    assert [json.loads(arguments) for _, _, arguments, _ in shop.called] == [large]
+    await pool.close()
+
+
+async def test_a_large_call_that_cannot_be_read_ends_the_run() -> None:
+    error = await failure(at_the_order(b'{"call":1,' + b"x" * bridge.LARGE), shop=(shop := Shop()))
+    assert error.message == "the sandbox failed: its process wrote what cannot be read" and not shop.called
 
 
 async def test_the_end_cancels_the_calls_that_nobody_waits_for() -> None:
