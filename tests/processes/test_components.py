@@ -63,6 +63,15 @@ async def fault(work: Any) -> Fault:
     return caught.value
 
 
+@real
+async def test_why_it_has_failed_keeps_nothing_of_the_calls_that_were_told_so() -> None:
+    async with upstream(server("http://127.0.0.1:1/")) as echo:
+        told = await fault(echo.invoke(call()))
+        kept = echo._fault  # pyright: ignore[reportPrivateUsage]
+        assert kept and kept.message in told.message
+        assert kept.__traceback__ is kept.__context__ is kept.__cause__ is None
+
+
 # What it says of itself.
 
 

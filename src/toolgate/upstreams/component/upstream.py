@@ -318,7 +318,8 @@ class ComponentUpstream:
             raise Fault("SERVER_FAILED", why, server=self.id, reach="not_sent")
 
     def _set_failed(self, fault: Fault) -> None:
-        self._state, self._fault, self._unlisted = "failed", fault, None
+        kept = fault.at("", "")  # whose traceback holds no call
+        self._state, self._fault, self._unlisted = "failed", kept, None
         if self._complaints.takes(self.id):
             log.warning("%s: %s", self.name, fault.told().message)
 
