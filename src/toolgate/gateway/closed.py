@@ -10,6 +10,7 @@ from toolgate.auth.access import Access, Rules
 from toolgate.catalog import tool_info
 from toolgate.catalog.base import ServerList, anything
 from toolgate.catalog.catalog import Catalog
+from toolgate.catalog.permitted import is_long
 from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
@@ -44,14 +45,16 @@ def missed(call: Call, fault: Fault, route: Route) -> Fault:
     return faults.missed(controls.aimed(call, fault), fault, route.hooks) if fault.code in NOT_FOUND else fault
 
 
-def server_lists(catalog: Catalog, client: Client) -> ServerLists:
-    """Each list is looked up once: what they are for is decided at one moment."""
+def server_lists(catalog: Catalog, client: Client, rules: Rules | None = None) -> ServerLists:
+    """Each list is looked up once: what they are for is decided at one moment. Without what is long and not judged for
+    these rules."""
     found: dict[Wanted, ServerList | None] = {}
 
     def server_list(server: str, kind: str) -> ServerList | None:
         wanted = (server, kind)
         if wanted not in found:
-            found[wanted] = catalog.known(server, kind, client)
+            whole = catalog.known(server, kind, client)
+            found[wanted] = None if whole and rules and is_long(whole, rules) else whole
         return found[wanted]
 
     return server_list

@@ -15,9 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from toolgate.auth.access import KEPT, Access, Rules
-from toolgate.catalog.base import ServerList
 from toolgate.catalog.catalog import unlisted
-from toolgate.catalog.permitted import is_long
 from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.core import mcp, names
 from toolgate.core.fault import Fault
@@ -118,13 +116,8 @@ class Resolver:
     def known(self, route: Route, client: Client, rules: Rules | None) -> CatalogView:
         """What is known now of those of a route's servers that a client may see; without what is long and not judged
         for it."""
-        known, remembered = server_lists(self._catalog, client), self._catalog.remembered(client)
-
-        def server_list(server: str, kind: str) -> ServerList | None:
-            whole = known(server, kind)
-            return None if whole and rules and is_long(whole, rules) else whole
-
-        return CatalogView(route.servers, server_list, {}, (), (), remembered).for_whom(rules)
+        known, remembered = server_lists(self._catalog, client, rules), self._catalog.remembered(client)
+        return CatalogView(route.servers, known, {}, (), (), remembered).for_whom(rules)
 
     def _planned(self, entered: Call, view: CatalogView) -> Plan | None:
         """None for what is of no server, or in none of its lists. Raises `Fault` for what may be hidden."""

@@ -567,8 +567,7 @@ class UpstreamSession:
     # What people are told.
 
     def _becomes(self, state: State, fault: Fault | None = None, stopped_by: StoppedBy = "") -> None:
-        kept = fault and fault.at("", "")  # whose traceback holds no call
-        self.condition = Condition(state, kept, stopped_by, self._clock.now())
+        self.condition = Condition(state, fault and fault.at("", ""), stopped_by, self._clock.now())  # it holds no call
 
     @property
     def known(self) -> About | None:
