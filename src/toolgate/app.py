@@ -106,6 +106,7 @@ class App:
         self.port: int | None = None  # where it listens, if it does
         self.events, self._background, self._to_the_end = Events(), BackgroundTasks(), BackgroundTasks()
         self._complaints = Complaints(given.clock)
+        self._store_changes = StoreChanges(given.store, given.clock)  # before anything is read that it tells of
         files = (given.config, given.settings, given.store)
         self._reloading = Reloading(*files, self._prepared, given.audit, given.clock, self._background)
         self._reach_servers()
@@ -197,7 +198,6 @@ class App:
         """Of the store, by whichever process; and of what is served, for the audit."""
         store, settings = self._given.store, self._given.settings
         self._served = Served(store, self.audit, self.clock, settings.whence, lambda: owners(store))
-        self._store_changes = StoreChanges(store, self.clock)
         self._store_changes.listen("pins", self._catalog.look_at_pins)
         self._store_changes.listen("keys", self._look_at_keys)
 

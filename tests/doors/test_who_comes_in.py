@@ -728,6 +728,29 @@ async def test_a_made_key_is_good_until_it_is_revoked() -> None:
         assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
 
 
+class ReadStore(MemoryStore):
+    """A store in which something happens once, when the keys were read for the first time."""
+
+    then: Callable[[], object] | None = None
+
+    def items(self, space: str) -> Mapping[str, bytes]:
+        found = super().items(space)
+        if space == keys.SPACE and (then := self.then):
+            self.then = None
+            then()
+        return found
+
+
+async def test_a_key_that_is_revoked_while_the_gateway_starts_is_refused() -> None:
+    clock = FakeClock()
+    store = ReadStore(clock)
+    id, made = await _made(store)
+    store.then = lambda: store.delete(keys.SPACE, id, ["keys"])
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
+        await clock.advance(1)
+        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
+
+
 class CountingStore(MemoryStore):
     """How often keys are read in it: one, and all."""
 
