@@ -1,14 +1,15 @@
 """The runs of one engine, and the processes that are ready for the next ones.
 
-The rules this file keeps: what is refused is refused before a turn is taken; a worker that is ready was never used, and
-the next one is made while it works; nothing is kept ready where nobody runs anything.
+The rules this file keeps: what is refused is refused before a turn is taken; a worker that is ready was never used, is
+one of the engine that is used now, and the next one is made while it works; an engine is closed when it starts nothing
+any more; nothing is kept ready where nobody runs anything.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
 
 import msgspec
 
@@ -40,7 +41,8 @@ class Pool:
         self._ready: deque[Worker] = deque()
         self._making = 0
         self._tasks = BackgroundTasks()
-        self._live: set[Worker] = set()
+        self._live: dict[Worker, Engine] = {}
+        self._starts: set[asyncio.Event] = set()  # set when a worker is started, or is not
         self._timer: Timer | None = None
         self._soon: Timer | None = None  # more are made
         self._is_closed = False
@@ -80,11 +82,13 @@ class Pool:
         """Go by other limits from the next run on."""
         before, self.engine, self._limits = self.engine, engine, limits
         self._rest()
-        self._tasks.start(self._end(before, list(self._live)), "end an engine")
+        self._tasks.start(self._end(before), "end an engine")
 
-    async def _end(self, engine: Engine, workers: Iterable[Worker]) -> None:
+    async def _end(self, engine: Engine) -> None:
         """When its last run has ended."""
-        for worker in workers:
+        for start in list(self._starts):
+            await start.wait()
+        for worker in [worker for worker, of in self._live.items() if of is engine]:
             await worker.ended.wait()
         await engine.close()
 
@@ -112,24 +116,32 @@ class Pool:
 
     async def _made(self) -> Worker:
         """A worker that is ready. Raises `Fault`."""
-        worker = Worker(self._limits, self._intake)
-        try:
-            async with self._clock.timeout(self._limits.start):
-                await self.engine.start(worker)
-                self._live.add(worker)
-                self._tasks.start(self._until_ended(worker), "end a worker")
-                await worker.ready
-        except BaseException as error:
-            worker.kill()
-            if isinstance(error, TimeoutError):
-                message = f"The sandbox for {self.engine.language} did not start in {self._limits.start:g} s"
-                raise Fault("SERVER_FAILED", message, reach="not_sent") from None
-            raise
-        return worker
+        while True:
+            engine, limits = self.engine, self._limits
+            worker, start = Worker(limits, self._intake), asyncio.Event()
+            self._starts.add(start)
+            try:
+                async with self._clock.timeout(limits.start):
+                    await engine.start(worker)
+                    self._live[worker] = engine
+                    self._tasks.start(self._until_ended(worker), "end a worker")
+                    await worker.ready
+            except BaseException as error:
+                worker.kill()
+                if isinstance(error, TimeoutError):
+                    message = f"The sandbox for {engine.language} did not start in {limits.start:g} s"
+                    raise Fault("SERVER_FAILED", message, reach="not_sent") from None
+                raise
+            finally:
+                self._starts.discard(start)
+                start.set()
+            if engine is self.engine:
+                return worker
+            worker.kill()  # by the limits of before
 
     async def _until_ended(self, worker: Worker) -> None:
         await worker.ended.wait()
-        self._live.discard(worker)
+        self._live.pop(worker, None)
 
     # Those that are ready.
 

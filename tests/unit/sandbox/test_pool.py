@@ -13,6 +13,7 @@ from toolgate.core.fault import Fault
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Ran, Rests, SandboxError
+from toolgate.sandbox.worker import Engine, Worker
 
 
 def done(process: Process, told: Json) -> None:
@@ -254,4 +255,29 @@ async def test_a_shorter_time_is_kept_and_a_longer_one_is_not() -> None:
         with pytest.raises(SandboxError) as raised:
             await pool.run("code", Shop().host, wall=wanted)
         assert raised.value.seconds == pytest.approx(kept)
+    await pool.close()
+
+
+async def test_a_worker_that_starts_while_the_limits_change_runs_nothing_and_leaves_nothing_behind() -> None:
+    old, new, goes_on, told = Scripted(done), Scripted(done), asyncio.Event(), list[str]()
+
+    async def slow(worker: Worker) -> None:
+        await goes_on.wait()
+        await old.start(worker)
+        told.append("started")
+
+    async def closed() -> None:
+        told.append("closed")
+
+    pool = old.pool(Limits(warm=1))
+    pool.engine = Engine("scripted", slow, close=closed)
+    pool.prepare()
+    await settle()
+    pool.use(Engine("scripted", new.start), Limits(warm=1))
+    await settle()
+    goes_on.set()
+    await settle()
+    assert [each.is_killed for each in old.processes] == [True] and told == ["started", "closed"]
+    await soon(pool.run("code", Shop().host))
+    assert new.processes[0].told and not old.processes[0].told
     await pool.close()
