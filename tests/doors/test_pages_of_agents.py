@@ -59,6 +59,17 @@ async def test_the_board_has_tasks_by_what_can_be_done_with_them() -> None:
         assert "Task not found" in (await reader.open("/ui/tasks/gt-nothing", 404)).text
 
 
+@pytest.mark.parametrize("id", ["bd:12", "100%", "%3A"])
+async def test_a_task_with_an_id_of_another_program_is_opened_by_its_link(id: str) -> None:
+    async with gateway(GREETER) as app:
+        made = await task(app, "from elsewhere")
+        await app.gateway.workspace.workspace.transact(
+            lambda connection: connection.execute("UPDATE task SET id = ? WHERE id = ?", (id, made)) and None
+        )
+        reader = await signed_in(app)
+        assert "from elsewhere" in (await reader.open(f"/ui/tasks/{id}")).text  # as a server has decoded it
+
+
 async def test_a_project_is_chosen_where_there_are_several() -> None:
     async with gateway(GREETER) as app:
         await task(app, "of none")

@@ -1,8 +1,8 @@
 """The files of the projects that calls are in, kept up to date: read when they are another, written when tasks have
 changed.
 
-The rules this file keeps: what goes wrong with a file is said once, and no other file, and no call, waits for it or
-fails by it; and the end waits for no file that takes long to read.
+The rules this file keeps: what goes wrong with a file is said once and tried again, and no other file, and no call,
+waits for it or fails by it; and the end waits for no file that takes long to read.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from toolgate.workspace.workspace import Workspace
 log = logging.getLogger(__name__)
 
 PAUSE = 5.0  # seconds from a change to the file, so that one writing is for many changes
+AGAIN = 60.0  # seconds until a file with which something went wrong is tried again
 LONGEST_SAID = 500  # characters of what nobody has foreseen
 LAST = 5.0  # seconds for what is to be written at the end
 
@@ -48,7 +49,11 @@ class TaskFiles:
         finally:
             self.was_looked_at.set()
         while True:
-            await self._has_changed.wait()
+            try:
+                async with self._workspace.clock.timeout(AGAIN if any(self._complaints.values()) else None):
+                    await self._has_changed.wait()
+            except TimeoutError:
+                pass
             await self._workspace.clock.sleep(PAUSE)
             await self._sync()
 
@@ -66,7 +71,9 @@ class TaskFiles:
 
     async def _sync(self) -> None:
         self._has_changed.clear()
-        for folder, project in list(self._workspace.projects.items()):
+        projects = self._workspace.projects
+        self._complaints = {folder: said for folder, said in self._complaints.items() if folder in projects}
+        for folder, project in list(projects.items()):
             if not self._workspace.config.sync:
                 return
             self._under_way = folder

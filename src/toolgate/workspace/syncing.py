@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -109,8 +110,12 @@ async def automatically(workspace: Workspace, project: Project) -> None:
         await synced(workspace, project, imports=False, exports=True)
 
 
-def _opened(workspace: Workspace, project: Project) -> AbstractAsyncContextManager[TaskFile]:
-    return task_file.opened(project, Path(workspace.config.jsonl), workspace.clock)
+@asynccontextmanager
+async def _opened(workspace: Workspace, project: Project) -> AsyncGenerator[TaskFile]:
+    """In the order in which this process asks; another process is waited for as long as `task_file.opened` says."""
+    turn = workspace.turns_at_files.setdefault(project.folder, asyncio.Lock())
+    async with turn, task_file.opened(project, Path(workspace.config.jsonl), workspace.clock) as file:
+        yield file
 
 
 async def status(workspace: Workspace, project: Project) -> dict[str, Any]:

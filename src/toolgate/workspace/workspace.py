@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -52,6 +53,7 @@ class Workspace:
         self.clock = clock
         self.projects: dict[Path, Project] = {}  # those that calls were in, by their folder
         self.syncs: dict[Path, str] = {}  # how far those are that run now, in words, by the same
+        self.turns_at_files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()  # by the same
         self.on_project: Callable[[], object] = lambda: None  # another one
         self._folder = folder
         self._results = results or Bodies()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,9 @@ from virtualtime import FakeClock
 from toolgate.app import App
 from toolgate.config import Config, Tasks
 from toolgate.state.memory import MemoryStore
-from toolgate.workspace.following import PAUSE
+from toolgate.workspace import syncing
+from toolgate.workspace.following import AGAIN, PAUSE
+from toolgate.workspace.workspace import Workspace
 
 AT = "2026-11-24T08:30:00.000000Z"
 
@@ -30,6 +36,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def titles(here: Path) -> list[str]:
     return [json.loads(line)["title"] for line in (here / ".gobby" / "tasks.jsonl").read_text().splitlines()]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """As another process has it."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 async def create(visitor: Visitor, title: str) -> None:
@@ -99,6 +116,31 @@ async def test_what_is_wrong_with_a_file_is_said_once_and_stops_nobody(
             await create(Visitor(app), "three")
             await app.clock.sleep(2 * PAUSE)
             assert len(titles(here)) == 3
+
+
+async def test_what_could_not_be_written_since_the_file_was_locked_is_written_when_it_is_free(here: Path) -> None:
+    async with gateway() as app:
+        await app.clock.sleep(1)
+        with locked(here / ".gobby"):
+            await create(Visitor(app), "the last one of the day")
+            await app.clock.sleep(4 * PAUSE)
+            assert not (here / ".gobby" / "tasks.jsonl").exists()
+        await app.clock.sleep(AGAIN + 2 * PAUSE)
+        assert titles(here) == ["the last one of the day"]
+
+
+async def test_who_looks_at_a_file_without_end_keeps_no_other_of_the_gateway_from_it(here: Path) -> None:
+    workspace = Workspace(MemoryStore(FakeClock()), FakeClock(), Config(), here)
+    [project] = workspace.projects.values()
+    done: list[int] = []
+
+    async def look(number: int) -> None:
+        async with syncing._opened(workspace, project):
+            await workspace.clock.sleep(10)
+            done.append(number)
+
+    await asyncio.gather(*map(look, range(5)))
+    assert done == [0, 1, 2, 3, 4] and not workspace.turns_at_files
 
 
 async def test_without_a_project_nothing_is_written(here: Path) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -303,10 +304,11 @@ class Admin:
             await response.whole(*self._failed(fault))
 
     async def ask(self, method: str, path: str, body: bytes, by: Principal) -> tuple[int, bytes]:
-        """The same inside this process: status and body of the answer, which is no stream. Raises `Refused`."""
+        """The same inside this process, by a path in which names are quoted: status and body of the answer, which is no
+        stream. Raises `Refused`."""
         operation, name = _find(method, path)
         assert not operation.is_stream
-        return await self._answered(operation, Asked(body, by, name))
+        return await self._answered(operation, Asked(body, by, unquote(name)))
 
     async def _answered(self, operation: Operation, asked: Asked) -> tuple[int, bytes]:
         try:

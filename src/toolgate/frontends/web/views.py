@@ -127,24 +127,24 @@ async def add_server(request: PageRequest) -> Outcome:
 
 
 async def check_server(request: PageRequest) -> Outcome:
-    checked = await request.ask("POST", f"/servers/{request.name}/check")
+    checked = await request.ask("POST", f"{_of_server(request.name)}/check")
     if fault := checked.get("fault"):
         raise Failed(502, fault["error"], fault.get("hint", ""))
     return Done(_of_server(request.name), f"It is {checked['state']} and lists {len(checked.get('tools', ()))} tools.")
 
 
 async def stop_server(request: PageRequest) -> Outcome:
-    await request.ask("POST", f"/servers/{request.name}/stop")
+    await request.ask("POST", f"{_of_server(request.name)}/stop")
     return Done(_of_server(request.name), "Stopped. The next call starts it.")
 
 
 async def restart_server(request: PageRequest) -> Outcome:
-    await request.ask("POST", f"/servers/{request.name}/stop")
+    await request.ask("POST", f"{_of_server(request.name)}/stop")
     return await check_server(request)
 
 
 async def remove_server(request: PageRequest) -> Outcome:
-    await request.ask("DELETE", f"/servers/{request.name}")
+    await request.ask("DELETE", _of_server(request.name))
     return Done("/servers", f"Removed {request.name}.")
 
 
@@ -360,9 +360,10 @@ async def rule(request: PageRequest) -> Outcome:
         server, tool, verdict = msgspec.json.decode(request.form.get("set", ""), type=tuple[str, str, str])
     except (msgspec.DecodeError, ValueError):
         raise Failed(400, "The form does not say for which tool") from None
-    await request.ask("POST", f"/access/{request.name}", {"server": server, "tool": tool, "verdict": verdict})
+    place = f"/access/{quote(request.name, safe='')}"
+    await request.ask("POST", place, {"server": server, "tool": tool, "verdict": verdict})
     said = {"allow": "is allowed", "ask": "is asked for", "off": "is off"}.get(verdict, "is as its server")
-    return Done(f"/access/{request.name}", f"{tool} of {server} {said} for {request.name}.")
+    return Done(place, f"{tool} of {server} {said} for {request.name}.")
 
 
 async def board(request: PageRequest) -> Outcome:
