@@ -44,6 +44,7 @@ MOST_ARGUMENTS = 8 * 1024 * 1024  # bytes of calls under way; nothing more is re
 MOST_AT_ONCE = 1024 * 1024  # bytes of calls that are with their servers, unless it is one: others call these too
 MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
 
+_UNREAD = "the call was made, but its result is lost: the code does not read the results of its calls"
 DEADLOCK = "the code waits for something that can never happen: no call and no timer is under way"
 
 
@@ -262,7 +263,7 @@ class _Run:
                 self._worker.let_go(self)
         await self._awake.wait()
         if self._worker.unread + len(line) > MOST_UNREAD:
-            line = bridge.refusal(number, "the code does not read the results of its calls")
+            line = bridge.refusal(number, _UNREAD)
         self._worker.write(line)
         self._held()
         del self._serving[number]
