@@ -119,7 +119,7 @@ async def execute(worker: Worker, order: bytes, host: Host, limits: Limits, cloc
     """Run what the order says. The worker is ready, and is killed here. Raises `SandboxError`; a cancellation ends the
     calls and the worker too."""
     run = _Run(worker, host, limits, clock, slot)
-    worker.on_event, worker.on_room = run.heard, run.serve_more
+    worker.on_event, worker.on_room = run.heard, run.has_read
     try:
         end = await run.whole(order)
     finally:
@@ -224,7 +224,7 @@ class _Run:
     def _held(self) -> None:
         """Read on only where the principal's runs do not hold too much. One of them always goes on."""
         size = len(self.logs) + self._arguments + self._worker.unread
-        if not self._slot.holds(size) and not self._room:
+        if not self._slot.holds(size) and not self._room and not self._end.done():
             self._worker.hold(self._slot)
             self._room = self._group.create_task(self._until_room())
 
@@ -232,6 +232,11 @@ class _Run:
         await self._slot.room()
         self._room = None
         self._worker.let_go(self._slot)
+
+    def has_read(self) -> None:
+        """What the worker was written is kept no more."""
+        self._held()
+        self.serve_more()
 
     # Its calls.
 
