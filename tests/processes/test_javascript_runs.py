@@ -167,6 +167,23 @@ async def test_a_batch_has_results_in_order_and_failures_as_values() -> None:
         ]
 
 
+LARGE_CALLS = {
+    "a batch": "servers.batch(Array.from({ length: 40 }, (_, n) => ['shop', 'echo', { a, n }]))",
+    "all": "Promise.all(Array.from({ length: 40 }, async (_, n) => ({ ok: true, value: await shop.echo({ a, n }) })))",
+}
+
+
+@real
+@pytest.mark.parametrize("calls", LARGE_CALLS.values(), ids=LARGE_CALLS)
+async def test_of_large_calls_that_are_made_at_once_no_result_is_lost(calls: str) -> None:
+    async with staged() as stage:
+        code = f"const a = 'x'.repeat(1e6), {{ shop }} = servers;\nconst came = await {calls};"
+        assert await value(stage, f"{code}\nreturn came.map((each) => each.ok && each.value.n)") == [*range(40)]
+        code += "\nconst more = await servers.batch(Array.from({ length: 70 }, (_, n) => ['shop', 'echo', { n }]))"
+        assert await value(stage, f"{code}\nreturn more.map((each) => each.ok && each.value.n)") == [*range(70)]
+        assert len(stage.called) == 40 + 110
+
+
 VALUES = {
     "return 'text'": '"text"',
     "return": None,

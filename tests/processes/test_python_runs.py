@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -185,6 +186,29 @@ async def test_a_batch_is_in_flight_at_once_and_its_results_stand_in_order() -> 
             "failed"
         ]
         assert failed["name"] == "TypeError"
+
+
+@real
+async def test_of_large_calls_of_a_batch_no_result_is_lost() -> None:
+    async with staged(language="python") as stage:
+        code = "came = servers.batch([('shop', 'echo', {'a': 'x' * 1_000_000, 'n': n}) for n in range(40)])"
+        ran = await stage.pool.run(f"{code}\n[each['ok'] and each['value']['n'] for each in came]", stage.host())
+        assert json.loads(ran.value or b"") == [*range(40)] and len(stage.called) == 40
+
+
+@real
+async def test_a_batch_may_follow_one_that_could_not_be_sent_whole() -> None:
+    code = """
+large = [('db', 'x', {'n': n, 'a': 'x' * 10_000}) for n in range(100)]
+try:
+    servers.batch([*large, ('db', 'x', {'n': {1}})])
+except TypeError:
+    pass
+[each['value'] for each in servers.batch([('db', 'x', {'n': n}) for n in range(200)])]
+"""
+    async with python_engine() as engine:
+        ran = await run(engine, code, lambda call: {"value": call["arguments"]["n"]}, most=1 << 24, servers=SERVERS)
+        assert ran.value == [*range(200)]
 
 
 @real

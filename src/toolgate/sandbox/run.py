@@ -44,6 +44,7 @@ MOST_ARGUMENTS = 8 * 1024 * 1024  # bytes of calls under way; nothing more is re
 MOST_AT_ONCE = 1024 * 1024  # bytes of calls that are with their servers, unless it is one: others call these too
 MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
 
+_UNREAD = "the call was made, but its result is lost: the code does not read the results of its calls"
 DEADLOCK = "the code waits for something that can never happen: no call and no timer is under way"
 
 
@@ -118,7 +119,7 @@ async def execute(worker: Worker, order: bytes, host: Host, limits: Limits, cloc
     """Run what the order says. The worker is ready, and is killed here. Raises `SandboxError`; a cancellation ends the
     calls and the worker too."""
     run = _Run(worker, host, limits, clock, slot)
-    worker.on_event, worker.on_room = run.heard, run.serve_more
+    worker.on_event, worker.on_room = run.heard, run.has_read
     try:
         end = await run.whole(order)
     finally:
@@ -223,7 +224,7 @@ class _Run:
     def _held(self) -> None:
         """Read on only where the principal's runs do not hold too much. One of them always goes on."""
         size = len(self.logs) + self._arguments + self._worker.unread
-        if not self._slot.holds(size) and not self._room:
+        if not self._slot.holds(size) and not self._room and not self._end.done():
             self._worker.hold(self._slot)
             self._room = self._group.create_task(self._until_room())
 
@@ -231,6 +232,11 @@ class _Run:
         await self._slot.room()
         self._room = None
         self._worker.let_go(self._slot)
+
+    def has_read(self) -> None:
+        """What the worker was written is kept no more."""
+        self._held()
+        self.serve_more()
 
     # Its calls.
 
@@ -262,7 +268,7 @@ class _Run:
                 self._worker.let_go(self)
         await self._awake.wait()
         if self._worker.unread + len(line) > MOST_UNREAD:
-            line = bridge.refusal(number, "the code does not read the results of its calls")
+            line = bridge.refusal(number, _UNREAD)
         self._worker.write(line)
         self._held()
         del self._serving[number]

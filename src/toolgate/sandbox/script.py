@@ -34,6 +34,7 @@ SPARE = 4 * 1024 * 1024  # bytes that are given back where code has used all mem
 MEMORY = "memory limit exceeded"
 DEEPEST = 100  # levels of a value that is taken apart since it is not JSON as it is
 MOST_IN_FLIGHT = 64  # calls of a batch, where the host does not say
+MOST_UNANSWERED = 1024 * 1024  # bytes of arguments; from then on the next call of a batch waits for an answer
 CODE_IS_ASYNC = inspect.CO_COROUTINE
 ENDS = (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 
@@ -73,6 +74,7 @@ class Bridge:
         self._writing = writing
         self._calls = 0
         self._answers: dict[int, dict[str, Any]] = {}
+        self._unanswered: dict[int, int] = {}  # bytes of arguments, by the number of the call
         self.in_flight = MOST_IN_FLIGHT
 
     def say(self, message: dict[str, Any]) -> None:
@@ -96,14 +98,21 @@ class Bridge:
         except (TypeError, ValueError) as error:
             raise type(error)(f"the arguments of {tool} cannot be sent as JSON: {error}") from None
         self._calls += 1
+        self._unanswered[self._calls] = len(written)
         target = f'"server": {json.dumps(server)}, "tool": {json.dumps(tool)}'
         self.say_text(f'{{"call": {self._calls}, {target}, "arguments": {written}, "raw": {json.dumps(raw)}}}')
         return self._calls
+
+    @property
+    def unanswered(self) -> int:
+        """Bytes of the calls whose answers were not read yet."""
+        return sum(self._unanswered.values())
 
     def answer(self, number: int) -> Any:
         """Raises `ToolError`."""
         while number not in self._answers:
             said = self.read()
+            self._unanswered.pop(said["answer"], None)
             self._answers[said["answer"]] = said
         said = self._answers.pop(number)
         if "error" in said:
@@ -219,7 +228,10 @@ class Servers(Named):
         came: list[dict[str, Any]] = []
         started: list[int] = []
         for number in range(len(wanted)):
-            while len(started) < len(wanted) and len(started) < number + self._bridge.in_flight:
+            # Who writes does not read: while many large calls are written, answers come for which there is no room.
+            while len(started) < min(len(wanted), number + self._bridge.in_flight) and (
+                len(started) == number or self._bridge.unanswered < MOST_UNANSWERED
+            ):
                 started.append(self._bridge.start(*wanted[len(started)]))
             try:
                 came.append({"ok": True, "value": self._bridge.answer(started[number])})

@@ -23,6 +23,8 @@ function prelude(write, arm, disarm, file) {
   const ROOM = 400; // frames of a small function
   const LONGEST_OUTBOX = 65_536; // characters that wait for the end of a job
   const LONGEST_STACK = 4_000; // characters
+  const MOST_UNANSWERED = 1_048_576; // characters of calls; from then on the next waits for an answer
+  const MOST_HELD = 33_554_432; // characters of calls that wait; where there are more, the first are written
   // Of seed 002, and beside them what its strict form leaves out.
   const OF_THE_SEED = [
     ..."JSON Math Date Array Map Set Promise Object String Number Boolean RegExp Error parseInt parseFloat".split(" "),
@@ -78,6 +80,10 @@ function prelude(write, arm, disarm, file) {
   let calls = 0;
   let callsLeft = 0; // of those that this run may make
   let waiting = 0;
+  let begun = 0; // calls that are written
+  let unanswered = 0; // characters of these
+  let held = 0; // characters of the others
+  const unwritten = { __proto__: null }; // the lines of the others, by number
   let armed = 0;
   let lastTimer = 0;
   const pending = { __proto__: null };
@@ -283,20 +289,35 @@ function prelude(write, arm, disarm, file) {
       if (typeof server !== "string" || typeof tool !== "string") {
         throw new typeError("the names of a server and of a tool are texts: servers.name.call('tool', { … })");
       }
-      const written = given === undefined || given === null ? "{}" : stringify(given);
-      if (typeof written !== "string" || written[0] !== "{") {
+      const object = given === undefined || given === null ? "{}" : stringify(given);
+      if (typeof object !== "string" || object[0] !== "{") {
         throw new typeError("the arguments of " + tool + " on " + server + " must be an object");
       }
       room(ROOM);
       if (callsLeft <= 0) throw new error("a run may make " + limits.calls + " calls, and has made them");
       callsLeft -= 1;
       calls += 1;
-      const line = '{"call":' + calls + ',"server":' + stringify(server) + ',"tool":' + stringify(tool);
-      send(line + ',"arguments":' + written + (isRaw ? ',"raw":true}' : "}"));
       if (isOver) return;
-      pending[calls] = { __proto__: null, resolve, reject };
+      const target = '{"call":' + calls + ',"server":' + stringify(server) + ',"tool":' + stringify(tool);
+      const line = target + ',"arguments":' + object + (isRaw ? ',"raw":true}' : "}");
+      pending[calls] = { __proto__: null, resolve, reject, size: line.length };
+      unwritten[calls] = line;
+      held += line.length;
       waiting += 1;
+      writeCalls();
     });
+  }
+
+  function writeCalls() {
+    // Who writes does not read: while many large calls are written, answers come for which there is no room.
+    while (begun < calls && (unanswered < MOST_UNANSWERED || held > MOST_HELD)) {
+      begun += 1;
+      const line = unwritten[begun];
+      delete unwritten[begun];
+      held -= line.length;
+      unanswered += line.length;
+      send(line);
+    }
   }
 
   function batch(wanted) {
@@ -548,7 +569,9 @@ function prelude(write, arm, disarm, file) {
     if (asked === undefined) return;
     delete pending[number];
     waiting -= 1;
+    unanswered -= asked.size;
     try {
+      writeCalls();
       const value = parse(written);
       if (isValue) return asked.resolve(value);
       const failure = new error(value.message);

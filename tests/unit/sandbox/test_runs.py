@@ -259,6 +259,35 @@ async def test_answers_that_nobody_reads_are_not_kept_without_end() -> None:
     await pool.close()
 
 
+async def test_a_run_is_read_on_when_it_has_read_its_answers_whatever_the_others_of_its_principal_keep() -> None:
+    printed, answers = 9 * 1024 * 1024, 12
+
+    def play(process: Process, told: Json) -> None:
+        if process in scripted.processes[:6]:
+            process.says(*[{"log": "x" * 64_000}] * (printed // 64_000))
+        elif "run" in told:
+            process.calls(*["much"] * answers)
+            process.worker.full()
+        elif len(process.told) == 1 + answers:
+            process.worker.room()
+            process.says({"done": {"value": 1}})
+
+    async def much(_rests: Rests) -> str:
+        await asyncio.sleep(1)
+        return "x" * 1_500_000
+
+    scripted = Scripted(play)
+    pool, shop = scripted.pool(Limits(warm=0, runs=64)), Shop(much=much)
+    others = [asyncio.ensure_future(pool.run("code", shop.host, whose="ann")) for _ in range(6)]
+    await asyncio.sleep(5)
+    assert (await pool.run("code", shop.host, whose="ann")).value == b"1"
+    assert not any(other.done() for other in others)
+    for other in others:
+        other.cancel()
+    await asyncio.wait(others)
+    await pool.close()
+
+
 async def test_no_call_begins_while_nobody_reads_the_answers() -> None:
     def play(process: Process, told: Json) -> None:
         if "run" in told:
