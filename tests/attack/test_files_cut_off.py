@@ -272,6 +272,26 @@ async def test_who_is_gone_while_a_server_is_added_has_it_served_and_noted(
     assert '"servers.add"' in (tmp_path / "audit.jsonl").read_text()
 
 
+async def test_a_reload_that_nobody_waits_for_any_more_is_served_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with place(tmp_path) as there:
+
+        async def in_a_thread(work: Callable[..., Any], *given: Any) -> Any:
+            found = work(*given)
+            reloads.cancel()
+            await asyncio.sleep(0)  # in which who waits is gone
+            return found
+
+        there.path.write_text(SERVERS + BOB)
+        monkeypatch.setattr(asyncio, "to_thread", in_a_thread)
+        reloads = asyncio.ensure_future(there.app._reloading.read_again(()))
+        with pytest.raises(asyncio.CancelledError):
+            await reloads
+        await settle()
+        assert there.served[1] == ["bob"]
+
+
 @pytest.fixture
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -110,12 +110,12 @@ class Sessions:
         self._timer = self._clock.call_later(min(self._idle, 60.0) / 2, self._sweep)
 
     def _sweep(self) -> None:
+        self._sweep_later()  # whatever comes of this one
         now = self._clock.now()
         for session in self.all():
             session.expire()
             if session.is_idle and now - session.used >= self._idle:
                 self.end(session)
-        self._sweep_later()
 
 
 def new_session(deps: FrontendDeps, path: str, principal: Principal, revision: mcp.Revision | None = None) -> Session:

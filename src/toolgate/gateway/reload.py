@@ -64,6 +64,9 @@ class Reloading:
         """Serve the configuration as it stands now. `confirmed` are the sentences of `Unconfirmed.losses` that the
         operator has agreed to. Raises `ConfigError`, and goes on with the old one, where it is not to be understood, or
         waits."""
+        return await self._whole(partial(self._reload, confirmed), "reload the configuration")
+
+    async def _reload(self, confirmed: Collection[str]) -> Snapshot:
         async with self._turn:
             try:
                 config = await asyncio.to_thread(self._settings.read)
@@ -233,10 +236,13 @@ class Reloading:
         while True:
             await self._clock.sleep(LOOK)
             seen = self._settings.seen()
-            if seen == last != self._settings.known:
-                await self._reload_or_say()
-            elif (waiting := self._waiting) and self._agreements.are_for(waiting):
-                await self._reload_or_say(waiting.losses)
+            try:
+                if seen == last != self._settings.known:
+                    await self._reload_or_say()
+                elif (waiting := self._waiting) and self._agreements.are_for(waiting):
+                    await self._reload_or_say(waiting.losses)
+            except Exception:  # the rescue: the next edit is read all the same
+                log.exception("cannot use the new configuration")
             last = seen
 
 

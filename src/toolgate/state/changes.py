@@ -6,11 +6,14 @@ The rule this file keeps: news say that a subject is another now, and nothing el
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable
 
 from toolgate.core.clock import Clock
 from toolgate.state.base import NEWS, Store, Subject
+
+log = logging.getLogger(__name__)
 
 LOOK = 0.5  # seconds between looks
 
@@ -38,7 +41,10 @@ class StoreChanges:
             await self._clock.sleep(LOOK)
             seen = self._store.items(NEWS)
             for subject, listeners in self._listeners.items():
-                if seen.get(subject) != self._known.get(subject):
+                if subject in seen and seen[subject] != self._known.get(subject):  # what cannot be read is no news
                     for listener in listeners:
-                        listener()
-            self._known = seen
+                        try:
+                            listener()
+                        except Exception:  # the rescue: the others hear of it, and of all that comes
+                            log.exception("what has changed in the store (%s) was not taken up", subject)
+            self._known = {**self._known, **seen}

@@ -37,6 +37,7 @@ def as_server(tools: Sequence[Tool], workspace: Workspace) -> InProcessTools:
     return InProcessTools(
         {"tools": {tool.name: InProcessItem(_listed(tool), _work(tool, workspace)) for tool in tools}},
         roots_changed=workspace.roots_changed,
+        left=workspace.forget,
     )
 
 

@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -32,6 +33,7 @@ MOST_BOUND = 10_000  # sessions of clients whose record and roots are remembered
 MOST_PROJECTS = 64  # whose files are kept up to date
 LONGEST_PATH = 4096  # characters
 MOST_ROOTS = 20  # of a client that are looked at
+LARGEST_ROOTS = 8 * 1024  # bytes of them that are kept: the first ones
 READS = 2  # at once, one of each principal
 WRITES = 4  # that are with the store at once: so many are before another principal's
 MOST_WAITING = 1000  # reads, and as many writes, of one principal
@@ -214,6 +216,11 @@ class Workspace:
         """It is asked again."""
         self._roots.pop(client.identity, None)
 
+    def forget(self, client: Client) -> None:
+        """Its session is over."""
+        self._roots.pop(client.identity, None)
+        self._bound.pop(client.identity, None)
+
 
 def _written(said: Object) -> bytes:
     return jsonrpc.encode(text(jsonrpc.encode(said).decode(), structuredContent=said))
@@ -260,7 +267,9 @@ def _folders(answer: Answer) -> tuple[str, ...]:
         urls = [urlsplit(root.uri) for root in roots if len(root.uri) <= 3 * LONGEST_PATH]
     except (ValueError, *jsonrpc.UNREADABLE):
         return ()
-    return tuple(folder for url in urls if url.scheme == "file" and (folder := absolute(unquote(url.path))))
+    found = [folder for url in urls if url.scheme == "file" and (folder := absolute(unquote(url.path)))]
+    ends = accumulate(len(folder.encode(errors="replace")) for folder in found)
+    return tuple(folder for folder, end in zip(found, ends, strict=True) if end <= LARGEST_ROOTS)
 
 
 def _remember(known: dict[Identity, Value], client: Client, value: Value) -> None:

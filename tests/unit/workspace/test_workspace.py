@@ -191,3 +191,15 @@ async def test_what_is_remembered_of_sessions_is_bounded(repo: Path, monkeypatch
 )
 def test_a_path_is_absolute_and_plain_or_none(path: str, kept: str) -> None:
     assert absolute(path) == kept
+
+
+async def test_of_a_session_that_is_over_nothing_is_kept_and_of_long_roots_the_first(repo: Path) -> None:
+    workspace = Workspace(MemoryStore(FakeClock()), FakeClock(), Config(), repo)
+    long = [{"uri": f"file:///{number}/{'x' * 3000}"} for number in range(20)]
+    context = calling(roots=[*uris(repo), *long])
+    assert await workspace.project(context)
+    (kept,) = workspace._roots.values()
+    assert kept[0] == str(repo) and sum(map(len, kept)) <= workspaces.LARGEST_ROOTS
+    workspace.bind(context, "a-record")
+    workspace.forget(context.client)
+    assert not workspace._roots and not workspace._bound

@@ -86,6 +86,7 @@ class InProcessTools(msgspec.Struct, frozen=True):
     entries: Mapping[str, Mapping[str, InProcessItem]] = {}
     read: Callable[[str], Object | None] = lambda _uri: None  # a URI that a template made
     roots_changed: Callable[[Client], object] = lambda _client: None
+    left: Callable[[Client], object] = lambda _client: None  # its session is over
 
     async def answer(self, call: Call, exchange: Exchange) -> Result:
         """The result of a call. Raises `Fault`."""
