@@ -15,7 +15,7 @@ from pathlib import Path
 from toolgate.core.fault import Fault
 from toolgate.state.base import NotKept
 from toolgate.workspace.projects import Project
-from toolgate.workspace.workspace import Workspace
+from toolgate.workspace.workspace import MOST_PROJECTS, Workspace
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class TaskFiles:
         self._complaints = {folder: said for folder, said in self._complaints.items() if folder in projects}
         for folder, project in list(projects.items()):
             if not self._workspace.config.sync:
-                return
+                break
             self._under_way = folder
             said = ""
             try:
@@ -88,3 +88,6 @@ class TaskFiles:
             if said and self._complaints.get(folder) != said:
                 log.warning("tasks are not synced with their file: %s", said)
             self._complaints[folder] = said
+        for folder in list(projects)[:-MOST_PROJECTS]:
+            del projects[folder]
+            log.info("tasks are synced with the files of %d projects; no more with %s", MOST_PROJECTS, folder)

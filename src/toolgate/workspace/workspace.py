@@ -30,7 +30,8 @@ from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.sessions import Caller, Record
 
 MOST_BOUND = 10_000  # sessions of clients whose record and roots are remembered
-MOST_PROJECTS = 64  # whose files are kept up to date
+MOST_PROJECTS = 64  # whose files are kept up to date: those that calls were in last
+MOST_NAMED = 16 * MOST_PROJECTS  # until the files of those beyond have been written
 LONGEST_PATH = 4096  # characters
 MOST_ROOTS = 20  # of a client that are looked at
 LARGEST_ROOTS = 8 * 1024  # bytes of them that are kept: the first ones
@@ -103,9 +104,12 @@ class Workspace:
 
     def note(self, project: Project | None) -> Project | None:
         """Its file of tasks is kept up to date from now on."""
-        if project and self.projects.get(project.folder) != project and len(self.projects) < MOST_PROJECTS:
-            self.projects[project.folder] = project
-            self.on_project()
+        if project:
+            before = self.projects.pop(project.folder, None)
+            if before or len(self.projects) < MOST_NAMED:
+                self.projects[project.folder] = project  # the last one now
+            if before != project:
+                self.on_project()
         return project
 
     # Whose session and project a call is in (behaviour.md, "004 daemon tools").

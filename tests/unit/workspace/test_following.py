@@ -20,8 +20,9 @@ from toolgate.app import App
 from toolgate.config import Config, Tasks
 from toolgate.state.memory import MemoryStore
 from toolgate.workspace import syncing
-from toolgate.workspace.following import AGAIN, PAUSE
-from toolgate.workspace.workspace import Workspace
+from toolgate.workspace.following import AGAIN, PAUSE, TaskFiles
+from toolgate.workspace.projects import Project
+from toolgate.workspace.workspace import MOST_PROJECTS, Workspace
 
 AT = "2026-11-24T08:30:00.000000Z"
 
@@ -178,3 +179,26 @@ async def test_a_command_says_in_which_folder_it_is(here: Path, tmp_path_factory
         assert titles(elsewhere) == ["there"]
         assert not (here / ".gobby" / "tasks.jsonl").exists()
         assert (await call(app, "below")).status == 400
+
+
+async def test_the_projects_that_calls_were_in_last_are_followed_however_many_there_were(tmp_path: Path) -> None:
+    clock, done = FakeClock(), list[str]()
+    workspace = Workspace(MemoryStore(clock), clock, Config(), tmp_path)
+
+    async def sync(_: Workspace, project: Project) -> None:
+        done.append(project.id)
+
+    files = TaskFiles(workspace, sync)
+    follows = asyncio.ensure_future(files.follow())
+    for number in range(MOST_PROJECTS + 1):
+        workspace.note(Project(f"p{number}", "", tmp_path / str(number)))
+        workspace.note(Project("p0", "", tmp_path / "0"))  # all the while somebody works in it
+    await clock.advance(2 * PAUSE)
+    assert {f"p{number}" for number in range(MOST_PROJECTS + 1)} <= set(done), "each is written once more"
+    assert len(workspace.projects) == MOST_PROJECTS
+    assert tmp_path / "0" in workspace.projects and tmp_path / "1" not in workspace.projects
+    workspace.note(Project("another", "", tmp_path / "0"))
+    await clock.advance(2 * PAUSE)
+    assert done[-1] == "another"
+    follows.cancel()
+    await asyncio.gather(follows, return_exceptions=True)
