@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 LOOK = 0.05  # seconds between two looks at how much memory a worker has
 MOST_ARGUMENTS = 8 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
 MOST_AT_ONCE = 1024 * 1024  # bytes of calls that are with their servers, unless it is one: others call these too
-MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker does not read; from then on it gets errors for them
+MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker has not read; from then on it gets errors for them
 
-_UNREAD = "the call was made, but its result is lost: the code does not read the results of its calls"
+_UNREAD = "the call was made, but its result is lost: too many bytes of other results wait to be read by the code"
 DEADLOCK = "the code waits for something that can never happen: no call and no timer is under way"
 
 
@@ -158,6 +158,7 @@ class _Run:
         self._waiting: deque[Call | LargeCall] = deque()  # for others to end
         self._serving: dict[int, asyncio.Task[None]] = {}  # by the number of the call
         self._sent = 0  # bytes of these calls
+        self._unsent = 0  # bytes of answers that wait until the run goes on
         self._room: asyncio.Task[None] | None = None  # what the principal's runs hold becomes less
         self._arguments = 0  # bytes of the calls of both
         self._resting = 0  # calls that wait for a person
@@ -223,7 +224,7 @@ class _Run:
 
     def _held(self) -> None:
         """Read on only where the principal's runs do not hold too much. One of them always goes on."""
-        size = len(self.logs) + self._arguments + self._worker.unread
+        size = len(self.logs) + self._arguments + self._worker.unread + self._unsent
         if not self._slot.holds(size) and not self._room and not self._end.done():
             self._worker.hold(self._slot)
             self._room = self._group.create_task(self._until_room())
@@ -266,9 +267,12 @@ class _Run:
             self._sent -= size
             if self._arguments <= MOST_ARGUMENTS:
                 self._worker.let_go(self)
-        await self._awake.wait()
-        if self._worker.unread + len(line) > MOST_UNREAD:
+        if self._worker.unread + self._unsent + len(line) > MOST_UNREAD:
             line = bridge.refusal(number, _UNREAD)
+        self._unsent += len(line)
+        self._held()
+        await self._awake.wait()
+        self._unsent -= len(line)
         self._worker.write(line)
         self._held()
         del self._serving[number]

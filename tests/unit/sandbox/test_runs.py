@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from scripted_engine import Json, Process, Scripted, Shop
-from virtualtime import soon
+from virtualtime import settle, soon
 
 from toolgate.core.fault import Fault
 from toolgate.sandbox import bridge
@@ -256,6 +256,31 @@ async def test_answers_that_nobody_reads_are_not_kept_without_end() -> None:
 
     ran = await pool.run("code", Shop(much=much).host)
     assert ran.value == b"5"
+    await pool.close()
+
+
+async def test_answers_that_wait_for_a_person_are_not_kept_without_end_and_count() -> None:
+    def play(process: Process, told: Json) -> None:
+        if "run" in told:
+            process.calls("ask", *["much"] * 30)
+        elif len(process.told) == 32:
+            process.says({"done": {"value": sum("error" in each for each in process.told)}})
+
+    answered = asyncio.Event()
+
+    async def ask(rests: Rests) -> None:
+        rests(True)
+        await answered.wait()
+        rests(False)
+
+    scripted = Scripted(play)
+    pool, shop = scripted.pool(NONE_READY), Shop(ask=ask, much=lambda _: "x" * 1_000_000)
+    run = asyncio.ensure_future(pool.run("code", shop.host))
+    await settle()
+    assert 25_000_000 < pool._slots.held._kept < 26_000_000 and len(scripted.processes[0].told) == 1
+    answered.set()
+    assert (await soon(run)).value == b"5"
+    assert not pool._slots.held._kept
     await pool.close()
 
 
