@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,8 @@ from toolgate.core.model import Accepted, Call, Client, Done, Principal
 from toolgate.policy import limits
 from toolgate.policy.base import Passed
 from toolgate.policy.limits import Meters
+from toolgate.upstreams.mcp import counted_tasks
+from toolgate.upstreams.mcp.requests import Requests
 
 REVISIONS = ["2025-06-18", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]
@@ -292,6 +294,51 @@ async def test_a_task_that_its_client_has_left_at_once_counts_all_the_same() -> 
         refused(await bob.call("there__plain"))
         gate.opened.set()
         await rig.clock.advance(61)
+
+
+@pytest.mark.parametrize("most_counted", [0, counted_tasks.MOST_COUNTED])
+async def test_a_task_that_its_client_has_left_and_that_is_over_at_once_gives_its_place_back(
+    most_counted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counted_tasks, "MOST_COUNTED", most_counted)
+    there = of_tasks("legacy", {"slow": plain, "plain": plain})
+    async with gateway(config=at_once(server=1), there=there) as rig:
+        ann, bob = await rig.client(LATEST), await rig.client(LATEST, principal="bob")
+        await ann.request("tools/list")
+        there.makes.clear()
+        wish = ann.start("tools/call", name="there__slow", arguments={}, task={"ttl": 60_000})
+        await settle()
+        ann.cancel(wish)
+        await settle()
+        refused(await bob.call("there__plain"))
+        there.makes.set()
+        await settle()
+        assert (await bob.call("there__plain")).text == "done"
+
+
+async def test_who_leaves_a_wish_for_a_task_as_its_connection_ends_gives_its_place_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ends_at_once(self: Requests, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        spawned = spawn(self, work)
+        spawned.cancel()
+        return spawned
+
+    there = of_tasks("legacy", {"slow": plain, "plain": plain})
+    async with gateway(config=at_once(server=1), there=there) as rig:
+        ann = await rig.client(LATEST)
+        await ann.request("tools/list")
+        there.makes.clear()
+        wish = ann.start("tools/call", name="there__slow", arguments={}, task={"ttl": 60_000})
+        await settle()
+        spawn = Requests.spawn
+        monkeypatch.setattr(Requests, "spawn", ends_at_once)
+        ann.cancel(wish)
+        await settle()
+        monkeypatch.undo()
+        await rig.app.gateway.snapshot.upstreams["there"].stop()
+        there.makes.set()
+        assert (await ann.call("there__plain")).text == "done"
 
 
 async def test_a_tool_that_runs_as_a_task_for_a_client_without_any_counts_once() -> None:

@@ -27,7 +27,10 @@ from peers import (
 from virtualtime import settle, soon
 
 from toolgate.config import Config
+from toolgate.core.fault import Fault
+from toolgate.core.model import Client, Principal
 from toolgate.frontends.subscriber import MOST_WATCHED
+from toolgate.upstreams.mcp.resubscribe import Wanted
 
 SERVERS = [LegacyServer, ModernServer]
 CLIENTS = ["2024-11-05", LATEST, MODERN]
@@ -547,14 +550,15 @@ async def test_one_client_that_asks_a_silent_server_for_much_keeps_no_other_wait
 # Another configuration.
 
 
+def with_another_timeout(config: Config) -> Config:
+    return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], timeout=7.0),))
+
+
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("who_stays", [0, 1, None])
 async def test_who_leaves_while_a_changed_server_starts_takes_only_its_own_subscription(
     kind: Any, who_stays: int | None
 ) -> None:
-    def changed(config: Config) -> Config:
-        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], timeout=7.0),))
-
     there, opens = docs(kind), asyncio.Event()
     connects = there.make_link
 
@@ -564,7 +568,7 @@ async def test_who_leaves_while_a_changed_server_starts_takes_only_its_own_subsc
 
     there.make_link = connects_when_it_may
     opens.set()
-    async with gateway(there=there, edited=changed) as rig:
+    async with gateway(there=there, edited=with_another_timeout) as rig:
         ears = [await rig.modern(who).listen("there+mem://a") for who in ("ann", "bob")]
         opens.clear()
         await rig.app.reload()
@@ -579,3 +583,67 @@ async def test_who_leaves_while_a_changed_server_starts_takes_only_its_own_subsc
         there.update("mem://a")
         await settle()
         assert [ear.updated for ear in ears] == [["there+mem://a"] if number == who_stays else [] for number in (0, 1)]
+
+
+class _Held(_LegacyConnection):
+    def _subscribe(self, message: Any, uri: str) -> None:
+        self.server.held.append(lambda: super(_Held, self)._subscribe(message, uri))
+
+
+async def test_a_subscription_that_is_under_way_while_its_server_is_changed_stands_at_the_new_one() -> None:
+    there = docs(LegacyServer)
+    whole, there.connection, there.held = there.connection, _Held, []
+    async with gateway(there=there, edited=with_another_timeout) as rig:
+        ann, bob = await rig.client(LATEST), await rig.client(LATEST, principal="bob")
+        subscribing = ann.start("resources/subscribe", uri="mem://a")
+        await settle()
+        there.connection = whole
+        await rig.app.reload()
+        [answer] = there.held
+        answer()
+        assert (await subscribing.reply()).result == {}
+        await settle()
+        [now] = there.open_connections
+        assert now.watched == ["mem://a"]
+        ear = await bob.listen("mem://a")
+        assert (await ann.request("resources/unsubscribe", uri="mem://a")).result == {}
+        await settle()
+        there.update("mem://a")
+        await settle()
+        assert ear.updated == ["mem://a"]
+        await ear.stop()
+        await settle()
+        assert now.watched == []
+
+
+async def test_a_changed_server_that_does_not_start_at_once_is_asked_again_for_what_is_watched() -> None:
+    there, is_away = docs(LegacyServer), asyncio.Event()
+    connects = there.make_link
+
+    async def connects_unless_away(*given: Any) -> Any:
+        if is_away.is_set():
+            raise Fault("SERVER_FAILED", "not yet", reach="not_sent")
+        return await connects(*given)
+
+    there.make_link = connects_unless_away
+    async with gateway(there=there, edited=with_another_timeout) as rig:
+        ear = await rig.modern().listen("there+mem://a")
+        left = await rig.modern("bob").listen("there+mem://b")
+        is_away.set()
+        await rig.app.reload()
+        await rig.clock.advance(20)
+        await left.stop()
+        is_away.clear()
+        await rig.clock.advance(60)
+        assert there.watched == ["mem://a"]
+        there.update("mem://a")
+        await settle()
+        assert ear.updated == ["there+mem://a"]
+
+
+async def test_what_somebody_has_not_asked_for_it_cannot_end_for_others() -> None:
+    wanted = Wanted()
+    ann, bob = Client(Principal("ann")), Client(Principal("bob"))
+    wanted.add(("resources", "mem://a"), ann)
+    assert not wanted.remove(("resources", "mem://a"), bob.principal.counted_as)
+    assert wanted.remove(("resources", "mem://a"), ann.principal.counted_as)

@@ -37,7 +37,7 @@ from task_peers import (
 )
 from virtualtime import FakeClock, settle
 
-from toolgate.config import CatalogLimits, Server
+from toolgate.config import CatalogLimits, Config, Server
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Outcome, Principal, Required
 from toolgate.core.redaction import GONE
@@ -525,6 +525,31 @@ async def test_a_server_that_was_silent_for_one_client_is_asked_for_others_and_a
         assert (await ann.request("tasks/list")).result["tasks"] == []
         await ann.request("tasks/get", taskId=of_ann)
         assert [task["taskId"] for task in (await ann.request("tasks/list")).result["tasks"]] == [of_ann]
+        gate.opened.set()
+        await rig.clock.advance(100)
+
+
+async def test_a_list_of_tasks_that_has_waited_starts_no_server_that_was_removed_meanwhile() -> None:
+    def removed(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=config.servers[1:])
+
+    gate = Gate()
+    there, mute = (LegacyTaskServer({"slow": gate}, support={"slow": "optional"}) for _ in range(2))
+    mute.connection = _MuteOfTasks
+    async with gateway(there=there, mute=mute, edited=removed) as rig:
+        ann = await rig.legacy()
+        await made(ann, "there__slow")
+        await made(ann, "mute__slow")
+        old = rig.app.gateway.snapshot.upstreams["there"]
+        _, waiting = ann.start("tasks/list"), ann.start("tasks/list")
+        await settle()
+        await rig.app.reload()
+        await rig.clock.advance(LOOK)
+        assert (await waiting.reply()).result["tasks"] == []
+        with pytest.raises(Fault, match="stopped"):
+            await old.tasks(Client(Principal("ann")))
+        assert len(there.connections) == 1 and there.open_connections == []
+        mute.connections[0].is_mute = False
         gate.opened.set()
         await rig.clock.advance(100)
 

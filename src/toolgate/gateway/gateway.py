@@ -329,7 +329,7 @@ class Gateway:
         before, self.snapshot = self.snapshot, snapshot
         self.lists.forget()
         self._audience.adopt(before, snapshot, use_access)
-        self.subscriptions.renew(before, snapshot)
+        self.subscriptions.renew(before)
 
     def forget_plans(self) -> None:
         """What policies have to do with calls is something else from now on."""

@@ -173,8 +173,9 @@ class Lists:
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route. However often it asks, one list of them
         is made at a time: each asks servers a thousand times, and keeps what they say."""
-        route.check_let_in(self._access.rules(client.principal))
         async with self._asking.setdefault(client.principal.counted_as, asyncio.Lock()):
+            route = self._current().route(route.path)  # it may have waited for long
+            route.check_let_in(self._access.rules(client.principal))
             return await self._tasks(route, client)
 
     async def _tasks(self, route: Route, client: Client) -> Listing:

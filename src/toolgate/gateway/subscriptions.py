@@ -14,7 +14,7 @@ from collections.abc import Callable
 from toolgate.core import names
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
-from toolgate.core.fault import Fault
+from toolgate.core.fault import RETRYABLE, Fault
 from toolgate.core.model import Call, Client, Done, Principal
 from toolgate.core.redaction import Redactor
 from toolgate.gateway.closed import missed
@@ -23,6 +23,7 @@ from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy import scrub
 from toolgate.policy.run import PolicyRun
 from toolgate.upstreams.base import Upstream
+from toolgate.upstreams.mcp.resubscribe import Pauses
 
 MOST_OF_ONE = 4096  # subscriptions of one principal
 MOST_BYTES = 4 * 1024 * 1024  # of their URIs
@@ -97,6 +98,7 @@ class Subscriptions:
             self._discount(call)
             raise
         self._calls[id(call)] = call
+        self._renew(call, upstream)  # the server may have been changed meanwhile
 
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
@@ -132,24 +134,34 @@ class Subscriptions:
         if not self._counted[who]:
             del self._counted[who], self._bytes[who]
 
-    def renew(self, before: Snapshot, now: Snapshot) -> None:
+    def renew(self, before: Snapshot) -> None:
         """Ask for what is watched of servers that are others than before anew."""
         for call in list(self._calls.values()):
-            upstream = now.upstreams.get(call.server)
-            if upstream and upstream is not before.upstreams.get(call.server):
-                self._unheld[id(call)] = upstream
-                self._renewing.start(self._begin_again(call, upstream), f"renew subscriptions at {call.server}")
+            self._renew(call, before.upstreams.get(call.server))
+
+    def _renew(self, call: Call, before: Upstream | None) -> None:
+        upstream = self._current().upstreams.get(call.server)
+        if upstream and upstream is not before:
+            self._unheld[id(call)] = upstream
+            self._renewing.start(self._begin_again(call, upstream), f"renew subscriptions at {call.server}")
 
     async def _begin_again(self, call: Call, upstream: Upstream) -> None:
-        try:
-            await upstream.watch(call.target, call.client, call.kind)
-        except Fault as fault:
-            log.warning("%s was changed; no more updates of %s: %s", upstream.name, call.target, fault.message)
-            return
-        if id(call) not in self._calls:  # its client has left before there was anything to end
-            upstream.unwatch(call.target, call.client, call.kind)
-        elif self._unheld.get(id(call)) is upstream:
-            del self._unheld[id(call)]
+        """Until its client has left, or the server is another once more."""
+        pauses = Pauses()
+        while self._unheld.get(id(call)) is upstream is self._current().upstreams.get(call.server):
+            try:
+                await upstream.watch(call.target, call.client, call.kind)
+            except Fault as fault:
+                if fault.code not in RETRYABLE:
+                    log.warning("%s was changed; no more updates of %s: %s", upstream.name, call.target, fault.message)
+                    return
+                log.info("%s was changed, and cannot tell of %s yet: %s", upstream.name, call.target, fault.message)
+                await self._clock.sleep(pauses.after_loss(self._clock.now()))
+                continue
+            if self._unheld.get(id(call)) is upstream:
+                del self._unheld[id(call)]
+            else:  # its client has left before there was anything to end
+                upstream.unwatch(call.target, call.client, call.kind)
 
     async def close(self) -> None:
         await self._renewing.close()

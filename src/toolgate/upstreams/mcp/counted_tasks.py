@@ -39,13 +39,16 @@ class CountedTasks:
     def add(self, task: Task, call: Call) -> None:
         """A call has become this task."""
         reached = call.reached
-        if not reached or not reached.over or task.is_over or len(self._looking) >= MOST_COUNTED:
+        if not reached or not reached.over:
+            return
+        if task.is_over or len(self._looking) >= MOST_COUNTED:
+            tell_over(reached)  # who made it may have left, and counts it from then on
             return
         self.over(task.taskId)  # of an earlier one of that id
         reached.goes_on = True
         doubt = self._doubts[task.taskId] = asyncio.Event()
         looking = self._looking[task.taskId] = self._spawn(self._until_over(task, call, doubt))
-        looking.add_done_callback(lambda _: _tell(reached))
+        looking.add_done_callback(lambda _: tell_over(reached))
 
     def over(self, id: str) -> None:
         """It has ended, as is known."""
@@ -89,6 +92,7 @@ class CountedTasks:
         return False
 
 
-def _tell(reached: Reached) -> None:
+def tell_over(reached: Reached) -> None:
+    """Whoever has a call counted: nothing is at work on it any more."""
     for over in reached.over:
         over()

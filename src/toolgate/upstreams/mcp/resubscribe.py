@@ -62,8 +62,10 @@ class Wanted:
         self.client = client
 
     def remove(self, what: Watched, whose: str) -> bool:
-        """Whether nobody wants it any more."""
+        """Whether nobody wants it any more, who had wanted it."""
         theirs = self.whose.get(whose, Counter())
+        if not theirs[what]:
+            return False
         for counts in (self.watched, theirs):
             counts[what] -= 1
             if counts[what] <= 0:

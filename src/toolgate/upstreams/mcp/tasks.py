@@ -26,7 +26,7 @@ from toolgate.eras import calls, naming, tasks
 from toolgate.eras.tasks import Task
 from toolgate.upstreams.bounds import too_long
 from toolgate.upstreams.mcp.attribution import OpenRequest
-from toolgate.upstreams.mcp.counted_tasks import CountedTasks
+from toolgate.upstreams.mcp.counted_tasks import CountedTasks, tell_over
 from toolgate.upstreams.mcp.large_answers import LARGE
 from toolgate.upstreams.mcp.made_tasks import MOST_TASKS, TaskOwners
 from toolgate.upstreams.mcp.requests import TELLING, Requests
@@ -88,13 +88,13 @@ class Tasks:
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
-            if call.reached:
-                call.reached.goes_on = True
-            self._requests.spawn(self._not_wanted(making, call))
+            if reached := call.reached:
+                reached.goes_on = True
+                making.add_done_callback(lambda made: None if _is_task(made) else tell_over(reached))
+            self._requests.spawn(self._not_wanted(making))
             raise
 
-    async def _not_wanted(self, making: asyncio.Future[Outcome], call: Call) -> None:
-        outcome: Outcome | None = None
+    async def _not_wanted(self, making: asyncio.Future[Outcome]) -> None:
         try:
             outcome = await making
             if isinstance(outcome, Accepted):
@@ -103,10 +103,6 @@ class Tasks:
                 outcome.resume.cancel()
         except Fault as fault:
             log.info("%s made no task that nobody waits for: %s", self._requests.server.name, fault.message)
-        finally:
-            if call.reached and not isinstance(outcome, Accepted):
-                for over in call.reached.over:
-                    over()
 
     def _made_late(self, client: Client, body: Raw) -> None:
         """A task that was wished for by a call which has timed out or was given up."""
@@ -290,6 +286,11 @@ class Tasks:
             made = self.owners.made(task.taskId)
             return self._on_event(Event(server, "task_status", uri=task.taskId, params=params, whose=maker, made=made))
         return None
+
+
+def _is_task(made: asyncio.Future[Outcome]) -> bool:
+    """Whether a wish for a task has come to one: `CountedTasks` has been told of it by then."""
+    return not made.cancelled() and not made.exception() and isinstance(made.result(), Accepted)
 
 
 class Waiting:

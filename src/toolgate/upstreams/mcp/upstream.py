@@ -256,6 +256,8 @@ class McpUpstream:
 
         A call that is answered, be it by an error, shows that the server is well.
         """
+        if self._is_over:
+            raise stopped(self.id, self.name, "not_sent")
         session = at or self._place(client)
         is_new = session.era is None  # else it stays as it is when it is opened again, unless the server has changed
         connection: Connection | None = None
@@ -286,10 +288,7 @@ class McpUpstream:
         return await self._use(client, work, call)  # in the session of its era
 
     def _place(self, client: Client) -> UpstreamSession:
-        """Where this client's connection is, or will be, as far as is known of the server. Raises `Fault` where all is
-        over."""
-        if self._is_over:
-            raise stopped(self.id, self.name, "not_sent")
+        """Where this client's connection is, or will be, as far as is known of the server."""
         scope = "" if self._server.scope == "shared" else self.scope(client)
         first = self._sessions.get((scope, None))
         if not first:
