@@ -77,6 +77,9 @@ class ActiveRequests:
                 active_request.expel()
 
 
+Enter = Callable[[Principal], ActiveRequest]
+
+
 class Unanswered:
     """How much is kept of the requests of all frontends."""
 

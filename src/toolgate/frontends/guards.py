@@ -201,9 +201,13 @@ class Guards:
         """A request that steers the gateway itself; a token must be for this path. Raises `Refused`."""
         headers, _ = self.check(scope)
         principal = await self._who(scope, headers, path, connection_of(scope))
-        if not self._gateway.access.may_administer(principal):
-            raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; web pages may not")
+        self.check_administrator(principal)
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
+
+    def check_administrator(self, principal: Principal) -> None:
+        """Raises `Refused` for who is none, or is none any more."""
+        if not self.is_administrator(principal):
+            raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; web pages may not")
 
     async def administrator(self, key: str, scope: Scope, path: str) -> Principal:
         """Who has typed that key into a page of our own; a token must be for this path. Raises `Refused`,
@@ -220,7 +224,9 @@ class Guards:
         return self._identify.page_sign_in if isinstance(self._identify, Admission) else None
 
     def is_administrator(self, principal: Principal) -> bool:
-        return self._gateway.access.may_administer(principal)
+        """Whether who was let in once would be let in still, and may steer the gateway."""
+        is_known = not isinstance(self._identify, Admission) or self._identify.knows(principal)
+        return is_known and self._gateway.access.may_administer(principal)
 
     def admit_page(self, scope: Scope) -> Headers:
         """The headers of a request for a page of our own, whose forms come back from there only. Raises `Refused`."""

@@ -37,6 +37,7 @@ from typing import Protocol
 from toolgate.auth.resource import WELL_KNOWN, Resource, reached_at
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
+from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Scope
 from toolgate.frontends.streams import Receive, Response
@@ -69,7 +70,8 @@ class Web:
         self._deps = deps
         self._sessions = BrowserSessions(deps.clock, guards.is_administrator)
         self._live = LiveTraffic(deps.gateway, deps.traffic, deps.clock)
-        self.admin = Admin(deps, guards, self._linked, self._live)
+        self._active_requests = ActiveRequests()
+        self.admin = Admin(deps, guards, self._linked, self._live, self._enter)
         self._discovery, lives = Discovery(deps.gateway, guards), Health(deps.gateway, guards)
         self._pages: Mapping[str, Page] = {
             admin.PREFIX: self.admin,
@@ -87,8 +89,11 @@ class Web:
     def _operator_pages(self, guards: Guards) -> OperatorPages:
         deps, sign_in = self._deps, guards.page_sign_in
         issuer = SignInWithBrowser(sign_in, self._reached_at, ui.PREFIX) if sign_in else None
-        shared = (self.admin.ask, self._live, self._sessions, guards)
+        shared = (self.admin.ask, self._live, self._sessions, guards, self._enter)
         return OperatorPages(*shared, lambda: deps.sign_ins.is_secure, issuer, deps.audit)
+
+    def _enter(self, principal: Principal) -> ActiveRequest:
+        return ActiveRequest(principal, self._deps.clock, self._active_requests.all)
 
     def _reached_at(self) -> str:
         """The URL that browsers reach the gateway by; empty where they cannot."""
@@ -102,9 +107,9 @@ class Web:
         return Linked(f"{base}{ui.LINK}{self._sessions.link(principal)}", LINK_LASTS)
 
     def end_unknown(self, is_known: Callable[[Principal], bool]) -> None:
-        """Sign out who would not be let in any more."""
+        """Sign out who would not be let in any more, and end what they have under way."""
         self._sessions.end_unknown(is_known)
-        self._live.end_unknown(is_known)
+        self._active_requests.expel_unknown(is_known)
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """For a path that begins with one of `prefixes`, or ends with one of `suffixes`."""

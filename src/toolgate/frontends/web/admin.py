@@ -24,6 +24,7 @@ from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Client, Done, NeedInput, Principal
+from toolgate.frontends.active_requests import Enter
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
@@ -265,9 +266,10 @@ MakeLink: TypeAlias = Callable[[Principal], Linked]
 
 
 class Admin:
-    """`guards` are those of the frontend that it stands in; `link` makes a link to the pages."""
+    """`guards` are those of the frontend that it stands in; `link` makes a link to the pages; within `enter` a request
+    ends as soon as who asks would not be let in any more."""
 
-    def __init__(self, deps: FrontendDeps, guards: Guards, link: MakeLink, live: LiveTraffic) -> None:
+    def __init__(self, deps: FrontendDeps, guards: Guards, link: MakeLink, live: LiveTraffic, enter: Enter) -> None:
         self._gateway = deps.gateway
         self._editor = deps.editor
         self._deciding = deps.deciding
@@ -278,12 +280,19 @@ class Admin:
         self._guards = guards
         self._link = link
         self._live = live
+        self._enter = enter
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
-        """Raises `Refused` for what is no business of who asks. Who goes away is not worked for any longer."""
+        """Raises `Refused` for what is no business of who asks, `Unauthorized` where that is nobody any more. Who goes
+        away is not worked for any longer."""
         request = await self._guards.admit_admin(scope, receive, PREFIX)
         operation, name = _find(str(scope["method"]), str(scope["path"]))
-        asked = Asked(await self._guards.read(request), request.principal, name)
+        with self._enter(request.principal):
+            asked = Asked(await self._guards.read(request), request.principal, name)
+            self._guards.check_administrator(asked.by)  # a body may be long in coming
+            await self._carried_out(operation, asked, receive, response)
+
+    async def _carried_out(self, operation: Operation, asked: Asked, receive: Receive, response: Response) -> None:
         if operation.is_stream:
             await self._streamed(operation, asked, receive, response)
             return

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.model import Principal
@@ -23,37 +21,24 @@ PATIENCE = 30.0  # seconds for one to be read
 IsLetIn = Callable[[], bool]
 
 
-class _Stream(msgspec.Struct, eq=False):
-    principal: Principal
-    is_let_in: IsLetIn
-    is_over: bool = False
-
-
 class LiveTraffic:
     def __init__(self, gateway: Gateway, traffic: Traffic, clock: Clock) -> None:
         self._gateway, self._traffic, self._clock = gateway, traffic, clock
-        self._all: set[_Stream] = set()
 
     async def stream(
         self, wanted: Wanted, principal: Principal, is_let_in: IsLetIn, receive: Receive, response: Response
     ) -> None:
         """Until the client leaves, or is not `is_let_in`. Raises `Fault` where too many watch."""
-        watcher, stream = self._traffic.watch(wanted), _Stream(principal, is_let_in)
-        self._all.add(stream)
+        watcher = self._traffic.watch(wanted)
         try:
-            await until_any(gone(receive), self._tell(watcher, stream, response))
+            await until_any(gone(receive), self._tell(watcher, principal, is_let_in, response))
         finally:
-            self._all.discard(stream)
             self._traffic.leave(watcher)
 
-    def end_unknown(self, is_known: Callable[[Principal], bool]) -> None:
-        for stream in self._all:
-            stream.is_over = stream.is_over or not is_known(stream.principal)
-
-    async def _tell(self, watcher: Watcher, stream: _Stream, response: Response) -> None:
+    async def _tell(self, watcher: Watcher, principal: Principal, is_let_in: IsLetIn, response: Response) -> None:
         await response.comment()
         said = self._clock.now()
-        while self._goes_on(stream):
+        while self._goes_on(principal) and is_let_in():
             portion = watcher.portion(self._traffic.under_way(self._clock.wall()))
             if portion or self._clock.now() - said >= QUIET:
                 said = self._clock.now()
@@ -72,7 +57,6 @@ class LiveTraffic:
             return False
         return True
 
-    def _goes_on(self, stream: _Stream) -> bool:
-        expires = stream.principal.expires
-        is_in_time = expires is None or self._clock.wall() < expires
-        return is_in_time and not stream.is_over and stream.is_let_in() and self._gateway.phase == "serving"
+    def _goes_on(self, principal: Principal) -> bool:
+        is_in_time = principal.expires is None or self._clock.wall() < principal.expires
+        return is_in_time and self._gateway.phase == "serving"

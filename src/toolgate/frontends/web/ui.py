@@ -30,6 +30,7 @@ from toolgate.auth.refusals import Unauthorized
 from toolgate.core.addresses import counted
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.model import Principal
+from toolgate.frontends.active_requests import Enter
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed, read_form
 from toolgate.frontends.streams import HeaderList, Receive, Response
 from toolgate.frontends.web import cookies, oidc, views
@@ -65,6 +66,7 @@ _SAFE: HeaderList = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _FORGOTTEN = (b"set-cookie", f"{_COOKIE}=; Path={PREFIX}; Max-Age=0".encode())
+_ENDED = "/login?why=ended"
 _WHY_SIGN_IN = {"ended": "Your session has ended. Sign in again.", "left": "You are signed out."}
 _HEADERS: HeaderList = ((b"cache-control", b"no-store"), *_SAFE)
 
@@ -80,7 +82,8 @@ class _Request(NamedTuple):
 
 
 class OperatorPages:
-    """`ask` is the admin API, `live` what is streamed of it. Browsers come by https where `is_secure`, beside those
+    """`ask` is the admin API, `live` what is streamed of it; within `enter` a request ends as soon as who is signed in
+    would not be let in any more. Browsers come by https where `is_secure`, beside those
     that do so by themselves. `issuer` lets administrators sign in at another place."""
 
     def __init__(
@@ -89,6 +92,7 @@ class OperatorPages:
         live: LiveTraffic,
         sessions: BrowserSessions,
         guards: Guards,
+        enter: Enter,
         is_secure: Callable[[], bool],
         issuer: SignInWithBrowser | None,
         audit: Trail,
@@ -97,6 +101,7 @@ class OperatorPages:
         self._live = live
         self._sessions = sessions
         self._guards = guards
+        self._enter = enter
         self._is_secure = is_secure
         self._issuer = issuer
         self._audit = audit
@@ -108,6 +113,11 @@ class OperatorPages:
         except Refused as refused:
             let_go(refused)
             await self._say(response, _of_failure(Failed(refused.status, str(refused))), more=refused.headers)
+        except Unauthorized:
+            if response.is_streaming:
+                await response.end()
+            elif not response.has_begun:
+                await _see(response, _ENDED)
 
     async def _answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         headers = self._guards.admit_page(scope)
@@ -220,8 +230,12 @@ class OperatorPages:
         held = cookies.held(request.headers, _COOKIE)
         session = self._sessions.find(held)
         if not session:
-            await _see(response, "/login" + ("?why=ended" if held else ""))
+            await _see(response, _ENDED if held else "/login")
             return
+        with self._enter(session.principal):
+            await self._page_of(session, request, response)
+
+    async def _page_of(self, session: BrowserSession, request: _Request, response: Response) -> None:
         form = await self._form(request, session)
         if request.path == "/logout" and form:
             await self._sign_out(session, request, response)
@@ -271,6 +285,8 @@ class OperatorPages:
 
     def _asking(self, session: BrowserSession) -> views.Ask:
         async def ask(method: str, path: str, body: Any = None, longest: int | None = None) -> Any:
+            if not self._sessions.is_good(session):  # a form may be long in coming
+                raise Failed(403, "Your session has ended: sign in again")
             data = b"" if body is None else msgspec.json.encode(body)
             status, said = await self._ask(method, "/admin" + path, data, session.principal)
             if longest is not None and len(said) > longest:
