@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 from bridge.test_approval import ApprovalRig, code, sent
+from bridge.test_breaker import Moody
 from bridge.test_pinned_tools import AFTER, QUARANTINE, a_server
 from peers import LATEST, MODERN, LegacyServer, Rig, Scene, eventually, form, gateway
 from virtualtime import patience, settle
@@ -19,6 +20,7 @@ from toolgate.config import Config, Guard, Overlay, Parameter
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.model import Call
 from toolgate.state import parking
+from toolgate.upstreams.breaker import FAILURES, SHORTEST
 
 REVISIONS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
 FORMS = {"elicitation": {"form": {}}}
@@ -173,6 +175,34 @@ async def test_a_call_in_the_queue_of_a_server_is_not_sent_where_it_was_locked_m
         reply = await second.reply()
         assert code(reply) in expected
         assert {"path": "/etc"} not in sent(slow.there)
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@REVISIONS
+async def test_a_call_that_waits_for_another_ones_try_is_not_sent_where_it_was_locked_meanwhile(
+    revision: str, what: str
+) -> None:
+    change, edited, expected = CHANGES[what]
+    there, tool = there_is(), Moody()
+    there.scripts["tools"]["find"] = tool
+    async with gateway(there=there, config=QUARANTINE, edited=edited) as rig:
+        ann, bob = await rig.client(revision, principal="ann"), await rig.client(revision, principal="bob")
+        for client in (ann, bob, *[bob] * (FAILURES - 2)):
+            await client.call("there__find", arguments={})
+        await rig.clock.advance(2 * SHORTEST)
+        tool.mood = "wait"
+        trying = bob.start("tools/call", name="there__find", arguments={})
+        await settle()
+        waiting = ann.start("tools/call", **PARAMS)
+        await settle()
+        assert {"path": "/etc"} not in sent(there)
+        await change(rig, there)
+        tool.mood = "well"
+        tool.go_on.set()
+        await trying.reply()
+        await rig.clock.advance(1)
+        assert code(await waiting.reply()) in expected | {"CIRCUIT_OPEN"}
+        assert {"path": "/etc"} not in sent(there)
 
 
 async def test_a_call_that_is_sent_again_after_a_crash_is_not_sent_to_another_program() -> None:
