@@ -16,9 +16,10 @@ from bridge.test_pinned_tools import AFTER, QUARANTINE, a_server
 from peers import LATEST, MODERN, LegacyServer, Rig, Scene, eventually, form, gateway
 from virtualtime import patience, settle
 
-from toolgate.config import Config, Guard, Overlay, Parameter
+from toolgate.config import Config, Guard, Limits, Overlay, Parameter
 from toolgate.config.access import KnownClient, Permissions
-from toolgate.core.model import Call
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Principal
 from toolgate.state import parking
 from toolgate.upstreams.breaker import FAILURES, SHORTEST
 
@@ -175,6 +176,46 @@ async def test_a_call_in_the_queue_of_a_server_is_not_sent_where_it_was_locked_m
         reply = await second.reply()
         assert code(reply) in expected
         assert {"path": "/etc"} not in sent(slow.there)
+
+
+STRICTER = {
+    "arguments may be less large": lambda config: msgspec.structs.replace(config, limits=Limits(argument_limit=10)),
+    "arguments are validated": lambda config: msgspec.structs.replace(config, validate_arguments=True),
+}
+
+
+@pytest.mark.parametrize("what", STRICTER)
+async def test_a_call_that_waits_for_a_list_is_judged_by_the_configuration_that_is_served_then(what: str) -> None:
+    there, starts = there_is(), asyncio.Event()
+    connects = there.make_link
+
+    async def connects_when_it_may(*given: Any) -> Any:
+        await starts.wait()
+        return await connects(*given)
+
+    there.make_link = connects_when_it_may
+    async with gateway(there=there, config=Config(validate_arguments=False), edited=STRICTER[what]) as rig:
+        waiting = rig.modern().start("tools/call", name="there__read", arguments={"path": 1, "more": "much"})
+        await settle()
+        await rig.app.reload()
+        starts.set()
+        assert code(await waiting.reply()) == "INVALID_ARGS"
+        assert sent(there) == []
+
+
+async def test_a_route_that_a_request_has_kept_from_before_a_change_is_not_the_way_of_its_call() -> None:
+    there = there_is()
+    edited = STRICTER["arguments are validated"]
+    async with gateway(there=there, config=Config(validate_arguments=False), edited=edited) as rig:
+        assert (await rig.modern().call("there__read", arguments={"path": 1})).text == "read was called"
+        served, route = rig.app.gateway, rig.app.gateway.route("/mcp")
+        await rig.app.reload()
+        call = Call("tools/call", "there__read", Client(Principal("local")), arguments=msgspec.Raw(b'{"path": 1}'))
+        assert served.begin(call, route) is None
+        with pytest.raises(Fault) as refused:
+            await served.handle(call, route)
+        assert refused.value.code == "INVALID_ARGS"
+        assert sent(there) == [{"path": 1}]
 
 
 @pytest.mark.parametrize("what", CHANGES)
