@@ -11,14 +11,17 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 from bridge.test_approval import ApprovalRig, code, sent
+from bridge.test_breaker import Moody
 from bridge.test_pinned_tools import AFTER, QUARANTINE, a_server
 from peers import LATEST, MODERN, LegacyServer, Rig, Scene, eventually, form, gateway
 from virtualtime import patience, settle
 
-from toolgate.config import Config, Guard, Overlay, Parameter
+from toolgate.config import Config, Guard, Limits, Overlay, Parameter
 from toolgate.config.access import KnownClient, Permissions
-from toolgate.core.model import Call
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Principal
 from toolgate.state import parking
+from toolgate.upstreams.breaker import FAILURES, SHORTEST
 
 REVISIONS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
 FORMS = {"elicitation": {"form": {}}}
@@ -173,6 +176,74 @@ async def test_a_call_in_the_queue_of_a_server_is_not_sent_where_it_was_locked_m
         reply = await second.reply()
         assert code(reply) in expected
         assert {"path": "/etc"} not in sent(slow.there)
+
+
+STRICTER = {
+    "arguments may be less large": lambda config: msgspec.structs.replace(config, limits=Limits(argument_limit=10)),
+    "arguments are validated": lambda config: msgspec.structs.replace(config, validate_arguments=True),
+}
+
+
+@pytest.mark.parametrize("what", STRICTER)
+async def test_a_call_that_waits_for_a_list_is_judged_by_the_configuration_that_is_served_then(what: str) -> None:
+    there, starts = there_is(), asyncio.Event()
+    connects = there.make_link
+
+    async def connects_when_it_may(*given: Any) -> Any:
+        await starts.wait()
+        return await connects(*given)
+
+    there.make_link = connects_when_it_may
+    async with gateway(there=there, config=Config(validate_arguments=False), edited=STRICTER[what]) as rig:
+        waiting = rig.modern().start("tools/call", name="there__read", arguments={"path": 1, "more": "much"})
+        await settle()
+        await rig.app.reload()
+        starts.set()
+        assert code(await waiting.reply()) == "INVALID_ARGS"
+        assert sent(there) == []
+
+
+async def test_a_route_that_a_request_has_kept_from_before_a_change_is_not_the_way_of_its_call() -> None:
+    there = there_is()
+    edited = STRICTER["arguments are validated"]
+    async with gateway(there=there, config=Config(validate_arguments=False), edited=edited) as rig:
+        assert (await rig.modern().call("there__read", arguments={"path": 1})).text == "read was called"
+        served, route = rig.app.gateway, rig.app.gateway.route("/mcp")
+        await rig.app.reload()
+        call = Call("tools/call", "there__read", Client(Principal("local")), arguments=msgspec.Raw(b'{"path": 1}'))
+        assert served.begin(call, route) is None
+        with pytest.raises(Fault) as refused:
+            await served.handle(call, route)
+        assert refused.value.code == "INVALID_ARGS"
+        assert sent(there) == [{"path": 1}]
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@REVISIONS
+async def test_a_call_that_waits_for_another_ones_try_is_not_sent_where_it_was_locked_meanwhile(
+    revision: str, what: str
+) -> None:
+    change, edited, expected = CHANGES[what]
+    there, tool = there_is(), Moody()
+    there.scripts["tools"]["find"] = tool
+    async with gateway(there=there, config=QUARANTINE, edited=edited) as rig:
+        ann, bob = await rig.client(revision, principal="ann"), await rig.client(revision, principal="bob")
+        for client in (ann, bob, *[bob] * (FAILURES - 2)):
+            await client.call("there__find", arguments={})
+        await rig.clock.advance(2 * SHORTEST)
+        tool.mood = "wait"
+        trying = bob.start("tools/call", name="there__find", arguments={})
+        await settle()
+        waiting = ann.start("tools/call", **PARAMS)
+        await settle()
+        assert {"path": "/etc"} not in sent(there)
+        await change(rig, there)
+        tool.mood = "well"
+        tool.go_on.set()
+        await trying.reply()
+        await rig.clock.advance(1)
+        assert code(await waiting.reply()) in expected | {"CIRCUIT_OPEN"}
+        assert {"path": "/etc"} not in sent(there)
 
 
 async def test_a_call_that_is_sent_again_after_a_crash_is_not_sent_to_another_program() -> None:

@@ -85,7 +85,7 @@ class Gateway:
         )
         self._audience = Audience(access, events)
         self.rechecks = Rechecks(self._resolver.enter, self._current)
-        self.subscriptions = Subscriptions(self._resolver.enter, self._resolver.placed, clock, redactor, self._current)
+        self.subscriptions = Subscriptions(self.rechecks.entered, self._resolver.placed, clock, redactor, self._current)
         self.in_turns = FairLimit(1)  # what is done in a thread: large lists and results, completions
 
     def _current(self) -> Snapshot:
@@ -100,7 +100,7 @@ class Gateway:
         round = self.begin(call, route)
         if not round:
             try:
-                entered, hooks = await self._resolver.enter(call, route)
+                route, entered, hooks = await self.rechecks.entered(call, route.path)
             except Fault as fault:
                 return self._refused(call, route, missed(call, fault, route))
             round = self._begun(call, entered, hooks, route)
@@ -111,7 +111,8 @@ class Gateway:
         where its plan does not tell what it is for."""
         try:
             rules, version = self.access.rules(call.client.principal), self.snapshot.catalog.version
-            plan = route.plans.find(call, rules, version) if self.phase == "serving" else None
+            is_served = self.phase == "serving" and self.snapshot.routes.get(route.path) is route
+            plan = route.plans.find(call, rules, version) if is_served else None
             if not plan:
                 return None
             hooks = route.hooks if call.resumption else plan.hooks
@@ -132,8 +133,7 @@ class Gateway:
 
     def memo(self, round: Round) -> CallMemo | None:
         """What other calls may have in common with one that was begun."""
-        rules = self.access.rules(round.came.client.principal)
-        return memos.memo(round, self.snapshot.catalog.version, rules)
+        return memos.memo(round, self.snapshot.catalog.version, self.access.rules(round.came.client.principal))
 
     async def rest(self, round: Round) -> Outcome:
         """What comes of a round that was begun. Raises `Fault`."""
@@ -189,8 +189,7 @@ class Gateway:
     def _begun(self, by: Call | CallMemo, entered: Call, hooks: Sequence[Hooks], route: Route) -> Round:
         """A round through the policies to its server, of a call as its client has made it, or by a memo, and as it
         was entered."""
-        snapshot = self.snapshot
-        version = snapshot.catalog.version
+        snapshot, version = self.snapshot, self.snapshot.catalog.version
         round = _Round(
             entered, hooks, self._clock, route=route, snapshot=snapshot, version=version, gateway=self, by=by
         )
@@ -235,7 +234,7 @@ class Gateway:
         """The next round of a call whose client was asked something by a policy: of what its name means by then."""
         route = self.route(path)
         try:
-            entered, hooks = await self._resolver.enter(made, route)
+            route, entered, hooks = await self.rechecks.entered(made, path)
         except Fault as fault:
             raise missed(made, fault, route) from None
         return await self._through(self._begun(made, entered, hooks, route))

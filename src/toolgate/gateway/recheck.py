@@ -14,6 +14,7 @@ from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.run import Hooks, PolicyRun
 
 Enter: TypeAlias = Callable[[Call, Route], Awaitable[tuple[Call, Sequence[Hooks]]]]
+Entered: TypeAlias = Callable[[Call, str], Awaitable[tuple[Route, Call, Sequence[Hooks]]]]
 
 
 class Rechecks:
@@ -23,6 +24,15 @@ class Rechecks:
         self._enter = enter
         self._current = current
 
+    async def entered(self, made: Call, path: str) -> tuple[Route, Call, Sequence[Hooks]]:
+        """What a call of a client at this path is for, and the policies that judge it, on the route that is served by
+        the time that this is known: lists, and servers that start, may be waited for. Raises `Fault`."""
+        while True:
+            route = self._current().route(path)
+            found, hooks = await self._enter(made, route)
+            if self._current().routes.get(path) is route:
+                return route, found, hooks
+
     async def anew(
         self, made: Call, entered: Call, route: Route, snapshot: Snapshot, version: int
     ) -> tuple[Call, Sequence[Hooks]] | None:
@@ -31,8 +41,7 @@ class Rechecks:
         now = self._current()
         if snapshot is now and version == now.catalog.version and not self._is_another_program(entered, now):
             return None
-        route = now.route(route.path)
-        found, _ = await self._enter(made, route)
+        route, found, _ = await self.entered(made, route.path)
         return found, route.judged_by(found)
 
     def _is_another_program(self, entered: Call, now: Snapshot) -> bool:

@@ -18,7 +18,7 @@ from toolgate.core.fault import RETRYABLE, Fault
 from toolgate.core.model import Call, Client, Done, Principal
 from toolgate.core.redaction import Redactor
 from toolgate.gateway.closed import missed
-from toolgate.gateway.recheck import Enter
+from toolgate.gateway.recheck import Entered
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy import scrub
 from toolgate.policy.run import PolicyRun
@@ -33,18 +33,18 @@ log = logging.getLogger(__name__)
 
 
 class Subscriptions:
-    """Each is known by its call, which has its true target. `enter` resolves a call on a route, `placed` names the
+    """Each is known by its call, which has its true target. `entered` resolves a call at a path, `placed` names the
     place of a fault; `current` is the snapshot that is served now."""
 
     def __init__(
         self,
-        enter: Enter,
+        entered: Entered,
         placed: Callable[[Fault, Call, str], Fault],
         clock: Clock,
         redactor: Redactor,
         current: Callable[[], Snapshot],
     ) -> None:
-        self._enter = enter
+        self._entered = entered
         self._placed = placed
         self._clock = clock
         self._redactor = redactor
@@ -65,7 +65,7 @@ class Subscriptions:
 
     async def _watched(self, call: Call, route: Route) -> Call:
         try:
-            entered, _ = await self._enter(call, route)
+            route, entered, _ = await self._entered(call, route.path)
         except Fault as fault:
             raise missed(call, fault, route) from None
         try:

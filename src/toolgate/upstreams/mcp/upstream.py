@@ -251,8 +251,8 @@ class McpUpstream:
         self, client: Client, work: Work[Found], call: Call | None = None, at: UpstreamSession | None = None
     ) -> Found:
         """Do something with the connection that is for this client, or (`at`) with that of one session; it is opened
-        where it must be. Raises `Fault`. `call` is what the work is, where it is one: what the server is by then may be
-        another program than the one that the call was judged by.
+        where it must be. Raises `Fault`. `call` is what the work is, where it is one: where it has waited, anything may
+        have changed, and the server may be another program than the one that the call was judged by.
 
         A call that is answered, be it by an error, shows that the server is well.
         """
@@ -264,12 +264,12 @@ class McpUpstream:
         number = 0
         session.leases += 1
         try:
+            may_wait = not session.live or session.breaker.failures
             if session.breaker.failures:
                 number = await session.breaker.admit(call is not None, self._server.timeout, client.blamed_as)
-            connection = session.live
-            if not connection:
-                connection = await session.open(client)
-                work = cast("Work[Found]", partial(_round, await rechecked(call))) if call else work
+            connection = session.live or await session.open(client)
+            if call and may_wait:
+                work = cast("Work[Found]", partial(_round, await rechecked(call)))
             if at or not is_new or self._eras.suits(client, session.era):
                 found = await work(connection)
                 if call and session.breaker.failures:
