@@ -260,3 +260,24 @@ async def test_tasks_of_a_tool_that_needs_a_step_up_are_not_listed_without_it(is
         for shown, count in ((enough, 1), (fewer, 0), (renewed, 1)):
             visitor.headers |= shown(issuer)
             assert len((await visitor.ask("tasks/list")).result["tasks"]) == count
+
+
+async def test_a_request_has_the_rights_of_its_own_token_whoever_posts_in_the_same_moment(issuer: Issuer) -> None:
+    """Over the transport of 2024-11-05 requests are answered in tasks, which begin when all of them were heard."""
+    path = "/mcp/sse"
+    low, high = (bearer(issuer.token(aud=AUDIENCE + path, scope=scope)) for scope in ("mcp", "mcp write"))
+    script = Scripted(tools_list=tools("delete"), tools_call=said("a secret"))
+    async with gateway(config=SUBJECTS, scripts={"there": script}) as app:
+        stream = Visitor(app, path, **high).begin("GET", headers={"accept": "text/event-stream"})
+        await settle()
+        query = events(stream)[0].data.decode().partition("?")[2].encode()
+        await Visitor(app, path, **low).begin("POST", b"[]", query_string=query).response()  # both tokens are known now
+        message = json.dumps(Visitor(app).request("tools/call", name="there__delete")).encode()
+        ping = json.dumps(Visitor(app).request("ping")).encode()
+        posted = [
+            Visitor(app, path, **each).begin("POST", data, query_string=query)
+            for each, data in ((low, message), (high, ping))
+        ]
+        assert [(await each.response()).status for each in posted] == [202, 202]
+        await settle()
+        assert "INSUFFICIENT_SCOPE" in str(stream.so_far.body) and "a secret" not in str(stream.so_far.body)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, StoredPins, Unreadable
 from toolgate.catalog.poisoning import MOST_ALIKE, visible
+from toolgate.core.background import whole
 from toolgate.core.model import Principal
 from toolgate.state import changes
 from toolgate.state.audit import Trail
@@ -107,15 +108,17 @@ def known(records: StoredPins, server: str) -> Mapping[str, Pin]:
 async def approve(
     records: StoredPins, trail: Trail, server: str, tools: Collection[str], seen: str, now: float, who: Principal | str
 ) -> list[str] | None:
-    """Pin these tools (none: all) as they are pending, and note it; their names. None where what is pending is not what
-    was `seen`. Running gateways hear of it by `announce`."""
-    pending = records.pending(server)
-    done = await records.approve(server, tools, seen, now)
-    for name in done or ():
-        about = {"sha256": pending[name].digest, "reason": str(pending[name])} if name in pending else {}
-        trail.note("pins.approve", who, server=server, target=name, **about)
-    return done
+    """Pin these tools (none: all) as they are pending, note it, and have running gateways hear of it; their names. None
+    where what is pending is not what was `seen`."""
 
+    async def work() -> list[str] | None:
+        pending = records.pending(server)
+        done = await records.approve(server, tools, seen, now)
+        for name in done or ():
+            about = {"sha256": pending[name].digest, "reason": str(pending[name])} if name in pending else {}
+            trail.note("pins.approve", who, server=server, target=name, **about)
+        if done:
+            await changes.tell(records.store, "pins")
+        return done
 
-async def announce(records: StoredPins) -> None:
-    await changes.tell(records.store, "pins")
+    return await whole(work())

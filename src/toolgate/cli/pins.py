@@ -158,8 +158,6 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
             if done is None:
                 printing.fail(f"{server.name} has changed since you looked. See: toolgate pins diff {server.id}")
             approved += [visible(f"{server.name}: {name}") for name in done]
-        if approved:
-            await pin_review.announce(server_lists)
     if trail.problem:
         typer.echo(f"warning: {trail.problem}", err=True)
     for line in approved:

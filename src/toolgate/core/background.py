@@ -1,6 +1,7 @@
-"""Work that nobody waits for, and that has an owner all the same: it ends with the object that started it.
+"""Work that nobody waits for, and that has an owner all the same: it ends with the object that started it; and work
+that goes on to its end when who waits for it is gone.
 
-The rule this file keeps: what fails is said once, in the log, and fails nothing else.
+The rule this file keeps: what fails is said once, in the log or to who waits, and fails nothing else.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
+_whole: set[asyncio.Task[Any]] = set()  # else the event loop alone would hold them, and not for long
 
 
 class BackgroundTasks:
@@ -38,3 +42,12 @@ class BackgroundTasks:
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
+
+
+async def whole(work: Coroutine[Any, Any, Found]) -> Found:
+    """What it returns. A store writes what it was asked for whoever is gone meanwhile: so does all that belongs to that
+    write."""
+    task = asyncio.get_running_loop().create_task(work)
+    _whole.add(task)
+    task.add_done_callback(_whole.discard)
+    return await asyncio.shield(task)

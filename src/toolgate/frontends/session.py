@@ -238,13 +238,15 @@ class Session:
         key = jsonrpc.id_key(message.id)
         if refused := self._refused(message, key):
             return self._spawn(_fixed(refused))
-        task = asyncio.get_running_loop().create_task(self._whole_answer(message, stream, turn))
+        task = asyncio.get_running_loop().create_task(self._whole_answer(message, stream, self.client.principal, turn))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
 
-    async def _whole_answer(self, message: Message, stream: Stream, turn: TakeTurn | None) -> bytes:
-        return bytes(await self._answer(message, stream, self.client.principal, turn))
+    async def _whole_answer(
+        self, message: Message, stream: Stream, principal: Principal, turn: TakeTurn | None
+    ) -> bytes:
+        return bytes(await self._answer(message, stream, principal, turn))
 
     async def respond(self, message: Message, stream: Stream, begun: SessionRound | None = None) -> bytes | Joined:
         """The same, made in the current task, which goes on when the request is cancelled. It may have been `begun`."""
@@ -437,14 +439,19 @@ class Session:
 
     # Handlers: the rows of `_HANDLERS`.
 
-    async def _initialize(self, message: Message, *_: object) -> bytes:
+    def _client_of(self, principal: Principal) -> Client:
+        """Its client, as one request has shown who it is: another may have shown something else meanwhile."""
+        client = self.client
+        return client if client.principal is principal else msgspec.structs.replace(client, principal=principal)
+
+    async def _initialize(self, message: Message, _: object, principal: Principal) -> bytes:
         asked = legacy.read_initialize(message.params)
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can, told = modern.shared(questions.known_capabilities(asked.capabilities, self.revision))
         self.client = Client(self.client.principal, self.id, can, self.revision, told, self.path)
         self._subscriber.client = self.client
-        about = await self._gateway.lists.about(self.route, self.client)
+        about = await self._gateway.lists.about(self.route, self._client_of(principal))
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
         self._has_logging = "logging" in about.capabilities
         return legacy.write_initialized(self.revision, about.capabilities, responses.SERVER_INFO, about.instructions)
@@ -456,37 +463,39 @@ class Session:
         self.is_to_end = True
         return b"{}"
 
-    async def _subscribe(self, message: Message, *_: object) -> bytes:
-        await self._subscriber.watch(_uri(message), message.method)
+    async def _subscribe(self, message: Message, _: object, principal: Principal) -> bytes:
+        await self._subscriber.watch(_uri(message), message.method, self._client_of(principal))
         return b"{}"
 
     async def _unsubscribe(self, message: Message, *_: object) -> bytes:
         self._subscriber.unwatch(_uri(message), message.method)
         return b"{}"
 
-    async def _set_level(self, message: Message, *_: object) -> bytes:
+    async def _set_level(self, message: Message, _: object, principal: Principal) -> bytes:
         if not self._has_logging:
             raise responses.method_not_found(message)
         level = calls.check_level(calls.read_text(calls.read_members(message.params, "params"), "level"))
         self._log_level = level
         self._memos.clear()
-        await self._gateway.set_level(level, self.route, self.client)
+        await self._gateway.set_level(level, self.route, self._client_of(principal))
         return b"{}"
 
-    async def _list(self, message: Message, *_: object) -> bytes:
+    async def _list(self, message: Message, _: object, principal: Principal) -> bytes:
+        client = self._client_of(principal)
         params = calls.read_members(message.params, "params")
         kind = mcp.METHODS[message.method].kind
-        listing = await self._gateway.lists.view(kind, self.route, self.client, hears=self.is_initialized)
-        page = self._pages.cut(listing, params, self.route, self.client)
+        listing = await self._gateway.lists.view(kind, self.route, client, hears=self.is_initialized)
+        page = self._pages.cut(listing, params, self.route, client)
         write = partial(legacy.write_listing, self.revision)
-        return await responses.listing(page, self.revision, write, self._gateway.in_turns, self.client)
+        return await responses.listing(page, self.revision, write, self._gateway.in_turns, client)
 
-    async def _list_tasks(self, message: Message, *_: object) -> bytes:
+    async def _list_tasks(self, message: Message, _: object, principal: Principal) -> bytes:
         if not self._has_tasks:
             raise responses.method_not_found(message)
         params = calls.read_members(message.params, "params")
-        listing = await self._gateway.lists.tasks(self.route, self.client)
-        return legacy.write_listing(self.revision, self._pages.cut(listing, params, self.route, self.client))
+        client = self._client_of(principal)
+        listing = await self._gateway.lists.tasks(self.route, client)
+        return legacy.write_listing(self.revision, self._pages.cut(listing, params, self.route, client))
 
     async def _task(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw | Joined:
         if not self._has_tasks:
@@ -507,9 +516,7 @@ class Session:
         return await self._outcome_of(asked, self._gateway.handle(asked.call, self.route))
 
     def _read_call(self, message: Message, stream: Stream, principal: Principal) -> Asked:
-        client = self.client
-        if client.principal is not principal:
-            client = msgspec.structs.replace(client, principal=principal)
+        client = self._client_of(principal)
         params = calls.read_members(message.params, "params")
         meta = calls.read_meta(params.get("_meta"))
         token = bytes(meta.progress_token)

@@ -53,8 +53,9 @@ class Subscriber:
         self._client = client
         self._listening.identify(client.identity)
 
-    async def watch(self, name: str, method: str) -> None:
-        """Hear when what the client knows by this name changes, by a method of `mcp.WATCH_FILTERS`. Raises `Fault`."""
+    async def watch(self, name: str, method: str, client: Client) -> None:
+        """Hear when what the client knows by this name changes, by a method of `mcp.WATCH_FILTERS`, asked for as who it
+        has shown to be then. Raises `Fault`."""
         what = mcp.METHODS[method].kind, name
         if what in self._watched:
             return
@@ -62,7 +63,7 @@ class Subscriber:
             raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} subscriptions; unsubscribe from some")
         self._coming += 1
         try:
-            call = await self._gateway.subscriptions.watch(name, self._gateway.route(self._path), self.client, method)
+            call = await self._gateway.subscriptions.watch(name, self._gateway.route(self._path), client, method)
         finally:
             self._coming -= 1
         if what in self._watched:  # the same was asked twice at once
@@ -86,7 +87,7 @@ class Subscriber:
 
     async def _try_to_watch(self, name: str, method: str, watched: set[str]) -> None:
         try:
-            await self.watch(name, method)
+            await self.watch(name, method, self.client)
         except Fault as fault:
             log.debug("cannot subscribe to %s: %s", name, fault.message)
         else:

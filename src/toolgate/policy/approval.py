@@ -24,6 +24,7 @@ from toolgate.auth import safe_text
 from toolgate.catalog.prints import print_of
 from toolgate.config import access
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.background import whole
 from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
@@ -230,16 +231,17 @@ class Approval(Policy):
             edited = await self._edited(approval_request, given)
         except Unsendable as why:
             return Unsent(approval_request, str(why))
-        return (approval_request, edited) if lasts == "once" else await self._grant(approval_request, edited, lasts)
+        if lasts != "once":
+            await whole(self._grant(approval_request, lasts))
+        return approval_request, edited
 
-    async def _grant(self, approval_request: ApprovalRequest, edited: Raw | None, lasts: Lasts) -> Decided:
+    async def _grant(self, approval_request: ApprovalRequest, lasts: Lasts) -> None:
         try:
             await self._approvals.grant(approval_request.place, lasts, "client", approval_request.session)
         except (NotKept, TooMany) as why:
             log.warning("%s was allowed once only: %s", approval_request.named, why)
         else:
             self._note_grant(approval_request, lasts)
-        return approval_request, edited
 
     def _note_grant(self, approval_request: ApprovalRequest, lasts: Lasts) -> None:
         if self._audit:

@@ -1,14 +1,16 @@
 """What an operator decides on calls that wait: carried out, and noted in the audit, wherever it is decided.
 
-The command line, the admin API and the pages decide here and nowhere else.
+The command line, the admin API and the pages decide here and nowhere else. The rule this file keeps: nothing is decided
+without a line, whoever is gone meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from toolgate.auth import safe_text
+from toolgate.core.background import whole
 from toolgate.core.model import Principal
 from toolgate.policy import approval_requests
 from toolgate.policy.approvals import Approvals, Grant, Lasts, StoredRequest, Unfit, is_change
@@ -51,19 +53,26 @@ class Deciding:
         self, request: StoredRequest, lasts: Lasts, ttl: float, arguments: str, by: Principal | str
     ) -> None:
         """`arguments`, in JSON, are called with instead of its own, where there are some. Raises `Unfit`, `TooMany`."""
-        await self.approvals.allow(request, lasts, ttl, arguments)
-        self._note("allow", request, by, sha256=request.digest, lasts=lasts, edited=bool(arguments))
+        decided = self.approvals.allow(request, lasts, ttl, arguments)
+        about = {"sha256": request.digest, "lasts": lasts, "edited": bool(arguments)}
+        await whole(self._noted(decided, "allow", request, by, **about))
 
     async def deny(self, request: StoredRequest, ttl: float, by: Principal | str) -> None:
         """Raises `Unfit`."""
-        await self.approvals.deny(request, ttl)
-        self._note("deny", request, by, sha256=request.digest)
+        await whole(self._noted(self.approvals.deny(request, ttl), "deny", request, by, sha256=request.digest))
 
     async def revoke(self, grant: Grant, by: Principal | str) -> None:
-        await self.approvals.revoke(grant)
-        self._note("revoke", grant, by)
+        await whole(self._noted(self.approvals.revoke(grant), "revoke", grant, by))
 
-    def _note(self, what: str, decided: StoredRequest | Grant, by: Principal | str, **about: Any) -> None:
+    async def _noted(
+        self,
+        decision: Coroutine[Any, Any, None],
+        what: str,
+        decided: StoredRequest | Grant,
+        by: Principal | str,
+        **about: Any,
+    ) -> None:
+        await decision
         place = decided.place
         named = {"id": decided.id, "principal": place.principal, "server": place.server, "target": place.target}
         note = self._trail.note_change if is_change(place) else self._trail.note

@@ -136,7 +136,6 @@ class Reviews(NamedTuple):
                 raise Fault("INVALID_STATE", f"{server.name} has changed since you looked", reach="not_sent")
             if not done:
                 raise Fault("TOOL_NOT_FOUND", f"{server.name}: none of these is pending", reach="not_sent")
-            await pin_review.announce(self.records)
         except NotKept as why:
             raise Fault("INTERNAL", f"Nothing was approved: {why}", reach="not_sent") from None
         return Approved(tuple(done))
