@@ -221,6 +221,10 @@ ALIKE = {
         ',"Name":"quiet__good"',
         ',"NAME":5',
         ',"Description":5',
+        ',"title":"a","title":"b"',
+        ', "title": "a", "title": "b"',
+        r',"title":"a","t\u0069tle":"b"',
+        ',"_meta":{"a":1},"_meta":{"a":[{"b":":"}]}',
         ',"inputschema":5',
         ',"input_schema":[]',
         ',"OutputSchema":"x"',
@@ -240,6 +244,7 @@ ALIKE = {
         ',"arguments":[{"name":"a","Name":5,"REQUIRED":"x"}]',
         ',"arguments":[{"name":"a","required":true,"required":true}]',
         ',"Title":[]',
+        ',"title":"a","title":"b"',
     ],
     "resources": [
         ',"Size":"x"',
@@ -247,8 +252,9 @@ ALIKE = {
         ',"MimeType":{}',
         ',"annotations":{"priority":1,"Priority":"x","audience":["user"],"Audience":"x"}',
         ',"annotations":{"priority":1,"priority":1}',
+        ',"mimeType":"a/b","mimeType":"c/d"',
     ],
-    "resourceTemplates": [',"URITemplate":5', ',"uri-template":5', ',"Annotations":[]'],
+    "resourceTemplates": [',"URITemplate":5', ',"uri-template":5', ',"Annotations":[]', ',"title":"a","title":"b"'],
 }
 
 

@@ -68,6 +68,35 @@ def _flat(repair: Repair, names: Iterable[str]) -> Repair:
     return repair_flat
 
 
+def _once(raw: Raw) -> Raw:
+    """The same of any object: of a member that is written twice the last one counts, here as for most readers. Nearly
+    all are as one of two kinds of writers write them, which is seen at once."""
+    found = jsonrpc.members(raw)
+    count = len(found)
+    others = len(memoryview(raw)) - sum(len(name) + 2 + len(memoryview(value)) for name, value in found.items())
+    if others == 2 * count + 1:  # braces, colons and commas
+        return raw
+    spaced = b", ".join([b'"%b": %b' % (name.encode(), value) for name, value in found.items()])
+    if others == 4 * count and bytes(raw) == b"{%b}" % spaced:
+        return raw
+    return Raw(jsonrpc.encode(found)) if _has_more_members(bytes(raw), count) else raw
+
+
+def _has_more_members(data: bytes, count: int) -> bool:
+    """Whether an object has more members of its own than so many, as they are written."""
+    depth = colons = 0
+    for found in _marks.finditer(data):
+        mark = found[0]
+        if mark in b"{[":
+            depth += 1
+        elif mark in b"}]":
+            depth -= 1
+        elif mark == b":" and depth == 1:
+            colons += 1
+    return colons > count
+
+
+_marks = re.compile(rb'[][{}:]|"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _texts = re.compile(rb'("(?:[^"\\]|\\.)*+")(\s*:)?', re.DOTALL)  # each once, whatever stands in it
 
 
@@ -313,9 +342,10 @@ def write_item(kind: str, raw: Raw, revision: Revision) -> Raw:
     if found and found[0] is raw:
         return found[1]
     takes_any, in_theirs = revision.takes_any_schema, naming.writer(kind, revision)
-    if kind == "tools" and not in_theirs and _is_plain(raw, takes_any):
+    once = kept(_once)(raw)
+    if kind == "tools" and not in_theirs and once is raw and _is_plain(raw, takes_any):
         return raw
-    written = kept((_ITEMS_NOW if takes_any else _ITEMS)[kind])(raw)
+    written = kept((_ITEMS_NOW if takes_any else _ITEMS)[kind])(once)
     written = in_theirs(written) if in_theirs else written
     size = len(memoryview(raw)) + len(memoryview(written))
     if size <= 2 * _LONGEST_REMEMBERED:

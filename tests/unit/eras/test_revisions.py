@@ -7,6 +7,8 @@ from typing import Any
 
 import official
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
@@ -349,3 +351,30 @@ def test_how_a_question_was_addressed_on_its_own_hop_goes_to_nobody() -> None:
 def test_a_question_out_of_shape_passes(method: str, params: Any) -> None:
     for revision in (*LEGACY, MODERN):
         assert asked(method, params, revision) == params
+
+
+_names = st.text(st.sampled_from('ab"\\é:'), max_size=3)
+_values = st.recursive(
+    st.sampled_from(["1", '"a:{"', '""', "null"]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda found: f"[{','.join(found)}]")
+        | st.dictionaries(_names, inner, max_size=3).map(
+            lambda found: f"{{{', '.join(f'{json.dumps(name)}: {value}' for name, value in found.items())}}}"
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    st.lists(st.tuples(_names, _values, st.sampled_from([",", ", ", " , "]), st.sampled_from([":", ": "])), max_size=4)
+)
+def test_an_object_whose_members_are_written_once_is_the_same_bytes_and_of_another_the_last_ones_are_kept(
+    found: list[tuple[str, str, str, str]],
+) -> None:
+    members = [json.dumps(name) + colon + value for name, value, _, colon in found]
+    commas = ["", *(comma for *_, comma, _ in found[1:])]
+    raw = Raw(f"{{{''.join(comma + member for comma, member in zip(commas, members, strict=False))}}}".encode())
+    once = revisions._once(raw)
+    assert (once is raw) == (len({name for name, *_ in found}) == len(found))
+    assert json.loads(bytes(once)) == json.loads(bytes(raw))
