@@ -124,9 +124,13 @@ class Intake:
             if left <= 0:
                 turns.spent()
         else:
-            self._waiting = self._waiting or deque()
-            self._waiting.extend(data[start : start + self._piece] for start in range(0, len(data), self._piece))
-            self._go_on()
+            self.wait(data)
+
+    def wait(self, data: bytes) -> None:
+        """The same, of which nothing is taken just now."""
+        self._waiting = self._waiting or deque()
+        self._waiting.extend(data[start : start + self._piece] for start in range(0, len(data), self._piece))
+        self._go_on()
 
     def hold(self, holder: object) -> None:
         if not self._then:

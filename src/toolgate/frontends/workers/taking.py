@@ -49,7 +49,7 @@ class TakingProtocol(HttpProtocol):
         super().__init__(application, **given)
         self._worker = worker
         self._later = b""  # what came while a request is under way here
-        self.data_received = self._came_in
+        self.data_received = self._put
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -67,7 +67,13 @@ class TakingProtocol(HttpProtocol):
         if self._link:
             self._link.let_go()
 
-    def _came_in(self, data: bytes) -> None:
+    def _put(self, data: bytes) -> None:
+        if self._intake.is_busy:  # it is read from once more while it is held
+            self._intake.wait(data)
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
         if self._is_passing and self._link and not self._link.rests:
             self._link.pass_on(data)
         elif self._is_passing or not self.cycle or self.cycle.response_complete:
