@@ -48,6 +48,7 @@ from toolgate.gateway.own_work import OF_SCRIPTS, MakeWorkspace, own_work
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain, scrub
+from toolgate.policy.approvals import Approvals
 from toolgate.policy.base import Policy
 from toolgate.policy.overflow import OverflowStore, at_once
 from toolgate.sandbox.services import ENGINES, MakeEngine
@@ -144,7 +145,7 @@ class App:
         self._overflow = OverflowStore(clock, at_once(config))
         self._notices = Notices(config, clock, self.supervisor, self._link_deps.outside, self.redactor)
         kept = (self._overflow, self.redactor, Access(config), self.audit, self._given.role.make_meters(clock))
-        self._policy_deps = chain.PolicyDeps(clock, store, *kept, self._notices.waits)
+        self._policy_deps = chain.PolicyDeps(clock, store, *kept, Approvals(store, clock, self._notices.waits))
 
     def _keep_lists(self) -> None:
         """What servers offer, and what of that is trusted."""
