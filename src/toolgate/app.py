@@ -106,6 +106,7 @@ class App:
         self.clock, self.audit, self.redactor = given.clock, given.audit, given.audit.redactor
         self.port: int | None = None  # where it listens, if it does
         self.events, self._background, self._to_the_end = Events(), BackgroundTasks(), BackgroundTasks()
+        self._replaced: set[Upstream] = set()  # by others of another configuration, and at work still
         self._complaints = Complaints(given.clock)
         self._store_changes = StoreChanges(given.store, given.clock)  # before anything is read that it tells of
         files = (given.config, given.settings, given.store)
@@ -305,7 +306,7 @@ class App:
 
     async def _close_upstreams(self) -> None:
         async with asyncio.TaskGroup() as together:
-            for upstream in self.gateway.snapshot.upstreams.values():
+            for upstream in (*self.gateway.snapshot.upstreams.values(), *self._replaced):
                 together.create_task(upstream.close())
 
     def _look_at_scripts(self) -> None:
@@ -379,7 +380,8 @@ class App:
         self.http.expel_unknown(self._is_known)
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
-                self._background.start(upstream.drain(DRAIN), f"drain {id}")
+                self._replaced.add(upstream)
+                self._background.start(self._drain(upstream), f"drain {id}")
         self._start(snapshot, before.upstreams)
         self._look_at_scripts()
         self.audit.notes_changes = self.audit.notes_changes or config.audit.enabled is not False
@@ -387,6 +389,10 @@ class App:
         self.audit.use(config)
         self._given.role.serves(config)
         return snapshot
+
+    async def _drain(self, upstream: Upstream) -> None:
+        await upstream.drain(DRAIN)
+        self._replaced.remove(upstream)
 
     def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:
         """Have opened what is to be up before anybody asks, and was not there before."""

@@ -106,9 +106,7 @@ def _limits(config: Config, meters: Meters) -> limits.Limits | None:
 
 def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None) -> Approval:
     return Approval(
-        policy_deps.access.judge,
-        policy_deps.approvals,
-        config.approvals,
+        *(policy_deps.access.judge, policy_deps.approvals, config.approvals),
         *(policy_deps.redactor, policy_deps.clock),
         {server.id: _print(server) for server in config.servers},
         [*([validate.check] if validate else []), policy_deps.meters.limits(config).check],
