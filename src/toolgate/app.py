@@ -48,6 +48,7 @@ from toolgate.gateway.own_work import OF_SCRIPTS, MakeWorkspace, own_work
 from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain, scrub
+from toolgate.policy.approvals import Approvals
 from toolgate.policy.base import Policy
 from toolgate.policy.overflow import OverflowStore, at_once
 from toolgate.sandbox.services import ENGINES, MakeEngine
@@ -105,6 +106,7 @@ class App:
         self.clock, self.audit, self.redactor = given.clock, given.audit, given.audit.redactor
         self.port: int | None = None  # where it listens, if it does
         self.events, self._background, self._to_the_end = Events(), BackgroundTasks(), BackgroundTasks()
+        self._replaced: set[Upstream] = set()  # by others of another configuration, and at work still
         self._complaints = Complaints(given.clock)
         self._store_changes = StoreChanges(given.store, given.clock)  # before anything is read that it tells of
         files = (given.config, given.settings, given.store)
@@ -144,7 +146,7 @@ class App:
         self._overflow = OverflowStore(clock, at_once(config))
         self._notices = Notices(config, clock, self.supervisor, self._link_deps.outside, self.redactor)
         kept = (self._overflow, self.redactor, Access(config), self.audit, self._given.role.make_meters(clock))
-        self._policy_deps = chain.PolicyDeps(clock, store, *kept, self._notices.waits)
+        self._policy_deps = chain.PolicyDeps(clock, store, *kept, Approvals(store, clock, self._notices.waits))
 
     def _keep_lists(self) -> None:
         """What servers offer, and what of that is trusted."""
@@ -304,7 +306,7 @@ class App:
 
     async def _close_upstreams(self) -> None:
         async with asyncio.TaskGroup() as together:
-            for upstream in self.gateway.snapshot.upstreams.values():
+            for upstream in (*self.gateway.snapshot.upstreams.values(), *self._replaced):
                 together.create_task(upstream.close())
 
     def _look_at_scripts(self) -> None:
@@ -378,7 +380,8 @@ class App:
         self.http.expel_unknown(self._is_known)
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
-                self._background.start(upstream.drain(DRAIN), f"drain {id}")
+                self._replaced.add(upstream)
+                self._background.start(self._drain(upstream), f"drain {id}")
         self._start(snapshot, before.upstreams)
         self._look_at_scripts()
         self.audit.notes_changes = self.audit.notes_changes or config.audit.enabled is not False
@@ -386,6 +389,10 @@ class App:
         self.audit.use(config)
         self._given.role.serves(config)
         return snapshot
+
+    async def _drain(self, upstream: Upstream) -> None:
+        await upstream.drain(DRAIN)
+        self._replaced.remove(upstream)
 
     def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:
         """Have opened what is to be up before anybody asks, and was not there before."""

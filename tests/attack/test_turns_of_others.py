@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 from peers import LegacyServer, Scene, gateway
@@ -17,12 +18,14 @@ from virtualtime import FakeClock, settle
 
 from toolgate.catalog.base import ServerList
 from toolgate.config import Config, Limits, Server, access
+from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal, ToolInfo
 from toolgate.core.redaction import Redactor
 from toolgate.gateway import finder
 from toolgate.gateway.finder import Finder
+from toolgate.policy import approvals
 from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import MOST_CALLS, MOST_UNDECIDED, Approvals, Place, StoredRequest
 from toolgate.policy.base import Wait
@@ -281,6 +284,30 @@ async def test_calls_that_repeat_one_that_waits_for_an_operator_are_counted() ->
             await book.allow(request, "hour", 60)
         await clock.advance(1)
         assert {(await each.reply()).text for each in (*same[:MOST_CALLS], his)} == {"echo"}
+
+
+async def test_calls_that_wait_for_an_operator_count_together_at_all_paths_and_across_configurations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(approvals, "MOST_CALLS", 3)
+    asks = KnownClient(id="mallory", name="mallory", servers=None, permissions=Permissions(everything="ask"))
+    config = Config(clients=(asks,), approvals=access.Approvals(by=("operator",), wait=60.0))
+
+    def edited(config: Config) -> Config:
+        return msgspec.structs.replace(config, validate_arguments=False)
+
+    async with gateway(config=config, edited=edited, there=LegacyServer({"echo": echo})) as rig:
+        mallory, alone = rig.modern("mallory"), rig.modern("mallory", path="/mcp/servers/there")
+        waiting = [mallory.start("tools/call", name="there__echo", arguments={})]
+        waiting.append(alone.start("tools/call", name="echo", arguments={}))
+        await settle()
+        await rig.app.reload()
+        waiting.append(mallory.start("tools/call", name="there__echo", arguments={}))
+        await settle()
+        for refused in (await mallory.call("there__echo"), await alone.call("echo")):
+            assert "too many calls are already waiting for an operator" in refused.error["message"]
+        for each in waiting:
+            await each.gone()
 
 
 # Kept results.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from peers import MODERN, LegacyServer, ModernServer, Rig, Scene, eventually, form, gateway, named
 from task_peers import WITH_EXTENSION, ModernTaskServer
 from virtualtime import settle
 
-from toolgate.config import CatalogLimits, PoolLimits
+from toolgate.config import CatalogLimits, Config, PoolLimits
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client
 from toolgate.upstreams.links.memory import MemoryLink
@@ -620,3 +622,26 @@ async def test_a_queued_call_that_is_cancelled_is_never_sent_and_the_others_keep
             assert (await calls[number].reply()).text == "through"
         assert heard == [0, 1, 3, 4]
         assert there(rig, "one").calls == 0
+
+
+class _Ends(Exception):
+    pass
+
+
+async def test_a_server_that_was_replaced_and_is_still_at_work_ends_with_the_gateway() -> None:
+    def edited(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], timeout=7.0),))
+
+    async def never(_scene: Scene) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    there = LegacyServer({"never": never})
+    with suppress(_Ends):
+        async with gateway(there=there, edited=edited) as rig:
+            rig.modern().start("tools/call", name="there__never", arguments={})
+            await there.got("tools/call")
+            await rig.app.reload()
+            assert len(there.open_connections) == 1
+            raise _Ends
+    assert there.open_connections == []

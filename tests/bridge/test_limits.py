@@ -15,6 +15,7 @@ from toolgate.config import Config, Limits, Server
 from toolgate.core.model import Client, Principal
 from toolgate.core.redaction import Redactor
 from toolgate.policy import chain
+from toolgate.policy.approvals import Approvals
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import LEAST, OverflowStore, at_once
 from toolgate.policy.truncate import META_KEY
@@ -34,13 +35,13 @@ def common(overflow: OverflowStore) -> chain.PolicyDeps:
     clock = FakeClock()
     return chain.PolicyDeps(
         clock,
-        MemoryStore(clock),
+        store := MemoryStore(clock),
         overflow,
         Redactor(),
         Access(Config()),
         nowhere(clock),
         Meters(clock),
-        lambda _call: None,
+        Approvals(store, clock),
     )
 
 

@@ -20,7 +20,8 @@ import pytest
 from processes.ground import CHILDREN, Served, alive, failure, gateway, real, started, until
 
 from toolgate.config import Config, Server
-from toolgate.core.model import Event
+from toolgate.core.fault import Reached
+from toolgate.core.model import Call, Client, Done, Event
 from toolgate.upstreams.links import http1
 
 PROGRAM = str(CHILDREN / "component.py")
@@ -101,6 +102,27 @@ async def test_a_crash_fails_the_call_and_the_next_starts_it_again() -> None:
         after = await own_pid(served)
         assert after != before and not alive(before)
         assert served.status("own").pid == after
+
+
+@real
+async def test_a_call_that_is_judged_once_more_while_its_process_ends_goes_to_the_next_one() -> None:
+    async with behind(local()) as served:
+        before, checked = await own_pid(served), 0
+
+        async def ends(call: Call) -> Call:
+            nonlocal checked
+            checked += 1
+            if checked == 1:
+                os.kill(before, signal.SIGKILL)
+                await until(lambda: served.status("own").state == "failed")
+            return call
+
+        upstream = served.app.gateway.snapshot.upstreams["own"]
+        call = Call("tools/call", "pid", Client(), server="own", reached=Reached(recheck=ends))
+        outcome = await upstream.invoke(call)
+        after = await own_pid(served)
+        assert isinstance(outcome, Done) and str(after).encode() in bytes(outcome.body)
+        assert after != before and checked == 2
 
 
 @real

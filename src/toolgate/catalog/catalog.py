@@ -649,8 +649,8 @@ class Catalog:
 
     def _fetched(self, place: Place, slot: Slot, done: asyncio.Task[ServerList]) -> None:
         slot.fetch, slot.has_changed = None, False
-        if not slot.server_list and place[1]:
-            self._slots.pop(place, None)  # clients with connections of their own may have any number of them
+        if not slot.server_list and place[1] and self._slots.get(place) is slot:
+            del self._slots[place]  # clients with connections of their own may have any number of them
         error = None if done.cancelled() else done.exception()
         if error:
             error.__traceback__ = error.__context__ = None  # they hold what was read of the list

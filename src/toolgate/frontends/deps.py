@@ -14,7 +14,6 @@ from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.pages import Pages
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.reload import Reloading
-from toolgate.policy.approvals import Approvals
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.deciding import Deciding
 from toolgate.state.audit import Trail
@@ -50,7 +49,7 @@ class FrontendDeps(msgspec.Struct, frozen=True):
 
     @property
     def deciding(self) -> Deciding:
-        return Deciding(Approvals(self.policy_deps.store, self.clock), self.audit, self.policy_deps.checker)
+        return Deciding(self.policy_deps.approvals, self.audit, self.policy_deps.checker)
 
     @property
     def pins(self) -> StoredPins:

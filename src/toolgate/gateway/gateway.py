@@ -314,10 +314,9 @@ class Gateway:
 
     async def leave(self, client: Client) -> None:
         """A client's session is over. Which connections end with it each upstream decides: it says which scopes have
-        ended, and the catalog forgets those."""
+        ended, and the catalog forgets those. All of them do, though whoever waits here is cancelled."""
         self._views.forget(client)
-        for upstream in self.snapshot.upstreams.values():
-            await upstream.leave(client)
+        await asyncio.shield(asyncio.gather(*(each.leave(client) for each in self.snapshot.upstreams.values())))
 
     # Another configuration, and the end.
 

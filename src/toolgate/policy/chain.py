@@ -17,7 +17,6 @@ The policies, in their order
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 
 import msgspec
 
@@ -29,7 +28,7 @@ from toolgate.core.redaction import Redactor
 from toolgate.policy import limits, telemetry, truncate
 from toolgate.policy.access import Permit
 from toolgate.policy.approval import Approval
-from toolgate.policy.approvals import Approvals, StoredRequest
+from toolgate.policy.approvals import Approvals
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
 from toolgate.policy.checker import Checker
@@ -54,7 +53,7 @@ class PolicyDeps(msgspec.Struct, frozen=True):
     access: Access
     audit: Trail
     meters: Meters
-    call_waits: Callable[[StoredRequest], object]  # for an operator's decision
+    approvals: Approvals  # one, which counts the calls that wait
     recorder: Recorder = msgspec.field(default_factory=Recorder)
     checker: Checker = msgspec.field(default_factory=Checker)
 
@@ -107,9 +106,7 @@ def _limits(config: Config, meters: Meters) -> limits.Limits | None:
 
 def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None) -> Approval:
     return Approval(
-        policy_deps.access.judge,
-        Approvals(policy_deps.store, policy_deps.clock, policy_deps.call_waits),
-        config.approvals,
+        *(policy_deps.access.judge, policy_deps.approvals, config.approvals),
         *(policy_deps.redactor, policy_deps.clock),
         {server.id: _print(server) for server in config.servers},
         [*([validate.check] if validate else []), policy_deps.meters.limits(config).check],

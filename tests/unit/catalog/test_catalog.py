@@ -604,6 +604,25 @@ async def test_of_other_servers_what_came_and_went_is_told_and_what_stayed_is_ke
     assert (stays.asked, changed.asked) == (1, 1)
 
 
+async def test_a_scope_that_is_forgotten_and_asked_for_again_at_once_has_its_list_fetched_once() -> None:
+    shop, ada = Shop("docs", "read"), Client(Principal("ada"))
+    shop.scope = lambda client: client.principal.id
+    catalog = catalog_of(shop)
+    shop.doors.clear()
+    before = asyncio.ensure_future(catalog.view(["docs"], WANTED, ada))
+    await settle()
+    catalog.forget("docs", "ada")
+    views = [asyncio.ensure_future(catalog.view(["docs"], WANTED, ada))]
+    await settle()
+    views.append(asyncio.ensure_future(catalog.view(["docs"], WANTED, ada)))
+    await settle()
+    shop.doors.set()
+    assert [names(view) for view in await asyncio.gather(*views)] == [["read"]] * 2
+    assert shop.asked == 2
+    await asyncio.gather(before, return_exceptions=True)
+    await catalog.close()
+
+
 async def test_who_holds_on_to_a_server_that_is_gone_is_told_so() -> None:
     shop, clock, events = Shop("docs", "read"), FakeClock(), list[Event]()
     catalog = catalog_of(shop, clock=clock, events=events)

@@ -20,6 +20,7 @@ from toolgate.core.model import Call, Client, Done, NeedInput, Outcome, Principa
 from toolgate.core.redaction import Redactor
 from toolgate.gateway.changes import Changes
 from toolgate.policy import chain
+from toolgate.policy.approvals import Approvals
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import OverflowStore, at_once
@@ -68,13 +69,13 @@ class Judges:
         self.overflow = OverflowStore(self.clock, at_once(self.config))
         deps = chain.PolicyDeps(
             self.clock,
-            MemoryStore(self.clock),
+            store := MemoryStore(self.clock),
             self.overflow,
             redactor,
             Access(self.config),
             self.audit,
             Meters(self.clock),
-            lambda _request: None,
+            Approvals(store, self.clock),
         )
         self.traffic = deps.recorder.traffic
         changes = Changes(self.config, deps.access, _NO_CODEX) if is_own else None
@@ -230,13 +231,13 @@ class Made:
         clock = FakeClock()
         self.deps = chain.PolicyDeps(
             clock,
-            MemoryStore(clock),
+            store := MemoryStore(clock),
             OverflowStore(clock, at_once(config)),
             Redactor(),
             Access(config),
             Trail(None, clock, None, Redactor()),
             Meters(clock),
-            lambda _request: None,
+            Approvals(store, clock),
         )
         self.policies = chain.build(config, self.deps, **more)
         self.names = [policy.name for policy in self.policies]
@@ -315,13 +316,11 @@ async def test_an_approval_is_made_of_what_is_shared_by_all_routes() -> None:
         Server(id="b", name="b", type="http", url="https://b"),
     )
     made = Made(Config(clients=(ASKED,), servers=servers))
-    approval, approvals = made["approval"], vars(made["approval"]["_approvals"])
+    approval = made["approval"]
     assert approval["_audit"] is made.deps.audit and approval["_asking"] is made.deps.meters.asking
     assert approval["_checks"][0] == made.policies[made.names.index("validate")].check  # type: ignore[attr-defined]
     assert approval["_redactor"] is made.deps.redactor and approval["_clock"] is made.deps.clock
-    assert {made.deps.store, made.deps.clock, made.deps.call_waits} <= {
-        each for each in approvals.values() if callable(getattr(each, "__hash__", None))
-    }
+    assert approval["_approvals"] is made.deps.approvals
     unchecked = Made(Config(clients=(ASKED,), validate_arguments=False))["approval"]
     assert len(unchecked["_checks"]) == 1
 

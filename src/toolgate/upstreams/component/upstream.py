@@ -183,11 +183,11 @@ class ComponentUpstream:
     async def _posted_or_again(self, call: Call) -> WholeAnswer:
         """A process that does not listen any more is ending: what it was not sent is for another one. One that is at
         work for others, and takes no connection now, goes on with that."""
-        line = await self._line_for(call.target)
-        call = await rechecked(call)
+        line, head = await self._line_for(call.target)
         program, answered = self._program, line.answered
+        call = await rechecked(call)
         try:
-            return await self._posted(line, call)
+            return await self._posted(line, head, call)
         except Lost as lost:
             if not program or lost.is_meant or lost.reach == "executed":
                 raise
@@ -200,20 +200,21 @@ class ComponentUpstream:
                 raise
             if self._line is line:
                 await self._let_go(str(lost))
-        line = await self._line_for(call.target)
-        return await self._posted(line, await rechecked(call))
+        line, head = await self._line_for(call.target)
+        return await self._posted(line, head, await rechecked(call))
 
-    async def _line_for(self, tool: str) -> HttpClient:
-        """The line that this tool is reached by. It is asked again what it has where that is not known of it."""
+    async def _line_for(self, tool: str) -> tuple[HttpClient, bytes]:
+        """The line that this tool is reached by, and the head of its requests there. The server is asked again what it
+        has where that is not known of it."""
         self._refuse_what_cannot_be()
         if tool not in self._heads and tool not in (await self._ask()).paths:
             raise Fault("TOOL_NOT_FOUND", f"Tool not found: {tool}", reach="not_sent")
         if tool not in self._heads:  # its process has ended in the same moment
             raise Lost(f"{self.name} has ended", "not_sent")
         self._line = self._line or self._line_to(self._server.url)
-        return self._line
+        return self._line, self._heads[tool]
 
-    async def _posted(self, line: HttpClient, call: Call) -> WholeAnswer:
+    async def _posted(self, line: HttpClient, head: bytes, call: Call) -> WholeAnswer:
         if call.reached:
             call.reached.is_sent = True
         answered = line.answered
@@ -221,7 +222,7 @@ class ComponentUpstream:
             arguments, whose = bytes(call.arguments) or b"{}", call.client.principal.counted_as
             kept = Kept(self._link_deps.results.begun(whose, self._server.id))
             async with self._clock.timeout(self._server.timeout):
-                answer = await line.ask(self._heads[call.target], arguments, whose, kept=kept)
+                answer = await line.ask(head, arguments, whose, kept=kept)
         except Lost as lost:
             if lost.reach == "not_sent" and self._line is line and not line.serves(answered):
                 self._set_failed(answers.none(lost, self._server))
