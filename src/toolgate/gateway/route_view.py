@@ -451,7 +451,7 @@ class RouteView:
         project = await self._views.workspace.workspace.project(context)
         of = {"project": project.id} if project else {}
         marked = {**table, **of, "by_operator": False}  # a model may have thought it up
-        id = await self._views.editor.add(name, marked, self.client.principal)
+        id = await self._views.editor.add(name, marked, self.client.principal, self._check_adds)
         self._look()
         return id
 
@@ -487,11 +487,8 @@ class RouteView:
     async def importable(
         self, source: str, named: str, content: str | None, context: ToolContext, /
     ) -> Sequence[Importable]:
-        self._check_admin()
-        verdict = self._views.access.judge(self._adding())
-        if verdict == "off":
-            raise Fault("ACCESS_DENIED", "Access denied: `add_servers` is off", reach="not_sent")
-        importing, is_asked = self._views.importing, verdict == "ask"
+        self._check_adds()
+        importing, is_asked = self._views.importing, self._views.access.judge(self._adding()) == "ask"
         if source == "from_project":
             return await importing.of_project(named, self._views.access.is_here(self.client.principal))
         if source == "github_url":
@@ -509,6 +506,12 @@ class RouteView:
         if self._views.access.judge(self._adding()) == "off":
             return "`add_servers` is off for this client"
         return ""
+
+    def _check_adds(self) -> None:
+        """Raises `Fault` where this client may add no server, or may add none any more."""
+        self._check_admin()
+        if self._views.access.judge(self._adding()) == "off":
+            raise Fault("ACCESS_DENIED", "Access denied: `add_servers` is off", reach="not_sent")
 
     def _check_admin(self) -> None:
         changes.check_may_request(self._views.access, self.client.principal)
