@@ -81,6 +81,7 @@ class RouteViews:
         self.finder = Finder(self.embeddings)
         self.observed = ObservedShapes()
         self.in_turns = FairLimit(1)  # large results that code gets, and gives
+        self.counting = FairLimit(1)  # tokens
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
 
     def of(self, route: Route, client: Client) -> RouteView:
@@ -129,7 +130,8 @@ class RouteViews:
                 await view.judge()
                 given.append(view.given)
                 await asyncio.sleep(0)  # what a client may use takes a while where much is forbidden
-        return await token_meter.of_all(given, {id: server.name for id, server in snapshot.servers.items()})
+        names_of = {id: server.name for id, server in snapshot.servers.items()}
+        return await token_meter.of_all(given, names_of, self.counting)
 
     async def close(self) -> None:
         self.finder.close()
@@ -407,7 +409,8 @@ class RouteView:
         return token_meter.Given(self._snapshot.catalog.loaded.find(self.client), lists, only)
 
     async def tokens(self) -> Mapping[str, Any]:
-        return await token_meter.of(self.given, {id: server.name for id, server in self.configured.items()})
+        names_of = {id: server.name for id, server in self.configured.items()}
+        return await token_meter.of(self.given, names_of, self._views.counting, self.client.principal.counted_as)
 
     async def metered(self, call: Call, result: Object) -> Object:
         """What a control tool says of tools is loaded, too; whoever asks for it is told with it how much that is."""
