@@ -22,8 +22,9 @@ from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Done, Event, EventSink, Outcome
+from toolgate.core.model import Call, Client, Done, EventSink, Outcome
 from toolgate.gateway import changes, stored, token_meter
+from toolgate.gateway.activated import ActivatedTools
 from toolgate.gateway.embedding import Embeddings
 from toolgate.gateway.finder import Finder
 from toolgate.gateway.importing import Importing
@@ -47,7 +48,6 @@ from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.providers.services import Providers
 
 LARGE = 64 * 1024  # bytes of what came of code; more is written in a thread
-MOST_SESSIONS = 10000  # whose activated tools are remembered
 
 
 class RouteViews:
@@ -74,7 +74,6 @@ class RouteViews:
         self.access = policy_deps.access
         self._checker = policy_deps.checker
         self.current = current
-        self.tell = tell
         self.embeddings = Embeddings(
             self.providers, policy_deps.store, policy_deps.clock, lambda: current().config.virtual_search.model
         )
@@ -82,7 +81,8 @@ class RouteViews:
         self.observed = ObservedShapes()
         self.in_turns = FairLimit(1)  # large results that code gets, and gives
         self.counting = FairLimit(1)  # tokens
-        self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
+        self._activated = ActivatedTools(tell)
+        self.activated, self.activate = self._activated.of, self._activated.activate
 
     def of(self, route: Route, client: Client) -> RouteView:
         return RouteView(self, route, client)
@@ -102,20 +102,8 @@ class RouteViews:
         await view.judge()
         return await code.run_stored(script, context, view)
 
-    def activated(self, client: Client) -> Mapping[str, None]:
-        return self._activated.get(client.session, {})
-
-    def activate(self, client: Client, tools: Sequence[str]) -> None:
-        """Show these to a session, which is told of it."""
-        shown = self._activated.setdefault(client.session, {})
-        if set(tools) - shown.keys():
-            shown.update(dict.fromkeys(tools))
-            self.tell(Event("", "list_changed", lists=("tools",), whose=client.identity))
-        while len(self._activated) > MOST_SESSIONS:
-            del self._activated[next(iter(self._activated))]
-
     def forget(self, client: Client) -> None:
-        self._activated.pop(client.session, None)
+        self._activated.forget(client)
         self.current().catalog.loaded.forget(client)
 
     async def tokens(self) -> Mapping[str, Any]:
