@@ -157,3 +157,28 @@ async def test_an_import_adds_servers_by_what_holds_when_it_has_found_them(chang
         shop.net.at["notes-1.0.0.tgz"] = lambda: serve(app, change)
         result = await shop.call(app, "import_mcp_server", query=NEED)
         assert not shop.net.at and result["isError"] and served(app) == ["there"], result
+
+
+@pytest.mark.parametrize("change", [add_servers_off, admin_withdrawn], ids=["add_servers", "admin"])
+async def test_nor_is_a_server_that_a_client_wants_added(change: Change) -> None:
+    shop = Shop()
+    async with shop.open() as app:
+        async with app._reloading._turn:  # an edit is being served
+            asked = asyncio.ensure_future(shop.call(app, "add_mcp_server", name="own", transport="stdio", command="sh"))
+            await settle()
+            assert not asked.done()
+            serve(app, change)
+        result = await asked
+        assert result["isError"] and served(app) == ["there"], result
+
+
+async def test_nor_is_one_that_who_is_no_administrator_any_more_has_asked_for_by_the_admin_api() -> None:
+    shop = Shop()
+    async with shop.open() as app:
+        async with app._reloading._turn:  # an edit is being served
+            ann = Visitor(app, "/admin/servers", authorization=f"Bearer {KEY}")
+            asked = asyncio.ensure_future(ann.post({"name": "own", "command": "sh"}))
+            await settle()
+            assert not asked.done()
+            serve(app, admin_withdrawn)
+        assert (await asked).status == 403 and served(app) == ["there"]

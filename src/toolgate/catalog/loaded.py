@@ -17,30 +17,36 @@ MOST = 1000  # clients that are remembered, each at one path
 MOST_BYTES = 32 * 1024 * 1024  # of their lists, those that several have counted once; or what the latest alone has
 
 
+class ToolList:
+    """One list, whoever was told it. `counted` are its tokens by server, once somebody wanted to know them."""
+
+    def __init__(self, items: Sequence[Raw] = ()) -> None:
+        self.items = items
+        self.counted: Counter[str] | None = None
+        self.holders = 0  # clients
+
+
 class Loaded:
-    """Of one client at one path. `items` are those of the last list of tools, and `counted` their tokens by server once
-    somebody wanted to know them; `told` are further tokens by server."""
+    """Of one client at one path: the last list of tools; `told` are further tokens by server."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.items: Sequence[Raw] = ()
-        self.counted: Counter[str] | None = None
+        self.list = ToolList()
         self.told = Counter[str]()
 
 
 class LoadedTools:
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, str], Loaded] = {}
-        self._sharing = Counter[int]()  # how many clients have a list, by its identity
+        self._lists: dict[int, ToolList] = {}  # by the identity of their items
         self._size = 0  # bytes
 
     def listed(self, client: Client, items: Sequence[Raw]) -> None:
         if client.path:  # else the gateway itself has asked
             found = self._of(client)
-            if found.items is not items:
+            if found.list.items is not items:
                 self._let_go(found)
-                found.items, found.counted = items, None
-                self._hold(found)
+                self._hold(found, items)
                 while self._size > MOST_BYTES and len(self._loaded) > 1:
                     self._forget(next(iter(self._loaded)))
 
@@ -72,18 +78,21 @@ class LoadedTools:
         if found := self._loaded.pop(key, None):
             self._let_go(found)
 
-    def _hold(self, loaded: Loaded) -> None:
-        if loaded.items:
-            self._size += 0 if self._sharing[id(loaded.items)] else sum(map(len, loaded.items))
-            self._sharing[id(loaded.items)] += 1
+    def _hold(self, loaded: Loaded, items: Sequence[Raw]) -> None:
+        loaded.list = self._lists.get(id(items)) or ToolList(items)
+        if not loaded.list.holders:
+            self._lists[id(items)] = loaded.list
+            self._size += sum(map(len, items))
+        loaded.list.holders += 1
 
     def _let_go(self, loaded: Loaded) -> None:
-        items, loaded.items = loaded.items, ()
-        if items:
-            self._sharing[id(items)] -= 1
-            if not self._sharing[id(items)]:
-                del self._sharing[id(items)]
-                self._size -= sum(map(len, items))
+        known, loaded.list = loaded.list, ToolList()
+        if not known.holders:
+            return  # it was told of none
+        known.holders -= 1
+        if not known.holders:
+            del self._lists[id(known.items)]
+            self._size -= sum(map(len, known.items))
 
 
 def _key(client: Client) -> tuple[str, str]:

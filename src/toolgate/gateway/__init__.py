@@ -29,6 +29,7 @@ May import `policy`, `surfaces` and the rooms below them.
     own_work       what works in this process behind the gateway's own tools
     installing     what `mcp_provision` says of servers that are not there yet, and installs
     importing      what `import_mcp_server` could import
+    activated      the tools that searches have found, which a session is shown
     route_view     what one client may see and steer on its route; `toolgate` itself as a server of tools
     scripts        what code calls that a client has run
     notices        who is told that a call waits for an operator

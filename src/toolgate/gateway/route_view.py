@@ -22,8 +22,9 @@ from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Done, Event, EventSink, Outcome
+from toolgate.core.model import Call, Client, Done, EventSink, Outcome
 from toolgate.gateway import changes, stored, token_meter
+from toolgate.gateway.activated import ActivatedTools
 from toolgate.gateway.embedding import Embeddings
 from toolgate.gateway.finder import Finder
 from toolgate.gateway.importing import Importing
@@ -47,7 +48,6 @@ from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.providers.services import Providers
 
 LARGE = 64 * 1024  # bytes of what came of code; more is written in a thread
-MOST_SESSIONS = 10000  # whose activated tools are remembered
 
 
 class RouteViews:
@@ -74,14 +74,15 @@ class RouteViews:
         self.access = policy_deps.access
         self._checker = policy_deps.checker
         self.current = current
-        self.tell = tell
         self.embeddings = Embeddings(
             self.providers, policy_deps.store, policy_deps.clock, lambda: current().config.virtual_search.model
         )
         self.finder = Finder(self.embeddings)
         self.observed = ObservedShapes()
         self.in_turns = FairLimit(1)  # large results that code gets, and gives
-        self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
+        self.counting = FairLimit(1)  # tokens
+        self._activated = ActivatedTools(tell)
+        self.activated, self.activate = self._activated.of, self._activated.activate
 
     def of(self, route: Route, client: Client) -> RouteView:
         return RouteView(self, route, client)
@@ -101,20 +102,8 @@ class RouteViews:
         await view.judge()
         return await code.run_stored(script, context, view)
 
-    def activated(self, client: Client) -> Mapping[str, None]:
-        return self._activated.get(client.session, {})
-
-    def activate(self, client: Client, tools: Sequence[str]) -> None:
-        """Show these to a session, which is told of it."""
-        shown = self._activated.setdefault(client.session, {})
-        if set(tools) - shown.keys():
-            shown.update(dict.fromkeys(tools))
-            self.tell(Event("", "list_changed", lists=("tools",), whose=client.identity))
-        while len(self._activated) > MOST_SESSIONS:
-            del self._activated[next(iter(self._activated))]
-
     def forget(self, client: Client) -> None:
-        self._activated.pop(client.session, None)
+        self._activated.forget(client)
         self.current().catalog.loaded.forget(client)
 
     async def tokens(self) -> Mapping[str, Any]:
@@ -129,7 +118,8 @@ class RouteViews:
                 await view.judge()
                 given.append(view.given)
                 await asyncio.sleep(0)  # what a client may use takes a while where much is forbidden
-        return await token_meter.of_all(given, {id: server.name for id, server in snapshot.servers.items()})
+        names_of = {id: server.name for id, server in snapshot.servers.items()}
+        return await token_meter.of_all(given, names_of, self.counting)
 
     async def close(self) -> None:
         self.finder.close()
@@ -407,7 +397,8 @@ class RouteView:
         return token_meter.Given(self._snapshot.catalog.loaded.find(self.client), lists, only)
 
     async def tokens(self) -> Mapping[str, Any]:
-        return await token_meter.of(self.given, {id: server.name for id, server in self.configured.items()})
+        names_of = {id: server.name for id, server in self.configured.items()}
+        return await token_meter.of(self.given, names_of, self._views.counting, self.client.principal.counted_as)
 
     async def metered(self, call: Call, result: Object) -> Object:
         """What a control tool says of tools is loaded, too; whoever asks for it is told with it how much that is."""
@@ -451,7 +442,7 @@ class RouteView:
         project = await self._views.workspace.workspace.project(context)
         of = {"project": project.id} if project else {}
         marked = {**table, **of, "by_operator": False}  # a model may have thought it up
-        id = await self._views.editor.add(name, marked, self.client.principal)
+        id = await self._views.editor.add(name, marked, self.client.principal, self._check_adds)
         self._look()
         return id
 
@@ -487,11 +478,8 @@ class RouteView:
     async def importable(
         self, source: str, named: str, content: str | None, context: ToolContext, /
     ) -> Sequence[Importable]:
-        self._check_admin()
-        verdict = self._views.access.judge(self._adding())
-        if verdict == "off":
-            raise Fault("ACCESS_DENIED", "Access denied: `add_servers` is off", reach="not_sent")
-        importing, is_asked = self._views.importing, verdict == "ask"
+        self._check_adds()
+        importing, is_asked = self._views.importing, self._views.access.judge(self._adding()) == "ask"
         if source == "from_project":
             return await importing.of_project(named, self._views.access.is_here(self.client.principal))
         if source == "github_url":
@@ -509,6 +497,12 @@ class RouteView:
         if self._views.access.judge(self._adding()) == "off":
             return "`add_servers` is off for this client"
         return ""
+
+    def _check_adds(self) -> None:
+        """Raises `Fault` where this client may add no server, or may add none any more."""
+        self._check_admin()
+        if self._views.access.judge(self._adding()) == "off":
+            raise Fault("ACCESS_DENIED", "Access denied: `add_servers` is off", reach="not_sent")
 
     def _check_admin(self) -> None:
         changes.check_may_request(self._views.access, self.client.principal)

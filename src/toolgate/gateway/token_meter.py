@@ -2,12 +2,11 @@
 
 What would have been loaded is each tool that a client may use, in full; what was loaded is the list that it was told
 last, and what control tools have told it of tools. Tokens are estimated (`search.tokens`). The rule this file keeps:
-counting takes a thread, and each definition of a tool is counted once.
+counting takes a thread, in which principals take turns, and each list is counted once, however many clients have it.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -16,8 +15,9 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
-from toolgate.catalog.loaded import Loaded
+from toolgate.catalog.loaded import Loaded, ToolList
 from toolgate.core import items, names
+from toolgate.core.concurrency import FairLimit
 from toolgate.search import tokens
 
 KEY: Final = "toolgate/tokens"
@@ -42,20 +42,20 @@ class _Counts(msgspec.Struct):
     loaded: Counter[str] = msgspec.field(default_factory=Counter[str])
 
 
-async def of(given: Given, shown: Mapping[str, str]) -> Mapping[str, Any]:
-    """One client's figures; `shown` are names of servers by id."""
-    counts = await asyncio.to_thread(lambda: _counted(given, {}))
+async def of(given: Given, shown: Mapping[str, str], turns: FairLimit, whose: str) -> Mapping[str, Any]:
+    """One client's figures; `shown` are names of servers by id, `whose` turn it takes: see `Principal.counted_as`."""
+    counts = await turns.in_thread(whose, lambda: _counted(given, {}))
     return {**_told(counts), "by_server": _by_server(counts, shown)}
 
 
-async def of_all(given: Sequence[Given], shown: Mapping[str, str]) -> Mapping[str, Any]:
-    """Those of all clients together, by path and by server."""
+async def of_all(given: Sequence[Given], shown: Mapping[str, str], turns: FairLimit) -> Mapping[str, Any]:
+    """Those of all clients together, by path and by server, for who administers."""
 
     def count() -> list[tuple[str, _Counts]]:
         seen: dict[int, tuple[str, int]] = {}
         return [(each.loaded.client.path, _counted(each, seen)) for each in given if each.loaded]
 
-    found = await asyncio.to_thread(count)
+    found = await turns.in_thread("", count)
     paths: dict[str, _Counts] = {}
     for path, counts in found:
         _add(paths.setdefault(path, _Counts()), counts)
@@ -79,24 +79,21 @@ def _counted(given: Given, seen: dict[int, tuple[str, int]]) -> _Counts:
         each = _by_name(server_list)
         counts.would[server] = sum(each.get(name, 0) for name in allowed)
     if given.loaded:
-        counts.loaded.update(_of_items(given.loaded, given, seen))
+        counts.loaded.update(_of_list(given.loaded.list, given, seen))
         counts.loaded.update(given.loaded.told)
     return counts
 
 
-def _of_items(loaded: Loaded, given: Given, seen: dict[int, tuple[str, int]]) -> Counter[str]:
-    listed = loaded.items
-    if loaded.counted is None:
+def _of_list(listed: ToolList, given: Given, seen: dict[int, tuple[str, int]]) -> Counter[str]:
+    if listed.counted is None:
         found = Counter[str]()
-        for raw in listed:
+        for raw in listed.items:
             if id(raw) not in seen:
                 seen[id(raw)] = _whose(raw, given), tokens.estimate(bytes(raw))
             server, size = seen[id(raw)]
             found[server] += size
-        if listed is not loaded.items:  # another list came meanwhile
-            return found
-        loaded.counted = found
-    return loaded.counted
+        listed.counted = found
+    return listed.counted
 
 
 def _by_name(server_list: ServerList) -> Mapping[str, int]:

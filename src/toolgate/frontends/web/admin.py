@@ -420,7 +420,7 @@ class Admin:
         name = table.pop("name", None)
         if not isinstance(name, str):
             raise Fault("INVALID_ARGS", "`name`, the server's name, is missing")
-        id = await self._editor.add(name, table, asked.by)
+        id = await self._editor.add(name, table, asked.by, lambda: self._guards.check_administrator(asked.by))
         return 201, Added(id, name)
 
     async def keep(self, asked: Asked) -> Answer:

@@ -96,11 +96,16 @@ class Boxes:
         """Each day, have packages removed that no server uses any more. `servers`: those that are configured then."""
         await self._clock.sleep(SETTLED)
         while True:
-            named = {place for server in servers() for place in self._places_of(server)}
-            if removed := await asyncio.to_thread(self._packages.remove_unused, named, self._clock.wall()):
+            configured = tuple(servers())
+            if removed := await asyncio.to_thread(self._remove_unused, configured, self._clock.wall()):
                 days = packages.UNUSED / DAY
                 log.info("removed what was fetched for servers and not used for %g days: %d folders", days, removed)
             await self._clock.sleep(DAY)
+
+    def _remove_unused(self, configured: Iterable[Server], now: float) -> int:
+        """How many were removed. It reads all of each package that has a hash."""
+        named = {place for server in configured for place in self._places_of(server)}
+        return self._packages.remove_unused(named, now)
 
     def _of_kept(self, server: Server) -> Server:
         """The same, by the file that was compared with its hash. Raises `Fault`."""

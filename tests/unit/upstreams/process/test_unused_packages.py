@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from virtualtime import FakeClock
+from virtualtime import FakeClock, VirtualTimeLoop
 
 from toolgate import config as configs
 from toolgate.config import Config
@@ -176,5 +176,28 @@ async def test_a_gateway_that_serves_looks_each_day_by_the_servers_that_are_conf
     assert {each.name for each in folder.iterdir()} == named
     await clock.sleep(2 * DAY)
     assert not list(folder.iterdir())
+    work.cancel()
+    await asyncio.wait([work])
+
+
+async def test_packages_are_read_where_nobody_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor: Any = SimpleNamespace(environ={"XDG_STATE_HOME": str(tmp_path)})
+    clock = FakeClock()
+    boxes = Boxes(Config(), supervisor, clock)
+    hash = hash_of(b"it", "sha512-")
+    kept.keep(tmp_path / "toolgate" / PACKAGES, hash, "pack-1.0.0.tgz", b"it")
+    entry = {"command": "npx", "args": ["-y", "pack@1.0.0"], "package_hash": hash, "box": "strict"}
+    text = json.dumps({"mcpServers": {"pack": entry}})
+    configured = configs.read(text, file="toolgate.json", environ={}, format="json").servers
+    read, args_of = list[bool](), kept.args_of
+
+    def reading(*given: Any) -> Any:
+        read.append(VirtualTimeLoop.is_aside)
+        return args_of(*given)
+
+    monkeypatch.setattr(kept, "args_of", reading)
+    work = asyncio.ensure_future(boxes.tidy(lambda: configured))
+    await clock.sleep(SETTLED * 2)
+    assert read == [True]
     work.cancel()
     await asyncio.wait([work])
