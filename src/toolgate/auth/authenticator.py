@@ -18,6 +18,7 @@ from toolgate.auth.resource import Resource
 from toolgate.auth.safe_net import SafeNet
 from toolgate.auth.tokens import SKEW, BadToken, Tokens, Verified
 from toolgate.config import Config, KnownClient
+from toolgate.core.background import rounds
 from toolgate.core.clock import Clock
 from toolgate.core.model import Principal
 from toolgate.core.services import Swap
@@ -75,10 +76,11 @@ class Authenticator:
 
     async def follow(self) -> None:
         """Look at the issuer's keys now and then as long as anybody may be inside by them. Until cancelled."""
-        while True:
-            await self._clock.sleep(ROUND)
-            if self._tokens and self._tokens.has_any:
-                await self._tokens.issuer.look_round()
+        await rounds(self._clock, ROUND, self._look_at_issuer, "look at the issuer's keys")
+
+    async def _look_at_issuer(self) -> None:
+        if self._tokens and self._tokens.has_any:
+            await self._tokens.issuer.look_round()
 
     async def __call__(self, headers: Mapping[str, str], address: str, path: str) -> Principal:
         """Raises `Unauthorized`."""

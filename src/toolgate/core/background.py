@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
+
+from toolgate.core import internal_errors
+from toolgate.core.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -51,3 +54,18 @@ async def whole(work: Coroutine[Any, Any, Found]) -> Found:
     _whole.add(task)
     task.add_done_callback(_whole.discard)
     return await asyncio.shield(task)
+
+
+async def rounds(
+    clock: Clock, seconds: float, look: Callable[[], Awaitable[None]], what: str, first: float | None = None
+) -> None:
+    """Look again and again, so many seconds apart, until cancelled; `first`: and so many before the first time. `what`
+    that is, in the log."""
+    await clock.sleep(seconds if first is None else first)
+    while True:
+        try:
+            await look()
+        except Exception as error:  # the rescue: the next look is taken all the same
+            if internal_errors.takes(error):
+                log.exception("failed, and is tried again: %s", what)
+        await clock.sleep(seconds)

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from toolgate.config import ownership
+from toolgate.core.background import BackgroundTasks, rounds
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.concurrency import Shared
 from toolgate.core.fairness import Shares
@@ -47,7 +48,7 @@ class Certificate:
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = certificate, key
-        self._read = self._seen()
+        self._read = self._last = self._seen()
         self.context = _context(certificate, key)
 
     def remarks(self) -> list[str]:
@@ -60,21 +61,22 @@ class Certificate:
 
     async def follow(self, clock: Clock) -> None:
         """Show what stands in the files whenever that is another than was read, and the same for a moment."""
-        last = self._read
-        while True:
-            await clock.sleep(LOOK)
-            seen = self._seen()
-            if seen == last != self._read:
-                self._read = seen
-                try:
-                    self.context = await asyncio.to_thread(_context, *self._files)
-                except Unusable as error:
-                    log.warning("%s; still serving the previous certificate", error)
-                else:
-                    log.info("the TLS certificate was read again")
-                for remark in await asyncio.to_thread(self.remarks):
-                    log.warning("%s", remark)
-            last = seen
+        await rounds(clock, LOOK, self._look_again, "look at the TLS certificate")
+
+    async def _look_again(self) -> None:
+        seen, last = self._seen(), self._last
+        self._last = seen
+        if seen != last or seen == self._read:
+            return
+        self._read = seen
+        try:
+            self.context = await asyncio.to_thread(_context, *self._files)
+        except Unusable as error:
+            log.warning("%s; still serving the previous certificate", error)
+        else:
+            log.info("the TLS certificate was read again")
+        for remark in await asyncio.to_thread(self.remarks):
+            log.warning("%s", remark)
 
     def _seen(self) -> tuple[object, ...]:
         return tuple(_look(file) for file in self._files)
@@ -295,13 +297,13 @@ async def accepting(
     """Inside the block connections to the listener are accepted, which is closed then. `gives_way`: other processes
     accept from it, too."""
     listener.setblocking(False)
-    accepts, loop = _Listener(made, certificate, connections, clock), asyncio.get_running_loop()
-    tasks = loop.create_task(accepts.accept(listener, gives_way)), loop.create_task(certificate.follow(clock))
+    accepts = _Listener(made, certificate, connections, clock)
+    tasks = BackgroundTasks()
+    tasks.start(accepts.accept(listener, gives_way), "accept")
+    tasks.start(certificate.follow(clock), "follow the TLS certificate")
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.close()
         listener.close()
         await accepts.close()

@@ -369,14 +369,12 @@ def _record(row: tuple[Any, ...]) -> Record:
 
 
 def _forget_oldest(connection: Connection, principal: str) -> None:
-    """Make room for one more."""
+    """Make room for one more. The links of those that go are links to nothing."""
     [count] = connection.execute("SELECT COUNT(*) FROM session_record WHERE principal = ?", (principal,)).fetchone()
     if count >= MOST_RECORDS:
-        connection.execute(
-            "DELETE FROM session_record WHERE id IN "
-            "(SELECT id FROM session_record WHERE principal = ? ORDER BY updated_at, id LIMIT ?)",
-            (principal, count - MOST_RECORDS + 1),
-        )
+        oldest = "(SELECT id FROM session_record WHERE principal = ? ORDER BY updated_at, id LIMIT ?)"
+        for of in ("task_session WHERE session_id", "session_record WHERE id"):
+            connection.execute(f"DELETE FROM {of} IN {oldest}", (principal, count - MOST_RECORDS + 1))
 
 
 def _before(now: str, seconds: float) -> str:

@@ -234,3 +234,16 @@ async def test_what_may_be_lost_is_where_messages_wait_and_not_where_other_work_
     await settle()
     assert len(link.sent) == 2
     await requests.close()
+
+
+async def test_work_that_nobody_waits_for_and_that_fails_by_surprise_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fails(error: Exception) -> None:
+        raise error
+
+    requests, _ = opened()
+    for error in (ValueError("a surprise"), Fault("TIMEOUT", "as servers do")):
+        requests.spawn(fails(error))
+    await settle()
+    assert [record.message for record in caplog.records] == [f"work for {requests.server.name} failed"]

@@ -13,7 +13,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.state.base import Connection
 from toolgate.state.memory import MemoryStore
-from toolgate.workspace import sessions
+from toolgate.workspace import links, sessions
 from toolgate.workspace.sessions import Record
 
 
@@ -95,6 +95,19 @@ async def test_of_too_many_records_the_oldest_are_forgotten(monkeypatch: pytest.
         return [record.id for record in sessions.newest(connection, "", 10)]
 
     assert await MemoryStore(FakeClock()).transact(work) == ["s4", "s5", "s3"]
+
+
+async def test_links_of_records_that_are_forgotten_go_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_RECORDS", 2)
+
+    def work(connection: Connection) -> list[str]:
+        for number in range(5):
+            sessions.seen(connection, sign(f"s{number}", number))
+            links.link(connection, "task", f"s{number}", "worked_on", "2026-11-24T00:00:00.000000Z")
+        rows = connection.execute("SELECT session_id FROM task_session ORDER BY session_id").fetchall()
+        return [session for (session,) in rows]
+
+    assert await MemoryStore(FakeClock()).transact(work) == ["s3", "s4"]
 
 
 def test_a_session_without_a_sign_for_long_is_stale() -> None:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import jsonrpc, large, mcp
+from toolgate.core import internal_errors, jsonrpc, large, mcp
 from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
@@ -511,8 +511,15 @@ class Requests:
         """Have something done that nobody waits for. It ends with the connection."""
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        task.add_done_callback(self._worked)
         return task
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        """The rescue of what nobody waits for."""
+        self._work.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error and not isinstance(error, Fault) and internal_errors.takes(error):
+            log.error("work for %s failed", self.server.name, exc_info=error)
 
     # What the link calls.
 

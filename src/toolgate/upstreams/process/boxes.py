@@ -20,6 +20,7 @@ import msgspec
 from toolgate.config import Config, Server, state_folder
 from toolgate.config.boxes import Confines
 from toolgate.core import search_path
+from toolgate.core.background import rounds
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
@@ -94,13 +95,14 @@ class Boxes:
 
     async def tidy(self, servers: Callable[[], Iterable[Server]]) -> None:
         """Each day, have packages removed that no server uses any more. `servers`: those that are configured then."""
-        await self._clock.sleep(SETTLED)
-        while True:
+
+        async def look() -> None:
             configured = tuple(servers())
             if removed := await asyncio.to_thread(self._remove_unused, configured, self._clock.wall()):
                 days = packages.UNUSED / DAY
                 log.info("removed what was fetched for servers and not used for %g days: %d folders", days, removed)
-            await self._clock.sleep(DAY)
+
+        await rounds(self._clock, DAY, look, "remove packages that no server uses", first=SETTLED)
 
     def _remove_unused(self, configured: Iterable[Server], now: float) -> int:
         """How many were removed. It reads all of each package that has a hash."""

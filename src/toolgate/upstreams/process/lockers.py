@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from toolgate.core.background import rounds
 from toolgate.core.clock import Clock
 from toolgate.state.base import Store
 from toolgate.state.holders import Holder
@@ -48,9 +49,7 @@ class Lockers:
 
     async def follow(self) -> None:
         """Until cancelled."""
-        while True:
-            await self._clock.sleep(LOOK)
-            await self._look()
+        await rounds(self._clock, LOOK, self._look, "look for what locks the store")
 
     async def _look(self) -> None:
         children = self._supervisor.children
