@@ -463,7 +463,7 @@ class UpstreamSession:
         self._becomes("ready")
         connection.open_subscriptions(client, self._missed)
         is_same = self.was_open and before.stopped_by in _COMES_BACK_THE_SAME
-        if not is_same and not self.beside:  # it may offer something else than before
+        if not is_same:  # it may offer something else than before, and to the other era something else than to this one
             self._deps.on_event(Event(self._server.id, "opened", self.scope))
         self.was_open = True
         if not self._stays:
