@@ -73,6 +73,10 @@ EVERYWHERE = [
     ',"_meta":{"a":[1e400]}',
     ',"_meta":{"a":-1E+400}',
     f',"_meta":{{"a":{DIGITS[:250]}e99}}',
+    f',"_meta":{{"a":0.{"0" * 1_100}1}}',  # the Java SDK's reader of JSON refuses such numbers and names
+    f',"_meta":{{"a":1e-{"0" * 1_100}5}}',
+    f',"_meta":{{"{"n" * 50_010}":1}}',
+    f',"_meta":{{"a":{"[" * 122}{"]" * 122}}}',  # with what is around it, the Rust SDK's
     ',"x-more":1e99999999999999999999',
 ]
 BAD = {
@@ -342,7 +346,8 @@ async def test_what_is_left_out_is_not_found_by_words_either() -> None:
         ("1e-999", False),
         ("9" * 308, False),
         ("9" * 309, True),
-        ("0." + "0" * 5_000 + "1", False),
+        ("0." + "0" * 900 + "1", False),
+        ("0." + "0" * 5_000 + "1", True),  # some readers take no number as long as that
         ("-1.8e308", True),
     ],
 )

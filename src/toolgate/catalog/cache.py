@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
-from toolgate.core import jsonrpc, mcp, surrogates
+from toolgate.core import counting, jsonrpc, mcp, surrogates
 from toolgate.core.clock import Clock
 from toolgate.core.fault import RPC_CODES, Code, Fault, Words
 from toolgate.eras import listed
@@ -132,11 +132,15 @@ class CatalogCache:
         fetched = self._clock.now() - max(0.0, self._clock.wall() - found.fetched)
         until = None if found.ttl is None else fetched + found.ttl
         items = {name: Raw(item) for name, item in found.items.items()}
-        readable = {name: item for name, item in items.items() if not listed.why_unreadable(kind, item)}
+        readable = {name: item for name, item in items.items() if _is_readable(kind, item)}
         if kind == "tools":
             schemas = OutputSchemas()
             readable = {name: schemas.of(item)[0] for name, item in readable.items()}
         return ServerList(readable, fetched, until, found.is_public)
+
+
+def _is_readable(kind: str, item: Raw) -> bool:
+    return not listed.why_unreadable(kind, item) and not counting.is_deeper(bytes(item), jsonrpc.DEEPEST_ITEM)
 
 
 def _fault(raw: bytes, server: str) -> Fault | None:

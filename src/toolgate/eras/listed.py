@@ -19,7 +19,8 @@ from msgspec import Raw
 from toolgate.core import jsonrpc, mcp
 
 LONE = "text with half of a character (a lone surrogate)"
-NUMBER = "a number that is out of range"
+NUMBER = "a number that is out of range, or has more than 1,000 digits"
+NAME = "a member whose name has more than 50,000 characters"
 SHAPE = "a member that MCP requires missing or of another type"
 URI = "a URI that is none"
 
@@ -68,9 +69,15 @@ def why_unreadable(kind: str, item: Raw) -> str:
         return LONE
     if kind in _HAVE_URIS and not is_uri(found.uri):
         return URI
-    return NUMBER if has_number_out_of_range(bytes(item)) else ""
+    data = bytes(item)
+    if len(data) > LONGEST_NAME and any(len(each[1]) > LONGEST_NAME for each in _names.finditer(data)):
+        return NAME
+    return NUMBER if has_number_out_of_range(data) else ""
 
 
+LONGEST_NAME, LONGEST_NUMBER = 50_000, 1_000  # bytes; some readers (Jackson) refuse what has more
+_names = re.compile(rb'"((?:[^"\\]|\\.)*+)"(?=\s*:)', re.DOTALL)
+_numbers = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?[0-9][0-9.eE+-]*)', re.DOTALL)
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://(?P<authority>[^/?#]*))?")
 _AUTHORITY = re.compile(
     r"(?:.*@)?(?:(?P<host>[^\x00-\x20#/<>?@\[\\\]^|:]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]*))?",
@@ -108,11 +115,13 @@ _MANY_DIGITS = b"0" * 200  # fewer, with an exponent of two digits, are within t
 
 
 def has_number_out_of_range(data: bytes) -> bool:
-    """Whether JSON has a number that is too large for a double: some readers refuse it, others take it for infinity.
-    Only what has many digits or a long exponent anywhere is read for that."""
+    """Whether JSON has a number that is too large for a double, which some readers refuse and others take for infinity,
+    or one of more than `LONGEST_NUMBER`. Only what has many digits or a long exponent anywhere is read for that."""
     folded = data.translate(_FOLDED, b"+")
     if b"000" not in folded or (b"e000" not in folded and _MANY_DIGITS not in folded):
         return False
+    if len(data) > LONGEST_NUMBER and any(len(each[1] or b"") > LONGEST_NUMBER for each in _numbers.finditer(data)):
+        return True
     try:
         return any(abs(number) > sys.float_info.max for number in _integers(jsonrpc.value(data)))
     except jsonrpc.UNREADABLE:

@@ -200,6 +200,8 @@ def read_id(body: Raw | bytes) -> str:
 def check_listed(body: Raw | bytes) -> None:
     """Raises `Fault` for a task that some client could not read, and the whole list with it."""
     read_id(body)
+    if counting.is_deeper(bytes(body), jsonrpc.DEEPEST_ITEM):
+        raise _misshapen(f"more than {jsonrpc.DEEPEST_ITEM} levels")
     if why := listed.why_unreadable("tasks", Raw(body)):
         raise _misshapen(why)
 

@@ -349,10 +349,11 @@ class HttpProtocol(HttpToolsProtocol):
             cast(_Cycle, running).tell()
             if (known := self._known) is running and known and known.on_left:
                 known.on_left()
-        self._known = self._running = None
-        if self.cycle and self.cycle.response_complete:
-            self.cycle = None  # type: ignore[assignment]  which leads back here
-        self._intake.forget()  # a cycle for each connection is what the garbage collector takes long for
+        # These lead back here, also from what was never started. A cycle for each connection is what the garbage
+        # collector takes long for, or never gets to.
+        self.cycle = self._known = self._running = self._turn = self._unstarted = None  # type: ignore[assignment]
+        self.pipeline.clear()
+        self._intake.forget()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -623,7 +624,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._is_full = False
             self._intake.let_go(self)
         # Where the next one of a pipeline has begun to come, it is not what was answered.
-        is_unread = self._patience and not self._is_in_head and self.cycle.response_complete
+        is_unread = self._patience and not self._is_in_head and self.cycle and self.cycle.response_complete
         if is_unread and not self.transport.is_closing():
             self._stop_timer()
             self._timer = self.loop.call_later(UNREAD_PATIENCE, self.transport.close)

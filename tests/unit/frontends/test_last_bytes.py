@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -223,3 +225,29 @@ async def test_when_turns_are_over_all_that_has_come_whole_is_begun() -> None:
     together.app.answers = True
     await asyncio.sleep(2)
     await together.over()
+
+
+async def test_of_a_connection_that_ends_before_its_request_has_its_turn_nothing_is_left_to_the_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a cycle for each a stranger filled memory: the collector seldom gets to what is older."""
+    app, left = Reading(), list[weakref.ref[Any]]()
+    monkeypatch.setattr(app.scheduler, "lets_pass", lambda _key: False)
+    monkeypatch.setattr(app.scheduler, "_next", lambda: None)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            wire = Wire(app, HERS)
+            wire.send(HEAD % b"a" + SIZED)
+            left.append(weakref.ref(wire.protocol))
+            assert app.scheduler.waiting == 1
+            wire.leave()
+            while turn := app.scheduler._queue.pop():  # it comes to nothing
+                turn.run()
+            del turn, wire.protocol, wire
+            await asyncio.sleep(0)
+        assert [each() for each in left] == [None] * 3
+    finally:
+        gc.enable()
+        app.scheduler.close()
