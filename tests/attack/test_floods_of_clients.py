@@ -181,13 +181,14 @@ async def test_of_the_names_of_a_subscription_only_so_many_are_looked_up_as_can_
     looked_up: list[str] = []
     rounds = 0
 
-    async def watch(self: Any, name: str, method: str = "") -> None:
+    async def watch(self: Any, name: str, method: str, client: Any) -> None:
         looked_up.append(name)
 
     async def count() -> None:
         nonlocal rounds
         while len(looked_up) < subscriber.MOST_WATCHED:
             rounds += 1
+            assert rounds < 100 * subscriber.MOST_WATCHED
             await asyncio.sleep(0)
 
     monkeypatch.setattr(subscriber.Subscriber, "watch", watch)
