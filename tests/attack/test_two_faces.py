@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 from inmemory import Visitor
 from msgspec import Raw
+from unit.upstreams.test_connections_that_end import Link
 from virtualtime import FakeClock
 
 from toolgate.app import running
@@ -25,22 +25,12 @@ OPENS: dict[str, Any] = {
 }
 
 
-class Face:
+class Face(Link):
     """One connection with it; which era it is of its first message says."""
 
-    signs_of_life = None
-    discovers = True
-
     def __init__(self, receiver: Any, says: dict[str, str], heard: list[str]) -> None:
-        self._receiver, self._says, self._heard = receiver, says, heard
-        self._era = "modern"
-
-    def send_now(self, data: bytes, *_: Any) -> bool:
-        asyncio.get_running_loop().call_soon(self._answer, data)
-        return True
-
-    async def send(self, data: bytes, *_: Any) -> None:
-        self._answer(data)
+        super().__init__(receiver)
+        self._says, self._heard, self._era = says, heard, "modern"
 
     def _answer(self, data: bytes) -> None:
         asked = json.loads(data)
@@ -48,27 +38,12 @@ class Face:
         if method == "initialize":
             self._era = "legacy"
         self._heard.append(f"{self._era} {method}")
-        if "id" not in asked or not self._receiver:
+        if "id" not in asked or not self.receiver:
             return
         tool = {"name": "read", "description": self._says[self._era], "inputSchema": {"type": "object"}}
         answers = {**OPENS, "tools/list": {"tools": [tool], "ttlMs": 60000, "cacheScope": "private"}}
         result = {"resultType": "complete", **answers.get(method, {"content": [{"type": "text", "text": "done"}]})}
-        self._receiver.received(jsonrpc.result(Raw(b"%d" % asked["id"]), json.dumps(result).encode()), None)
-
-    def accepted(self) -> None: ...
-
-    async def listen(self, *_: Any) -> None: ...
-
-    async def fall_back(self) -> None: ...
-
-    def abandon(self, _origin: int) -> bool:
-        return False
-
-    def describe(self) -> dict[str, object]:
-        return {}
-
-    async def close(self) -> None:
-        self._receiver = None
+        self.receiver.received(jsonrpc.result(Raw(b"%d" % asked["id"]), json.dumps(result).encode()), None)
 
 
 @pytest.mark.parametrize("first", ["modern", "legacy"])

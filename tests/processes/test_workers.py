@@ -147,9 +147,9 @@ async def test_what_has_state_is_its_owners_whichever_worker_it_comes_to() -> No
                 await legacy.end()
 
 
-@pytest.mark.promise("b.workers.ends")
-@real
-async def test_a_worker_that_is_killed_takes_its_own_calls_with_it_and_is_started_again() -> None:
+@asynccontextmanager
+async def held_by_workers(clients: int) -> AsyncGenerator[tuple[Gateway, list[asyncio.Future[str]], list[Request]]]:
+    """Warm calls, of which the owner knows nothing."""
     held: list[Request] = []
 
     async def holds(request: Request) -> None:
@@ -160,25 +160,32 @@ async def test_a_worker_that_is_killed_takes_its_own_calls_with_it_and_is_starte
 
     async with scripted(holds, modern=True) as script:
         with home() as environ:
-            async with served(script, environ) as gateway, kept(gateway.port, 12) as clients:
-                await until_answered_by_workers(gateway, clients)
-                calls = [asyncio.ensure_future(client.call("there__act", held=True)) for client in clients]
-                await until(lambda: len(held) == len(clients))
-                one, other = workers_of(gateway)
-                os.kill(one, signal.SIGKILL)
-                await until(lambda: any(call.done() for call in calls))
-                await gateway.until_it_says(b"is started again")
-                for request in held:
-                    await answers(request)
-                found = await asyncio.gather(*calls, return_exceptions=True)
-                assert {each for each in found if isinstance(each, str)} == {"ok"}
-                lost = [each for each in found if not isinstance(each, str)]
-                assert 0 < len(lost) < len(clients)
-                assert all(isinstance(each, asyncio.IncompleteReadError | IndexError | OSError) for each in lost)
-                await until(lambda: len(workers_of(gateway)) == COUNT)
-                assert other in workers_of(gateway)
-                async with kept(gateway.port, 8) as others:
-                    await until_answered_by_workers(gateway, others)
+            async with served(script, environ, drain="5m") as gateway, kept(gateway.port, clients) as callers:
+                await until_answered_by_workers(gateway, callers)
+                calls = [asyncio.ensure_future(each.call("there__act", held=True)) for each in callers]
+                await until(lambda: len(held) == len(calls))
+                yield gateway, calls, held
+
+
+@pytest.mark.promise("b.workers.ends")
+@real
+async def test_a_worker_that_is_killed_takes_its_own_calls_with_it_and_is_started_again() -> None:
+    async with held_by_workers(12) as (gateway, calls, held):
+        one, other = workers_of(gateway)
+        os.kill(one, signal.SIGKILL)
+        await until(lambda: any(call.done() for call in calls))
+        await gateway.until_it_says(b"is started again")
+        for request in held:
+            await answers(request)
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        lost = [each for each in found if isinstance(each, BaseException)]
+        assert {each for each in found if isinstance(each, str)} == {"ok"}
+        assert 0 < len(lost) < len(calls)
+        assert all(isinstance(each, asyncio.IncompleteReadError | IndexError | OSError) for each in lost)
+        await until(lambda: len(workers_of(gateway)) == COUNT)
+        assert other in workers_of(gateway)
+        async with kept(gateway.port, 8) as others:
+            await until_answered_by_workers(gateway, others)
 
 
 def sockets_of(pid: int) -> set[str]:
@@ -274,26 +281,6 @@ async def test_a_gateway_with_workers_ends_when_its_calls_have() -> None:
                 assert await asyncio.gather(*calls) == ["ok"] * 4
                 assert await gateway.ended() == 0
                 assert not any(alive(pid) for pid in workers)
-
-
-@asynccontextmanager
-async def held_by_workers(clients: int) -> AsyncGenerator[tuple[Gateway, list[asyncio.Future[str]], list[Request]]]:
-    """Warm calls, of which the owner knows nothing."""
-    held: list[Request] = []
-
-    async def holds(request: Request) -> None:
-        if request.message["params"]["arguments"]:
-            held.append(request)
-        else:
-            await answers(request)
-
-    async with scripted(holds, modern=True) as script:
-        with home() as environ:
-            async with served(script, environ, drain="5m") as gateway, kept(gateway.port, clients) as callers:
-                await until_answered_by_workers(gateway, callers)
-                calls = [asyncio.ensure_future(each.call("there__act", held=True)) for each in callers]
-                await until(lambda: len(held) == len(calls))
-                yield gateway, calls, held
 
 
 @pytest.mark.promise("b.workers.ends")

@@ -18,7 +18,7 @@ MOST_BYTES = 32 * 1024 * 1024  # of their lists, those that several have counted
 
 
 class ToolList:
-    """One list, whoever was told it. `counted` are its tokens by server, once somebody wanted to know them."""
+    """One list, for all that were told it. `counted` are its tokens by server, once somebody wanted to know them."""
 
     def __init__(self, items: Sequence[Raw] = ()) -> None:
         self.items = items

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from toolgate.cli import common
-from toolgate.config import Config, ConfigError
+from toolgate.config import Config
 from toolgate.core.events import Events
 from toolgate.core.model import Event
 from toolgate.frontends.workers import handed
@@ -337,7 +337,7 @@ class Owner:
             self._serves_another.clear()
             try:
                 await reload()
-            except ConfigError as error:
+            except Exception as error:  # noqa: BLE001  the rescue: until the next one all is passed on
                 log.error("this worker cannot serve the configuration, and passes all on: %s", error)
                 continue
             if self.gateway and not self._serves_another.is_set():

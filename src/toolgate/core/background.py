@@ -17,16 +17,15 @@ from toolgate.core.clock import Clock
 log = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
-_whole: set[asyncio.Task[Any]] = set()  # else the event loop alone would hold them, and not for long
 
 
 class BackgroundTasks:
     """Those of one owner."""
 
     def __init__(self) -> None:
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
 
-    def __iter__(self) -> Iterator[asyncio.Task[None]]:
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
         return iter(self._under_way)
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -34,7 +33,18 @@ class BackgroundTasks:
         self._under_way.add(task)
         task.add_done_callback(self._done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    async def whole(self, work: Coroutine[Any, Any, Found], name: str) -> Found:
+        """What it returns. It is carried out whole, also where who waits for it is cancelled meanwhile."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._done)  # nobody else hears of it
+            raise
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
         """The rescue of what nobody waits for."""
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()):
@@ -47,13 +57,13 @@ class BackgroundTasks:
         await asyncio.gather(*under_way, return_exceptions=True)
 
 
+_writes = BackgroundTasks()
+
+
 async def whole(work: Coroutine[Any, Any, Found]) -> Found:
-    """What it returns. A store writes what it was asked for whoever is gone meanwhile: so does all that belongs to that
-    write."""
-    task = asyncio.get_running_loop().create_task(work)
-    _whole.add(task)
-    task.add_done_callback(_whole.discard)
-    return await asyncio.shield(task)
+    """The same for what belongs to one write of a store, which is made though who asked for it is gone: it ends with
+    that write."""
+    return await _writes.whole(work, "write")
 
 
 async def rounds(

@@ -1,7 +1,7 @@
 """The tools that searches have found, which a session is shown from then on.
 
-The rules this file keeps: a session has the latest of them; where more sessions have some than a bound, those of
-whoever has most lose theirs, the oldest first; and whose list is another is told so.
+The rules this file keeps: a session has the latest of them; where more sessions have some than a bound, those of the
+principal that has most lose theirs, the oldest first; and whose list is another is told so.
 """
 
 from __future__ import annotations

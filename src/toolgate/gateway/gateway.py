@@ -314,7 +314,7 @@ class Gateway:
 
     async def leave(self, client: Client) -> None:
         """A client's session is over. Which connections end with it each upstream decides: it says which scopes have
-        ended, and the catalog forgets those. All of them do, though whoever waits here is cancelled."""
+        ended, and the catalog forgets those. All of them do, though the one that waits here is cancelled."""
         self._views.forget(client)
         await asyncio.shield(asyncio.gather(*(each.leave(client) for each in self.snapshot.upstreams.values())))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -64,7 +64,7 @@ class Reloading:
         """Serve the configuration as it stands now. `confirmed` are the sentences of `Unconfirmed.losses` that the
         operator has agreed to. Raises `ConfigError`, and goes on with the old one, where it is not to be understood, or
         waits."""
-        return await self._whole(partial(self._reload, confirmed), "reload the configuration")
+        return await self._background.whole(self._reload(confirmed), "reload the configuration")
 
     async def _reload(self, confirmed: Collection[str]) -> Snapshot:
         async with self._turn:
@@ -93,7 +93,7 @@ class Reloading:
     ) -> FileEdit:
         """Edit the file that people write, and serve what stands there then. Raises `Fault`, and `Unconfirmed` where
         guards are taken away; then nothing was written."""
-        return await self._whole(partial(self._edit, make, confirmed, by), "edit the configuration")
+        return await self._background.whole(self._edit(make, confirmed, by), "edit the configuration")
 
     async def _edit(
         self, make: Callable[[Settings], FileEdit], confirmed: Collection[str], by: Principal, /
@@ -130,7 +130,7 @@ class Reloading:
             shown = render.server(added, masked=True)
             self._audit.note_change("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
 
-        await self._whole(work, f"add {name}")
+        await self._background.whole(work(), f"add {name}")
         return slug(name)
 
     async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
@@ -141,26 +141,7 @@ class Reloading:
                 await self._serve_changed(name, partial(self._settings.remove, name))
             self._audit.note_change("servers.remove", by, name=name)
 
-        await self._whole(work, f"remove {name}")
-
-    async def _whole(self, work: Callable[[], Awaitable[Looked]], name: str) -> Looked:
-        """Written, served and noted, also where whoever has asked for it is gone meanwhile."""
-        done: asyncio.Future[Looked] = asyncio.get_running_loop().create_future()
-
-        async def tells() -> None:
-            try:
-                found = await work()
-                if not done.done():
-                    done.set_result(found)
-            except Exception as error:  # the rescue: it is told to who waits
-                if done.done():
-                    raise
-                done.set_exception(error)
-            finally:
-                done.cancel()
-
-        self._background.start(tells(), name)
-        return await done
+        await self._background.whole(work(), f"remove {name}")
 
     async def _serve_changed(self, name: str, change: Callable[[Callable[[Config], None]], Config]) -> Snapshot:
         """What people wrote is served with it, and so it waits as long as that does. Raises `Fault`."""

@@ -214,7 +214,7 @@ class RouteView:
 
     async def judge(self) -> None:
         """Have all lists that are known judged for its client, so that none is while a tool looks at it."""
-        wanted = [(server, kind) for server in self._seen for kind in mcp.LIST_OF_KIND]
+        wanted = ((server, kind) for server in self._seen for kind in mcp.LIST_OF_KIND)
         await self._snapshot.catalog.judge(wanted, self.client, self._rules)
 
     def known(self, server: str, kind: str, /) -> ServerList | None:

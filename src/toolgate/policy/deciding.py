@@ -1,7 +1,7 @@
 """What an operator decides on calls that wait: carried out, and noted in the audit, wherever it is decided.
 
 The command line, the admin API and the pages decide here and nowhere else. The rule this file keeps: nothing is decided
-without a line, whoever is gone meanwhile.
+without a line, though who has decided it is gone meanwhile.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The keys under which is sealed what clients carry (`seal`), kept in the store, so that it opens after a restart too.
 
-The rule this file keeps: all gateways of one store have the same keys. The newest seals. Where it is old, whoever sees
-that first makes another, and it opens what it sealed for as long as any of that may be kept.
+The rule this file keeps: all gateways of one store have the same keys. The newest seals. Where it is old, the first
+that sees it makes another, and it opens what it sealed for as long as any of that may be kept.
 """
 
 from __future__ import annotations

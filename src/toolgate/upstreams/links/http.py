@@ -298,7 +298,7 @@ class HttpLink:
                 return
             except Fault as error:
                 failed = error
-            except Exception as error:  # the rescue: whoever waits for an answer hears that none comes
+            except Exception as error:  # the rescue: the call that waits hears that none comes
                 if internal_errors.takes(error):
                     log.error("a sign-in at %s failed because of an internal error", self._server.name, exc_info=error)
                 failed = fault(self._server, f"Internal error: {type(error).__name__}", "not_sent", "INTERNAL")

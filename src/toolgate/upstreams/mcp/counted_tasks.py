@@ -93,6 +93,6 @@ class CountedTasks:
 
 
 def tell_over(reached: Reached) -> None:
-    """Whoever has a call counted: nothing is at work on it any more."""
+    """Tell those that count a call: nothing is at work on it any more."""
     for over in reached.over:
         over()
