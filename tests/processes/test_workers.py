@@ -148,7 +148,7 @@ async def test_what_has_state_is_its_owners_whichever_worker_it_comes_to() -> No
 
 
 @asynccontextmanager
-async def held_by_workers(clients: int) -> AsyncGenerator[tuple[Gateway, list[asyncio.Future[str]], list[Request]]]:
+async def held_by_workers(clients: int) -> AsyncGenerator[tuple[Gateway, list[asyncio.Task[str]], list[Request]]]:
     """Warm calls, of which the owner knows nothing."""
     held: list[Request] = []
 

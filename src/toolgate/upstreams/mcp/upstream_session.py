@@ -335,7 +335,8 @@ class UpstreamSession:
         server = self._server
         try:
             yield
-        except Fault as fault:
+        except Fault as raised:
+            fault = raised.at("", "")  # it is kept, and holds no call
             if fault.code == SIGN_IN:
                 self._becomes("failed", sign_in_required(server))
             elif fault.code == NO_ROOM:
@@ -536,7 +537,7 @@ class UpstreamSession:
         self.live = None
         if is_dead and (self.leases or connection.requests.in_flight):
             self.failed(fault, connection.requests.suspect)
-        self._becomes("failed", fault)
+        self._becomes("failed", fault.at("", ""))  # calls are told of it, and hold it
         self._idle.cancel()
         self._gone(connection)
         if not is_dead:
@@ -567,7 +568,7 @@ class UpstreamSession:
     # What people are told.
 
     def _becomes(self, state: State, fault: Fault | None = None, stopped_by: StoppedBy = "") -> None:
-        self.condition = Condition(state, fault and fault.at("", ""), stopped_by, self._clock.now())  # it holds no call
+        self.condition = Condition(state, fault, stopped_by, self._clock.now())
 
     @property
     def known(self) -> About | None:
