@@ -159,8 +159,8 @@ class Initialized(msgspec.Struct):
 
     protocolVersion: str
     capabilities: dict[str, Any] = {}
-    serverInfo: dict[str, Any] = {}
-    instructions: str = ""
+    serverInfo: dict[str, Any] | None = None
+    instructions: str | None = ""
 
 
 def initialize_params(revision: Revision, capabilities: Mapping[str, Any], info: Raw) -> bytes:
@@ -296,7 +296,7 @@ class ToServer:
         self.revision = revision
         self.resource_missing = revision.resource_missing
         self.capabilities = found.capabilities
-        self.instructions = found.instructions
+        self.instructions = found.instructions or ""
         self.runs_tasks = revision.tasks == "experimental" and tasks.offers_tasks(found.capabilities)
         self._headers: Headers = (
             ((b"MCP-Protocol-Version", revision.date.encode()),) if revision.has_version_header else ()

@@ -324,10 +324,10 @@ def _checked(answer: Raw) -> Raw:
     return Raw(said)
 
 
-def _bounded(instructions: str, server: str) -> str:
+def _bounded(instructions: str | None, server: str) -> str | None:
     """They are told to each client as it comes, and kept for that. Without secrets before they are cut, so that no part
     of one is left at the cut."""
-    if len(instructions) <= LONGEST_INSTRUCTIONS:
+    if not instructions or len(instructions) <= LONGEST_INSTRUCTIONS:
         return instructions
     return f"{excerpt(instructions, LONGEST_INSTRUCTIONS, server)}\n[cut by toolgate: {len(instructions):,} characters]"
 
