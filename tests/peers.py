@@ -486,13 +486,15 @@ async def eventually(is_so: Callable[[], Any], otherwise: str = "it did not come
 
 
 class LegacyServer(_Server):
-    """A server of a handshake revision: it knows no `server/discover`. `on_initialized` is a script without a call."""
+    """A server of a handshake revision: it knows no `server/discover`. `refuses` says what it has against the
+    parameters of `initialize`. `on_initialized` is a script without a call."""
 
     def __init__(
         self,
         *args: Any,
         revision: str = LATEST,
         discover_error: int = -32601,
+        refuses: Callable[[Json], RpcError | None] = lambda params: None,
         on_initialized: Callable[[_LegacyConnection], Awaitable[None]] | None = None,
         **more: Any,
     ) -> None:
@@ -500,6 +502,7 @@ class LegacyServer(_Server):
         self.connection = _LegacyConnection
         self.revision = revision
         self.discover_error = discover_error
+        self.refuses = refuses
         self.on_initialized = on_initialized
 
 
@@ -516,7 +519,8 @@ class _LegacyConnection(_Connection):
         self._initial: asyncio.Task[None] | None = None
 
     def check(self, message: Json) -> None:
-        opening = {"server/discover": MODERN, "initialize": LATEST}
+        told = message.get("params", {}).get("protocolVersion", LATEST)
+        opening = {"server/discover": MODERN, "initialize": told}
         revision = opening.get(message.get("method", ""), self.server.revision)
         asked = self._questions.get(message.get("id", ""))
         official.check(message, revision, asked[0] if asked else "")
@@ -525,6 +529,9 @@ class _LegacyConnection(_Connection):
         if message["method"] == "server/discover":
             self.refuse(message, RpcError(self.server.discover_error, "What?"))
         elif message["method"] == "initialize":
+            if error := self.server.refuses(message["params"]):
+                self.refuse(message, error)
+                return
             self.client_capabilities = message["params"]["capabilities"]
             info = {"name": "scripted", "version": "1"}
             result = {

@@ -83,7 +83,10 @@ OnCall = Callable[[Request], Awaitable[None]]
 
 class ScriptedServer:
     """`on_call` writes the answer to `tools/call`, `on_get` that to a GET, which is refused without. With `session`, it
-    gives out ids and knows only the newest."""
+    gives out ids and knows only the newest. It speaks `version`, and refuses others where it `is_strict`."""
+
+    version = "2025-11-25"
+    is_strict = False
 
     def __init__(
         self, on_call: OnCall, session: bool = False, modern: bool = False, on_get: OnCall | None = None
@@ -174,13 +177,16 @@ class ScriptedServer:
             request.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
 
     def _initialize(self, request: Request) -> None:
+        if self.is_strict and request.message["params"]["protocolVersion"] != self.version:
+            request.whole(b"Unsupported protocol version", "400 Bad Request", "Mcp-Session-Id: of-a-refusal")
+            return
         headers: list[str] = []
         if self.session is not None:
             self._sessions += 1
             self.session = f"session-{self._sessions}"
             headers = [f"Mcp-Session-Id: {self.session}"]
         info = {"name": "scripted", "version": "1"}
-        body = request.result(protocolVersion="2025-11-25", capabilities={"tools": {}}, serverInfo=info)
+        body = request.result(protocolVersion=self.version, capabilities={"tools": {}}, serverInfo=info)
         request.whole(body, "200 OK", *headers)
 
 

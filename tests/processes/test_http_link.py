@@ -693,6 +693,18 @@ async def test_a_session_id_is_learned_from_a_successful_initialize_only(session
         assert server.requests[1].method == "initialize" and "mcp-session-id" not in server.requests[1].headers
 
 
+@pytest.mark.parametrize("version", ["2025-06-18", "2024-11-05"])
+@real
+async def test_a_server_that_refuses_the_version_by_http_400_is_asked_in_older_ones(version: str) -> None:
+    """As xiaohongshu-mcp does, for example."""
+    async with behind(writes(whole), session=True) as (served, server):
+        server.version, server.is_strict = version, True
+        assert await served.client().call("one__act") == "ok"
+        asked = [each.message["params"]["protocolVersion"] for each in server.requests if each.method == "initialize"]
+        assert asked == list(dict.fromkeys(["2025-11-25", "2025-06-18", version]))
+        assert server.calls[0].headers["mcp-session-id"] == "session-1"
+
+
 @pytest.mark.promise("spec.legacy.initialized.first")
 @real
 async def test_nothing_overtakes_the_end_of_the_handshake() -> None:

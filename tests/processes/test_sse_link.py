@@ -341,14 +341,15 @@ async def test_a_server_that_refuses_all_posts_is_tried_by_the_older_transport(s
         assert [await client.call("one__act") for _ in range(3)] == ["ok"] * 3
         assert served.status("one").revision == "2024-11-05"
         methods = [(request.verb, request.path.partition("?")[0], request.method) for request in server.requests]
-        assert methods[:5] == [
+        in_plainer_words = 2 if status == "400 Bad Request" else 0  # which may be what it refuses
+        assert methods[: 5 + in_plainer_words] == [
             ("POST", "/sse", "server/discover"),
-            ("POST", "/sse", "initialize"),
+            *[("POST", "/sse", "initialize")] * (1 + in_plainer_words),
             ("GET", "/sse", "GET"),
             ("POST", "/messages", "initialize"),
             ("POST", "/messages", "notifications/initialized"),
         ]
-        assert {request.path.partition("?")[0] for request in server.requests[3:]} == {"/messages"}
+        assert {request.path.partition("?")[0] for request in server.requests[3 + in_plainer_words :]} == {"/messages"}
 
 
 @pytest.mark.promise("spec.legacy.http.sse-fallback")

@@ -185,11 +185,25 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
         )
     else:
         is_plain = bool(message.result) != bool(message.error)
+    if not is_plain:
+        message = _without_nulls(message)
+        is_plain = not message.method and bool(message.result) != bool(message.error)
     if not (is_plain and message.jsonrpc == "2.0") and (fault := _fault_of(message)):
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
     if len(data) > SHALLOW and _is_deep(message):
         raise _malformed(INVALID_REQUEST, _TOO_DEEP, _without_depth(message), tokens)
     return message
+
+
+def _without_nulls(message: Message) -> Message:
+    """Without members that say `null` where they may be left out, as many programs write them."""
+    params, result, error = message.params, message.result, message.error
+    left = {"params": NOTHING} if bytes(params) == b"null" else {}
+    if bytes(error) == b"null" and result:
+        left["error"] = NOTHING
+    elif bytes(result) == b"null" and error:
+        left["result"] = NOTHING
+    return msgspec.structs.replace(message, **left) if left else message
 
 
 def _refusal(error: Exception, data: Whole, tokens: int) -> Malformed:

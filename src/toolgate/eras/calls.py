@@ -170,7 +170,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 def read_meta(raw: Raw | None) -> Meta:
     """Raises `Fault` INVALID_ARGS."""
-    if not raw:
+    if not raw or bytes(raw) == b"null":
         return _NO_META
     if len(raw) > LONGEST_META:
         message = f"Invalid params: _meta has {len(raw):,} bytes; the limit is {LONGEST_META:,}"
@@ -211,6 +211,8 @@ def read_call(
     target_key = mcp.TARGETED[method].target
     reference, target = ("", named) if named is not None else _read_target(params, target_key)
     arguments = params.get("arguments", jsonrpc.NOTHING)
+    if arguments and memoryview(arguments)[0] != 0x7B and bytes(arguments) == b"null":
+        arguments = jsonrpc.NOTHING
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
     taken = _TAKEN[method]

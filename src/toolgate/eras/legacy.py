@@ -159,15 +159,18 @@ class Initialized(msgspec.Struct):
 
     protocolVersion: str
     capabilities: dict[str, Any] = {}
-    serverInfo: dict[str, Any] = {}
-    instructions: str = ""
+    serverInfo: dict[str, Any] | None = None
+    instructions: str | None = ""
 
 
-def initialize_params(capabilities: Mapping[str, Any], info: Raw) -> bytes:
-    """The parameters of `initialize`, in our latest revision; `info` is who we are."""
-    return jsonrpc.encode(
-        {"protocolVersion": mcp.LATEST["legacy"].date, "capabilities": capabilities, "clientInfo": info}
-    )
+def initialize_params(revision: Revision, capabilities: Mapping[str, Any], info: Raw) -> bytes:
+    """The parameters of `initialize` in this revision; `info` is who we are. Capabilities have no member that it does
+    not know: there are servers that refuse what they do not know."""
+    if not revision.has_parts_of_asks:  # then all that can be asked of a person are forms
+        known = revision.asks if "form" in capabilities.get("elicitation", {}) else revision.asks - {"elicitation"}
+        parts: dict[str, Any] = {name: {} for name in capabilities if name in known}
+        capabilities = parts | {name: told for name, told in capabilities.items() if name == "roots"}
+    return jsonrpc.encode({"protocolVersion": revision.date, "capabilities": capabilities, "clientInfo": info})
 
 
 def read_initialized(body: Raw) -> tuple[Revision, Initialized]:
@@ -177,11 +180,14 @@ def read_initialized(body: Raw) -> tuple[Revision, Initialized]:
         answer = jsonrpc.read(body, type=Initialized)
     except jsonrpc.UNREADABLE as error:
         raise Fault("SERVER_FAILED", f"The answer to initialize is malformed: {error}") from None
-    revision = mcp.revision("legacy", answer.protocolVersion)
+    revision = mcp.revision("legacy", _SAME.get(answer.protocolVersion, answer.protocolVersion))
     if not revision:
         spoken = redaction.excerpt(answer.protocolVersion, LONGEST_VERSION)
         raise Fault("SERVER_FAILED", f"The server speaks only {spoken!r}, which toolgate does not know")
     return revision, answer
+
+
+_SAME = {"2024-10-07": "2024-11-05"}  # its draft, which old servers name
 
 
 def shared_capabilities(has_roots: bool) -> dict[str, Any]:
@@ -290,7 +296,7 @@ class ToServer:
         self.revision = revision
         self.resource_missing = revision.resource_missing
         self.capabilities = found.capabilities
-        self.instructions = found.instructions
+        self.instructions = found.instructions or ""
         self.runs_tasks = revision.tasks == "experimental" and tasks.offers_tasks(found.capabilities)
         self._headers: Headers = (
             ((b"MCP-Protocol-Version", revision.date.encode()),) if revision.has_version_header else ()

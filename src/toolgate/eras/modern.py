@@ -311,7 +311,7 @@ class Discovered(msgspec.Struct):
 
     supportedVersions: tuple[str, ...]
     capabilities: dict[str, Any] = {}
-    instructions: str = ""
+    instructions: str | None = ""
 
 
 _type_peek = jsonrpc.Decoder(_TypePeek)
@@ -476,7 +476,7 @@ class ToServer:
         self._info = info
         self.resource_missing = revision.resource_missing
         self.capabilities = found.capabilities
-        self.instructions = found.instructions
+        self.instructions = found.instructions or ""
         self.read = partial(_read_in_ours, revision) if revision.names else read_result
 
     def call(self, call: Call, id: int) -> tuple[Params, Headers]:

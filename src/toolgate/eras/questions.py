@@ -33,7 +33,7 @@ from toolgate.eras.repair import (
     rewritten,
     unseen,
 )
-from toolgate.eras.revisions import write_content, write_item
+from toolgate.eras.revisions import as_one_block, write_content, write_item
 
 _WITH_PAGES = next(each for each in mcp.REVISIONS.values() if "mode" in each.question_members)
 _ASKS = frozenset(method.capability for method in mcp.ASKS.values())
@@ -217,6 +217,13 @@ def read_choices(ask: Ask, answer: Answer, revision: Revision) -> Answer:
     if ask.method != "elicitation/create" or revision.has_choices_with_titles or not answer.result:
         return answer
     return Answer(kept(lambda raw: _with_lists(ask.params, raw))(answer.result))
+
+
+def write_model_answer(ask: Ask, answer: Answer, revision: Revision | None) -> Answer:
+    """What a model said, for a server of this revision: several blocks are one for those who know one block only."""
+    if ask.method != "sampling/createMessage" or not revision or revision.has_messages_of_blocks or not answer.result:
+        return answer
+    return Answer(kept(object_of({"content": as_one_block(revision)}))(answer.result))
 
 
 def _with_lists(asked: Raw, result: Raw) -> Raw:

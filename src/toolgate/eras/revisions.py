@@ -419,6 +419,22 @@ def write_content(revision: Revision) -> Repair:
     return repair
 
 
+def as_one_block(revision: Revision) -> Repair:
+    """A block of content, or several, as one block: what several say stands in one text."""
+    write = write_content(revision)
+
+    def repair(raw: Raw) -> Raw:
+        if memoryview(raw)[0] != 0x5B:
+            return write(raw)
+        blocks = [write(block) for block in jsonrpc.items(raw)]
+        if len(blocks) == 1:
+            return blocks[0]
+        said = map(_block.decode, blocks)
+        return _text_block("\n".join(block.text if block.type == "text" else f"[{block.type}]" for block in said))
+
+    return repair
+
+
 _object_in_result = options(structuredContent=ANY_OBJECT)
 
 

@@ -141,6 +141,10 @@ def test_a_servers_answer_to_initialize_is_read() -> None:
     assert (revision.date, found.capabilities) == ("2024-11-05", {"tools": {}})
 
 
+def test_a_server_that_names_the_draft_speaks_the_first_revision() -> None:
+    assert legacy.read_initialized(raw({"protocolVersion": "2024-10-07"}))[0].date == "2024-11-05"
+
+
 @pytest.mark.promise("spec.legacy.initialize.upstream")
 @pytest.mark.parametrize("answer", [{}, [], {"protocolVersion": "2030-01-01"}, {"protocolVersion": None}])
 def test_a_server_that_speaks_nothing_that_we_know_has_failed(answer: Any) -> None:

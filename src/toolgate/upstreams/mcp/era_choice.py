@@ -18,8 +18,8 @@ from toolgate.upstreams.known_eras import Eras
 
 class EraChoice:
     """For one server. `only` is the era that it speaks alone, as far as is known; `has_both`: it is known to speak
-    both. `kept` remembers that for processes, which cost a start to be asked. `modern` is the modern revision that it
-    is asked in first: the one that it spoke last, else our newest."""
+    both. `kept` remembers that for processes, which cost a start to be asked. `first` are the revisions that it is
+    asked in first: the one of each era that it took last, else our newest."""
 
     def __init__(self, server: Server, kept: Eras | None) -> None:
         self._server = server
@@ -28,7 +28,7 @@ class EraChoice:
         known = self._kept.load(server) if self._kept else None
         self.has_both = known == "both"
         self.only: Era | None = None if known == "both" else known
-        self.modern = mcp.LATEST["modern"]
+        self.first: dict[Era, Revision] = dict(mcp.LATEST)
 
     def order(self, client: Client, before: Era | None) -> tuple[Era, ...]:
         """The eras in which a connection is tried to be opened for a client, in this order. `before` is that of the
@@ -55,11 +55,6 @@ class EraChoice:
         that it can. A server of the handshake is told once."""
         return client.era == "modern" and self.only != "legacy" and self._server.era != "legacy"
 
-    def spoke(self, revision: Revision) -> None:
-        """It was agreed with it on this one."""
-        if revision.era == "modern":
-            self.modern = revision
-
     def found(self, era: Era, refused: bool) -> None:
         """It speaks this era. `refused`: and not the other, in which it was asked first."""
         if refused:
@@ -74,7 +69,8 @@ class EraChoice:
         """It could not be spoken to as was remembered."""
         if self._kept and (self.only or self.has_both):
             self._kept.drop(self._server)
-        self.only, self.has_both, self.modern = None, False, mcp.LATEST["modern"]
+        self.only, self.has_both = None, False
+        self.first.update(mcp.LATEST)
 
     def _know(self, known: Era | Literal["both"]) -> None:
         if self._kept and known != (self.only or (self.has_both and "both")):

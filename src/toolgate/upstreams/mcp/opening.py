@@ -4,8 +4,9 @@ It is tried in one era after the other, in the order that `era_choice` gives. A 
 answers by any error, garbage or silence is asked to initialize; one that was merely slow, or answers that with -32022,
 is asked to discover once more (spec: basic/transports/stdio, "Backward Compatibility"). It is asked to discover in the
 modern revision that it spoke last, else in our newest; one that refuses that by -32022 is asked in the newest that it
-names, where we have that, and if it names none in each of ours. One that ends over the first message, or takes it for
-the era of all that follow, is started once more for the other era (`Ended`).
+names, where we have that, and if it names none in each of ours. One that refuses `initialize` may mean its words: it is
+asked again in plainer ones (`_plainer`). One that ends over the first message, or takes it for the era of all that
+follow, is started once more for the other era (`Ended`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from msgspec import Raw
 
@@ -24,18 +25,23 @@ from toolgate.core.mcp import Era, Revision
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
 from toolgate.eras import headers, legacy, listed, modern
+from toolgate.upstreams.links.refusals import HTTP_STATUS
 from toolgate.upstreams.mcp.dialects import INFO
 from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
 
 _SIGN_IN = "SIGN_IN_REQUIRED"
+_BAD_REQUEST = 400
 SILENCE = 10.0  # seconds without any sign of life before a server counts as one that ignores what it does not know
 MOST_VERSIONS = 20  # that are named, and characters of each
 LARGEST = 1024 * 1024  # bytes of what a server says of itself
 MOST_VALUES = 2000  # of JSON in it: it is kept for each session, and takes fifty times as much as it takes to send
 LONGEST_INSTRUCTIONS = 32 * 1024  # characters
 SILENCE_AFTER_A_SIGN = 3.0  # the same, once it has written anything to stdout or stderr
+
+First: TypeAlias = dict[Era, Revision]
+"""The revisions to ask in first. What is refused in these, and taken in others, is asked in those from then on."""
 
 
 class Silent(Exception):
@@ -46,9 +52,9 @@ class Ended(Exception):
     """The process is of no use after a first message that it did not understand; it may know the other one."""
 
 
-async def open_connection(requests: Requests, client: Client, order: Sequence[Era], first: Revision) -> bool:
-    """Set the connection's dialect. Whether the first of these eras was refused. `first` is the modern revision to ask
-    in first. Raises `Fault`, at the latest after the server's start timeout, and `Ended`."""
+async def open_connection(requests: Requests, client: Client, order: Sequence[Era], first: First) -> bool:
+    """Set the connection's dialect. Whether the first of these eras was refused. Raises `Fault`, at the latest after
+    the server's start timeout, and `Ended`."""
     try:
         async with requests.clock.timeout(requests.server.start_timeout):
             return await _open(requests, client, order, first)
@@ -69,21 +75,21 @@ async def open_connection(requests: Requests, client: Client, order: Sequence[Er
         ) from None
 
 
-async def _open(requests: Requests, client: Client, order: Sequence[Era], first: Revision) -> bool:
+async def _open(requests: Requests, client: Client, order: Sequence[Era], first: First) -> bool:
     asked = client if requests.server.scope == "session" else Client()
     if requests.link and not requests.link.discovers:
-        await _initialize(requests, asked)
+        await _initialize(requests, asked, first)
         return False
     if order[0] == "legacy":
         return await _open_legacy(requests, asked, first, "modern" in order)
     return await _open_modern(requests, asked, first, "legacy" in order)
 
 
-async def _open_legacy(requests: Requests, client: Client, first: Revision, or_else: bool) -> bool:
+async def _open_legacy(requests: Requests, client: Client, first: First, or_else: bool) -> bool:
     """`or_else`: in the other era, where it refuses this one."""
     refused: Fault | None = None
     try:
-        await _initialize(requests, client)
+        await _initialize(requests, client, first)
         return False
     except Fault as fault:
         if requests.fault or fault.code == _SIGN_IN:
@@ -104,11 +110,11 @@ async def _open_legacy(requests: Requests, client: Client, first: Revision, or_e
                 raise Ended from requests.fault
         if not await _falls_back(requests):
             raise _clearer(fault, refused) from None
-    await _initialize(requests, client)
+    await _initialize(requests, client, first)
     return False
 
 
-async def _open_modern(requests: Requests, client: Client, first: Revision, or_else: bool) -> bool:
+async def _open_modern(requests: Requests, client: Client, first: First, or_else: bool) -> bool:
     was_silent = False
     refused: Fault | None = None
     try:
@@ -123,12 +129,13 @@ async def _open_modern(requests: Requests, client: Client, first: Revision, or_e
             raise
         _raise_if_modern_only(fault)
         if known := mcp.newest("modern", _supported(fault) or ()):  # it had something against the request
-            await _discover(requests, client, known, patient=True)
+            first["modern"] = known
+            await _discover(requests, client, first, patient=True)
             return False
         log.debug("%s does not support server/discover (%s); trying initialize", requests.server.name, fault.message)
         refused = fault
     try:
-        await _initialize(requests, client)
+        await _initialize(requests, client, first)
     except Fault as fault:
         if requests.fault and was_silent:  # it had stumbled over the question, and only now notices
             raise Ended from requests.fault
@@ -137,7 +144,7 @@ async def _open_modern(requests: Requests, client: Client, first: Revision, or_e
             return False
         if requests.fault or not await _falls_back(requests):
             raise _clearer(fault, refused) from None
-        await _initialize(requests, client)
+        await _initialize(requests, client, first)
     return True
 
 
@@ -164,7 +171,12 @@ def _raise_if_modern_only(fault: Fault) -> None:
 
 
 def _supported(fault: Fault) -> Sequence[object] | None:
-    if not fault.upstream or fault.upstream.code != mcp.UNSUPPORTED_VERSION or not fault.upstream.data:
+    return _named(fault) if fault.rpc == mcp.UNSUPPORTED_VERSION else None
+
+
+def _named(fault: Fault) -> Sequence[object] | None:
+    """The versions that a refusal names."""
+    if not fault.upstream or not fault.upstream.data:
         return None
     try:
         found = jsonrpc.value(fault.upstream.data)["supported"]
@@ -177,18 +189,18 @@ def _listed(versions: Sequence[object]) -> str:
     return excerpt(", ".join(str(each)[:MOST_VERSIONS] for each in versions[:MOST_VERSIONS]))
 
 
-async def _discover(requests: Requests, client: Client, first: Revision, patient: bool = False) -> None:
-    """`first` is the revision to ask in; where it is refused, in others. Raises `Silent` where a process stays silent,
-    unless `patient`."""
+async def _discover(requests: Requests, client: Client, first: First, patient: bool = False) -> None:
+    """Raises `Silent` where a process stays silent, unless `patient`."""
+    asked = first["modern"]
     try:
-        await _discover_in(first, requests, client, patient)
+        first["modern"] = await _discover_in(asked, requests, client, patient)
         return
     except Fault as fault:
-        others = () if requests.fault or fault.rpc != mcp.UNSUPPORTED_VERSION else _others(first, _supported(fault))
+        others = () if requests.fault or fault.rpc != mcp.UNSUPPORTED_VERSION else _others(asked, _supported(fault))
         refused = fault
     for revision in others:
         try:
-            await _discover_in(revision, requests, client, patient=True)
+            first["modern"] = await _discover_in(revision, requests, client, patient=True)
             return
         except Fault as fault:
             if requests.fault or fault.rpc != mcp.UNSUPPORTED_VERSION:
@@ -206,7 +218,8 @@ def _others(asked: Revision, supported: Sequence[object] | None) -> Sequence[Rev
     return tuple(each for each in ours if each is not asked)
 
 
-async def _discover_in(revision: Revision, requests: Requests, client: Client, patient: bool) -> None:
+async def _discover_in(revision: Revision, requests: Requests, client: Client, patient: bool) -> Revision:
+    """The revision that is spoken then."""
     params = jsonrpc.encode({"_meta": modern.envelope_meta(revision, client, INFO)})
     told = headers.for_request(revision, mcp.DISCOVER, None)
     ask = requests.ask(mcp.DISCOVER, params, told, requests.server.start_timeout)
@@ -217,6 +230,7 @@ async def _discover_in(revision: Revision, requests: Requests, client: Client, p
         raise Fault("UPSTREAM_ERROR", f"it supports only {_listed(found.supportedVersions)}")
     found.instructions = _bounded(found.instructions, requests.server.id)
     requests.dialect = modern.ToServer(spoken, found, INFO)
+    return spoken
 
 
 async def _unless_silent(ask: Coroutine[Any, Any, Raw], requests: Requests) -> Raw:
@@ -245,12 +259,48 @@ async def _silence(requests: Requests) -> None:
     await asyncio.Event().wait()  # it is answered or refused at once
 
 
-async def _initialize(requests: Requests, client: Client) -> None:
-    params = legacy.initialize_params(capabilities_for(requests.server, client), INFO)
+async def _initialize(requests: Requests, client: Client, first: First) -> None:
+    """Where that is refused, in plainer words. Raises `Fault` with what the server has against the first."""
+    asked = first["legacy"]
+    try:
+        await _initialize_in(asked, requests, client)
+        return
+    except Fault as fault:
+        others = () if requests.fault else _plainer(asked, fault)
+        refused = fault
+    for revision in others:
+        try:
+            await _initialize_in(revision, requests, client)
+        except Fault as fault:
+            if requests.fault or fault.code == _SIGN_IN:
+                raise
+            log.debug("%s refuses initialize in %s, too: %s", requests.server.name, revision.date, fault.message)
+        else:
+            first["legacy"] = revision
+            return
+    raise refused
+
+
+def _plainer(asked: Revision, fault: Fault) -> Sequence[Revision]:
+    """In which revisions a server may be asked to initialize that has refused this one: in the newest that it names and
+    we have. Where it names none, what it does not take may be a member of a capability, or the version: in our newest
+    without such members, then in our oldest. None where it has refused something else: the method, or who asks."""
+    if (named := mcp.newest("legacy", _named(fault) or ())) and named is not asked:
+        return (named,)
+    is_of_words = fault.upstream and fault.rpc not in (jsonrpc.METHOD_NOT_FOUND, *mcp.MODERN_ONLY_ERRORS)
+    if not is_of_words and fault.extra.get(HTTP_STATUS) != _BAD_REQUEST:
+        return ()
+    ours = [mcp.REVISIONS[date] for date in reversed(mcp.dates("legacy"))]
+    without_parts = [each for each in ours if not each.has_parts_of_asks]
+    return tuple(each for each in dict.fromkeys((ours[0], without_parts[0], ours[-1])) if each is not asked)
+
+
+async def _initialize_in(revision: Revision, requests: Requests, client: Client) -> None:
+    params = legacy.initialize_params(revision, capabilities_for(requests.server, client), INFO)
     answer = await requests.ask(mcp.INITIALIZE, params, (), requests.server.start_timeout)
-    revision, found = legacy.read_initialized(_checked(answer))
+    spoken, found = legacy.read_initialized(_checked(answer))
     found.instructions = _bounded(found.instructions, requests.server.id)
-    requests.dialect = legacy.ToServer(revision, found)
+    requests.dialect = legacy.ToServer(spoken, found)
     if requests.link:
         requests.link.accepted()
         await requests.tell(jsonrpc.notification("notifications/initialized"))
@@ -274,10 +324,10 @@ def _checked(answer: Raw) -> Raw:
     return Raw(said)
 
 
-def _bounded(instructions: str, server: str) -> str:
+def _bounded(instructions: str | None, server: str) -> str | None:
     """They are told to each client as it comes, and kept for that. Without secrets before they are cut, so that no part
     of one is left at the cut."""
-    if len(instructions) <= LONGEST_INSTRUCTIONS:
+    if not instructions or len(instructions) <= LONGEST_INSTRUCTIONS:
         return instructions
     return f"{excerpt(instructions, LONGEST_INSTRUCTIONS, server)}\n[cut by toolgate: {len(instructions):,} characters]"
 

@@ -24,7 +24,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
-from toolgate.eras.questions import read_question
+from toolgate.eras.questions import read_question, write_model_answer
 from toolgate.upstreams.mcp.attribution import OpenRequest, heir_of, is_certain
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.sent_pages import SentPages
@@ -335,7 +335,8 @@ class Questions:
             if self._open.pop(key, None) is None:
                 return  # the server has withdrawn it, or it is refused
             if not future.cancelled():
-                self._send(legacy.write_answer(id, _of_task(future.result(), task)))
+                answer = write_model_answer(ask, future.result(), self._requests.dialect.revision)
+                self._send(legacy.write_answer(id, _of_task(answer, task)))
             elif task and not self._is_over:
                 self._place_of_task(id, ask, task)  # who waited for the task does no more; somebody may later
             elif others and (heir := heir_of(call, self._askers)) and heir.call:

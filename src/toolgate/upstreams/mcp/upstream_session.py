@@ -320,7 +320,6 @@ class UpstreamSession:
         spoken = connection.requests.dialect.revision
         assert spoken  # it is open
         self.era = spoken.era
-        eras.spoke(spoken)
         if self.beside:
             eras.found_both()
         elif len(order) > 1:
@@ -396,7 +395,7 @@ class UpstreamSession:
         )
         try:
             requests.link = await self._deps.make_link(self._server, Receiver(principal, *told), link_deps)
-            was_refused = await open_connection(requests, client, order, self._deps.eras.modern)
+            was_refused = await open_connection(requests, client, order, self._deps.eras.first)
             if requests.fault:  # it died on the threshold
                 raise requests.fault
             return connection, was_refused
