@@ -599,9 +599,9 @@ class Requests:
             )
         if error.id != b"null" and error.only == "method":
             self.answer(jsonrpc.error(error.id, error.rpc, error.message))
-        elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
+        elif error.is_answer and (id := jsonrpc.number_of(jsonrpc.id_key(error.id))) and origin in (None, id):
             reach: Reach = "executed" if error.only == "result" else "sent_unknown"
-            self._fail(int(error.id), self._unreadable(error, reach))
+            self._fail(id, self._unreadable(error, reach))
 
     def awaits(self, origin: int) -> bool:
         return origin in self.pending and origin not in self._large.answered
@@ -773,5 +773,5 @@ def _own_id(message: Message, origin: int | None) -> int | None:
     or for none: it must not be taken for the answer to another that is under way."""
     if message.error and origin is not None:
         return origin
-    id = jsonrpc.id_key(message.id) if message.id else None
-    return id if isinstance(id, int) and origin in (None, id) else None
+    id = jsonrpc.number_of(jsonrpc.id_key(message.id)) if message.id else None
+    return id if origin in (None, id) else None
