@@ -36,7 +36,7 @@ def spelling(server: LegacyServer, spell: Callable[[Any], Any]) -> LegacyServer:
             super().refuse(message | {"id": spell(message["id"])}, error)
 
         def say(self, message: Any) -> None:
-            if isinstance(message, dict) and message.get("method") == "notifications/progress":
+            if not isinstance(message, bytes) and message.get("method") == "notifications/progress":
                 told = message["params"]
                 message = message | {"params": told | {"progressToken": spell(told["progressToken"])}}
             super().say(message)
@@ -142,7 +142,7 @@ async def test_a_modern_server_that_writes_the_number_of_a_subscription_as_text_
     class Spelling(_ModernConnection):
         def say(self, message: Any) -> None:
             key = "io.modelcontextprotocol/subscriptionId"
-            meta = message.get("params", {}).get("_meta", {}) if isinstance(message, dict) else {}
+            meta = message.get("params", {}).get("_meta", {}) if not isinstance(message, bytes) else {}
             if key in meta:
                 meta[key] = str(meta[key])
             super().say(message)
