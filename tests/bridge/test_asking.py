@@ -389,7 +389,7 @@ async def test_a_response_to_no_question_of_this_session_counts_for_nothing() ->
         question = await ann.question()
         eve.answer(question, named("Eve"))
         ann.answer({"id": 99}, named("Nobody"))
-        ann.answer({"id": str(question["id"])}, named("Text"))
+        ann.answer({"id": f"q{question['id']}"}, named("Text"))
         await settle()
         assert not call.is_answered
         ann.answer(question, named("Ann"))

@@ -1095,3 +1095,26 @@ async def test_what_a_list_says_of_a_task_is_without_secrets_and_in_the_clients_
         assert listed["_meta"] == {"x": GONE} and listed["taskId"] == id
         assert listed["result"]["content"][0]["uri"] == "there+a:1"
         gate.opened.set()
+
+
+async def test_a_task_of_the_extension_that_is_over_holds_up_no_log_lines_of_others_once_it_was_looked_at() -> None:
+    async def quick(scene: Scene) -> str:
+        return "done"
+
+    async def talk(scene: Scene) -> str:
+        scene.log("error", "said")
+        await settle()
+        return "talked"
+
+    there = ModernTaskServer({"t": quick, "talk": talk}, as_tasks=("t",))
+    async with gateway(there=there) as rig:
+        ann = rig.modern(path="/mcp/servers/there", capabilities=WITH_EXTENSION)
+        bob = rig.modern("bob", path="/mcp/servers/there", capabilities={})
+        await ann.call("t")
+        await settle()
+        meta = {"io.modelcontextprotocol/logLevel": "debug"}
+        await bob.call("talk", meta=meta)
+        await there.got("tasks/get")
+        await settle()
+        heard = (await bob.call("talk", meta=meta)).notes("notifications/message")
+        assert [told["data"] for told in heard] == ["said"]

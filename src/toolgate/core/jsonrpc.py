@@ -393,6 +393,16 @@ def id_key(raw: Raw | bytes) -> str | int | float:
     return int(written) if is_counted else _value.decode(raw)
 
 
+def number_of(id: object) -> int | None:
+    """The number that was given as an id or a progress token, where it comes back as text (`"7"`) or as `7.0`, as some
+    programs write whatever id they are given; None for anything else."""
+    if isinstance(id, str):
+        return int(id) if id.isascii() and id.isdigit() and len(id) < 16 else None
+    if isinstance(id, float):
+        return int(id) if id.is_integer() else None
+    return id if isinstance(id, int) and not isinstance(id, bool) else None
+
+
 LONGEST_ERROR = 8 * 1024  # bytes of an error's message, which is logged, kept and shown wherever its server is
 LARGEST_ERROR_DATA = 1024 * 1024  # bytes
 

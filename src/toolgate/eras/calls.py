@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -386,14 +386,16 @@ def digest(call: Call) -> bytes:
     return hashlib.sha256(b"\0".join(parts)).digest()
 
 
-def read_cancelled(message: Message) -> str | int | float | None:
-    """The request that `notifications/cancelled` names; None for any other message, or one out of shape."""
+def read_cancelled(message: Message, known: Container[str | int | float]) -> str | int | float | None:
+    """The request, of those known, that `notifications/cancelled` names: by its id, or else by the number that this
+    stands for. None for any other message, or one out of shape."""
     if message.method != mcp.CANCELLED:
         return None
     try:
-        return _cancelled.decode(message.params).requestId
+        id = _cancelled.decode(message.params).requestId
     except jsonrpc.UNREADABLE:
         return None
+    return next((each for each in (id, jsonrpc.number_of(id)) if each is not None and each in known), None)
 
 
 class _Cancelled(msgspec.Struct):

@@ -30,12 +30,14 @@ Id = Annotated[str, msgspec.Meta(max_length=jsonrpc.LONGEST_ID)]  # which the se
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A task of 2025-11-25, as far as waiting for it needs; times in milliseconds."""
+    """A task, as far as waiting for it needs; times in milliseconds. The extension has other names for both."""
 
     taskId: Id
     status: str = "working"
     ttl: float | None = None
+    ttlMs: float | None = None
     pollInterval: float | None = None
+    pollIntervalMs: float | None = None
 
     @property
     def is_over(self) -> bool:
@@ -44,7 +46,13 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def lasts(self) -> float:
         """Seconds for which it may run: what its server says, where that is a time in which somebody waits."""
-        return min(max(LEAST_LASTS, (self.ttl or 0.0) / 1000), MOST_LASTS)
+        return min(max(LEAST_LASTS, (self.ttl or self.ttlMs or 0.0) / 1000), MOST_LASTS)
+
+    @property
+    def pause(self) -> float | None:
+        """Seconds between two looks, where its server says them."""
+        wanted = self.pollIntervalMs if self.pollInterval is None else self.pollInterval
+        return None if wanted is None else wanted / 1000
 
 
 class _Made(msgspec.Struct):

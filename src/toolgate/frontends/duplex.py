@@ -217,8 +217,8 @@ class Conversation:
 
     def _notified(self, message: Message) -> None:
         self.session.notified(message)
-        key = calls.read_cancelled(message)
-        if key in self._in_flight:
+        key = calls.read_cancelled(message, self._in_flight)
+        if key is not None:
             self._in_flight[key].cancel()
 
     def _start(self, message: Message) -> asyncio.Task[None] | None:

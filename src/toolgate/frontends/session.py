@@ -279,8 +279,8 @@ class Session:
 
     def notified(self, message: Message) -> None:
         """The client cancels a request, or says that its roots have changed; all else is no matter."""
-        key = calls.read_cancelled(message)
-        if key in self._in_flight:
+        key = calls.read_cancelled(message, self._in_flight)
+        if key is not None:
             self._cancel(key)
         elif message.method == mcp.PROGRESSED:
             self._progressed(message.params)
@@ -303,7 +303,7 @@ class Session:
         """The client reports on a question that wants to hear of it, by the id of the question."""
         try:
             told = jsonrpc.members(params)
-            token = jsonrpc.read(told.pop(mcp.PROGRESS_KEY, jsonrpc.NOTHING), type=int)
+            token = jsonrpc.value(told.pop(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
         except jsonrpc.UNREADABLE:
             return
         if (question := self._question(token)) and question.report:
@@ -332,8 +332,7 @@ class Session:
     def answered_unreadably(self, error: Malformed) -> None:
         """The client answers a question of ours with what cannot be read: its asker is told so."""
         said = f"The client's answer cannot be read: {error.message}"
-        id = int(error.id) if error.id.isdigit() else None
-        self._settle(id, Answer(error=RpcError(jsonrpc.INTERNAL_ERROR, said)))
+        self._settle(jsonrpc.id_key(error.id), Answer(error=RpcError(jsonrpc.INTERNAL_ERROR, said)))
 
     def _settle(self, id: object, answer: Answer) -> None:
         if (question := self._question(id)) and not question.answer.done():
@@ -341,7 +340,8 @@ class Session:
 
     def _question(self, id: object) -> _Question | None:
         """The question of this id, if the principal that was just shown may answer it."""
-        question = self._questions.get(id) if isinstance(id, int) else None
+        number = jsonrpc.number_of(id)
+        question = self._questions.get(number) if number is not None else None
         return question if question and shows_no_less(self.client.principal, question.whose) else None
 
     # What goes to the client without being asked for.

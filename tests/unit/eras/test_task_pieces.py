@@ -43,6 +43,14 @@ def test_a_task_counts_as_running_until_it_is_over_or_its_time_is() -> None:
     assert book.of("ann") == ["short", "long"]
 
 
+def test_the_times_of_a_task_are_read_by_the_names_of_either_revision() -> None:
+    before = tasks.read_task(raw({"taskId": "a", "ttl": 2 * LEAST_LASTS * 1000, "pollInterval": 5000}))
+    extended = tasks.read_task(raw({"taskId": "a", "ttlMs": 2 * LEAST_LASTS * 1000, "pollIntervalMs": 5000}))
+    assert before.lasts == extended.lasts == 2 * LEAST_LASTS
+    assert before.pause == extended.pause == 5.0
+    assert tasks.read_task(raw({"taskId": "a", "ttlMs": None})).pause is None
+
+
 @pytest.mark.parametrize(
     ("body", "left"),
     [

@@ -92,7 +92,8 @@ def is_rpc_error(body: bytes, to: int | str | None = None) -> bool:
     given."""
     try:
         message = jsonrpc.decode(body)
-        is_to_it = to is None or (bool(message.id) and jsonrpc.id_key(message.id) == to)
+        id = jsonrpc.id_key(message.id) if message.id else None
+        is_to_it = to is None or to in (id, jsonrpc.number_of(id))
     except (jsonrpc.Malformed, *jsonrpc.UNREADABLE):
         return False
     return bool(message.error) and is_to_it

@@ -1,12 +1,14 @@
 """A link to a child process: one JSON message a line on its stdin and stdout.
 
-The rule this file keeps: a line that is no JSON object is noise, skipped and logged, and harms nobody.
+The rule this file keeps: a line that is no JSON object, nor an array of some, is noise, skipped and logged, and harms
+nobody.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import re
 
 from toolgate.config import Server
 from toolgate.core import jsonrpc
@@ -27,6 +29,7 @@ from toolgate.upstreams.process.supervisor import Child, Launch, Supervisor
 log = logging.getLogger(__name__)
 
 LONGEST_LINE = LONGEST_MESSAGE
+_is_message = re.compile(rb"(?:\[\s*+)?\{").match
 PIECE = 1024  # bytes that are taken in one go: 341 messages at most, in 3 ms
 
 
@@ -149,7 +152,7 @@ class StdioLink(PipeLink):
 
     def _hear(self, line: bytes) -> None:
         text = line.strip()
-        if text[:1] == b"{":
+        if _is_message(text):
             if reading := self._receiver.received(text, None):
                 self._intake.hold_until(reading)
         elif text and (not self._complaints or self._complaints.takes(self._server.id)):

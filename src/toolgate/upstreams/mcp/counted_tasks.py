@@ -69,7 +69,7 @@ class CountedTasks:
     async def _until_over(self, task: Task, call: Call, doubt: asyncio.Event) -> None:
         """Ask now and then; what is answered brings `over`, which ends this."""
         clock = self._clock
-        begun, least = clock.now(), max(PAUSES[0], (task.pollInterval or 0.0) / 1000)
+        begun, least = clock.now(), max(PAUSES[0], task.pause or 0.0)
         while (age := clock.now() - begun) < task.lasts:
             try:
                 async with clock.timeout(min(max(least, age / SHARE), PAUSES[1])):

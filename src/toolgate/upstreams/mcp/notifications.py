@@ -23,7 +23,7 @@ LONGEST_URI = 16 * 1024  # characters of what is told of: each who listens looks
 
 
 class _Progress(msgspec.Struct):
-    progressToken: int | str | None = None
+    progressToken: int | float | str | None = None
 
 
 class Notifications:
@@ -53,8 +53,8 @@ class Notifications:
         return self._on_event(Event(self._server, "updated", uri=uri, params=calls.read_told(message.params)))
 
     def _progressed(self, message: Message, origin: int | None) -> None:
-        token = jsonrpc.read(message.params, type=_Progress).progressToken
-        if isinstance(token, int) and (notes := self._notes_of(token)):
+        token = jsonrpc.number_of(jsonrpc.read(message.params, type=_Progress).progressToken)
+        if token is not None and (notes := self._notes_of(token)):
             rest = jsonrpc.members(tasks.with_related(message.params, ""))
             del rest[mcp.PROGRESS_KEY]
             notes.put(Note("progress", Raw(jsonrpc.encode(rest))))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -150,9 +151,12 @@ class Questions:
             self._place(id, read_question(asked, spoken) if spoken else asked, origin)
 
     def _withdrawn(self, message: Message, origin: int | None) -> None:
-        id = calls.read_cancelled(message)
-        found = self._open.pop(id, None) if id is not None else None
-        self._in_doubt.pop(id, None) if id is not None else None
+        waiting = {jsonrpc.id_key(each.id) for each in (*self._held, *chain.from_iterable(self._kept.values()))}
+        id = calls.read_cancelled(message, {*self._open, *self._in_doubt, *waiting})
+        if id is None:
+            return
+        found = self._open.pop(id, None)
+        self._in_doubt.pop(id, None)
         if found:
             found.answer.cancel()
             count = 1 + asks.size((found.ask,)) // (4 * 1024)

@@ -540,8 +540,7 @@ class Requests:
         try:
             message, frame = read or (jsonrpc.decode(data), jsonrpc.NOTHING)
         except jsonrpc.Malformed as error:
-            self._misread(error, data, origin)
-            return None
+            return self._misread(error, data, origin)
         try:
             if not message.method:
                 self._answered(message, origin, frame)
@@ -595,8 +594,19 @@ class Requests:
             told = (self.server.name, excerpt(method, server=self.server.id), size, limit)
             log.warning("%s sent a %s of %d bytes; dropped, because the limit is %s", *told)
 
-    def _misread(self, error: jsonrpc.Malformed, data: Whole, origin: int | None) -> None:
-        """Whoever waits for an answer, we or the server, is told that there will be none."""
+    def _batch(self, data: Whole) -> list[bytes]:
+        """The messages of a batch, where it is one and the server's revision, as far as it is known, has them."""
+        revision = self.dialect.revision
+        found = jsonrpc.read_batch(bytes(data)) if not revision or revision.has_batches else None
+        is_one = found and len(found) <= jsonrpc.LONGEST_BATCH and all(each[:1] == b"{" for each in found)
+        return found if found and is_one else []
+
+    def _misread(self, error: jsonrpc.Malformed, data: Whole, origin: int | None) -> asyncio.Future[None] | None:
+        """Of a batch each message is received. Else whoever waits for an answer, we or the server, is told that there
+        will be none."""
+        if batch := self._batch(data):
+            waited = [waiting for each in batch if (waiting := self.received(each, origin))]
+            return asyncio.ensure_future(_all(waited)) if waited else None
         if self.complaints.takes(self.server.id):
             log.warning(
                 "%s sent an invalid message: %s: %r",
@@ -606,9 +616,10 @@ class Requests:
             )
         if error.id != b"null" and error.only == "method":
             self.answer(jsonrpc.error(error.id, error.rpc, error.message))
-        elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
+        elif error.is_answer and (id := jsonrpc.number_of(jsonrpc.id_key(error.id))) and origin in (None, id):
             reach: Reach = "executed" if error.only == "result" else "sent_unknown"
-            self._fail(int(error.id), self._unreadable(error, reach))
+            self._fail(id, self._unreadable(error, reach))
+        return None
 
     def awaits(self, origin: int) -> bool:
         return origin in self.pending and origin not in self._large.answered
@@ -771,6 +782,10 @@ class Requests:
         return Fault(code, error.message, server=self.server.id, reach="executed", upstream=error)
 
 
+async def _all(waited: list[asyncio.Future[None]]) -> None:
+    await asyncio.wait(waited)
+
+
 _GAP = b"\0"  # which stands in no JSON
 
 
@@ -780,5 +795,5 @@ def _own_id(message: Message, origin: int | None) -> int | None:
     or for none: it must not be taken for the answer to another that is under way."""
     if message.error and origin is not None:
         return origin
-    id = jsonrpc.id_key(message.id) if message.id else None
-    return id if isinstance(id, int) and origin in (None, id) else None
+    id = jsonrpc.number_of(jsonrpc.id_key(message.id)) if message.id else None
+    return id if origin in (None, id) else None

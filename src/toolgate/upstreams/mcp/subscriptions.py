@@ -89,7 +89,7 @@ class _Honoured(msgspec.Struct):
 
 
 class _OfSubscription(msgspec.Struct):
-    id: int = msgspec.field(name=mcp.SUBSCRIPTION_KEY, default=0)
+    id: str | int | float = msgspec.field(name=mcp.SUBSCRIPTION_KEY, default=0)
 
 
 class _Acknowledged(msgspec.Struct):
@@ -185,7 +185,7 @@ class ModernSubscriptions:
             found = jsonrpc.read(message.params, type=_Acknowledged)
         except jsonrpc.UNREADABLE:
             return
-        waiting = self._waiting.get(found.meta.id)
+        waiting = self._waiting.get(jsonrpc.number_of(found.meta.id) or 0)
         if waiting and not waiting.done():
             told = found.notifications
             uris = [("resources", uri) for uri in told.resourceSubscriptions]

@@ -205,6 +205,7 @@ class Tasks:
     async def _whether_over(self, id: str) -> None:
         requests = self._requests
         if client := requests.running.to_look_at(id):
+            client = msgspec.structs.replace(client, capabilities=tasks.EXTENSION)  # without it there is no `tasks/get`
             try:
                 await requests.call(Call(mcp.TASK_GET, id, client, server=requests.server.id))
             except Fault as fault:
@@ -373,7 +374,7 @@ class Waiting:
     async def _look_until_ready(self, task: Task, until: float) -> Task:
         """Ask now and then, until the result can be had or the task asks something."""
         while self._clock.now() < until:
-            wanted = PAUSE if task.pollInterval is None else task.pollInterval / 1000
+            wanted = PAUSE if task.pause is None else task.pause
             await self._clock.sleep(min(max(wanted, PAUSES[0]), PAUSES[1]))
             task = await self._look(task)
             if task.is_over or task.status == "input_required":
