@@ -19,18 +19,21 @@ from toolgate.core.fault import Fault
 from toolgate.core.steps import InSteps, in_slices
 from toolgate.gateway.embedding import Embeddings
 from toolgate.search import MOST_TERMS, Document, Hit, Index, Unsearchable, semantic
-from toolgate.search.documents import Vector
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
 MOST_OF_SERVER = 128 * 1024 * 1024  # bytes of memory of all scopes of one server, or what the last one alone takes
 SHARED_BY = 4  # clients, at least, have room for lists of their own
 TRIES = 3  # to have all lists of one search in the index at once; with more servers than have room, there is no end
 MOST_WAITING = 8  # searches of one principal
-SLICE = 0.1  # seconds of one turn, in which lists are read; the last of each takes longer, when it is put in
+SLICE = 0.1  # seconds of one turn, in which lists are put in; a list that has changed is taken out in one
 
 Wanted = Mapping[str, tuple[ServerSummary, "ServerLists"]]  # by server and scope
 Known = Callable[[str, str], ServerList | None]
 ServerLists = tuple[ServerList | None, ...]  # of one server, in the order of `mcp.LIST_OF_KIND`
+
+
+class _UnderWay:
+    """As long as it is there, somebody has lists put in."""
 
 
 class Finder:
@@ -41,7 +44,9 @@ class Finder:
         self._thread = ThreadPoolExecutor(1, "toolgate search")
         self._turns = FairLimit(1, most=MOST_WAITING, what="searches")
         self._index = Index()
-        self._indexed: dict[str, Sequence[weakref.ref[ServerList] | None]] = {}  # by server and scope
+        self._indexed: dict[
+            str, Sequence[weakref.ref[ServerList] | weakref.ref[_UnderWay] | None]
+        ] = {}  # by server and scope
         self._sizes: dict[str, dict[str, tuple[int, str]]] = {}  # of these, by server, and whose: the last used last
 
     async def find(
@@ -114,16 +119,28 @@ class Finder:
         """Have all of it indexed, a document at a time. Nothing comes between the last of it and what follows."""
         for key, (server, server_lists) in wanted.items():
             yield
-            if not self._is_indexed(key, server_lists):
-                read: list[tuple[Document, Vector]] = []
-                count = sum(len(each.items) for each in server_lists if each)
-                most = MOST_TERMS if key.endswith("/") else MOST_TERMS // SHARED_BY
-                for document in _documents(server, server_lists):
-                    read.append((document, self._index.read(document, most // (count or 1))))  # kept until it is put in
-                    yield
-                self._index.put(key, (document for document, _ in read))
-                self._indexed.pop(key, None)
-                self._keep(key, server.id, server_lists, whose)
+            if self._is_indexed(key, server_lists):
+                continue
+            documents: list[Document] = []
+            for document in _documents(server, server_lists):
+                documents.append(document)
+                yield
+            under_way = _UnderWay()
+            self._begun(key, server.id, whose, under_way)
+            self._index.keep(key, documents)  # lists of before and of now take twice as much
+            most = (MOST_TERMS if key.endswith("/") else MOST_TERMS // SHARED_BY) // (len(documents) or 1)
+            for document in documents:
+                yield
+                self._begun(key, server.id, whose, under_way)  # anybody may have dropped it in between
+                self._index.add(key, document, most)
+            self._index.put(key, documents, most)  # no others, where two lists of it were put in by turns
+            self._indexed.pop(key)
+            self._keep(key, server.id, server_lists, whose)
+
+    def _begun(self, key: str, server: str, whose: str, by: _UnderWay) -> None:
+        """A part of it is in the index. Where nobody goes on with it, it is gone."""
+        self._sizes.setdefault(server, {}).setdefault(key, (0, whose))
+        self._indexed[key] = [weakref.ref(by)]
 
     def _is_indexed(self, key: str, server_lists: ServerLists) -> bool:
         before = self._indexed.get(key, ())

@@ -22,7 +22,7 @@ Verdict: TypeAlias = Literal["match", "possible", "none"]
 _DEEPEST = 6
 _MOST_PARAMETERS = 200
 _MOST_TEXT = 20_000
-_OF_A_TERM = 16  # characters of a text that are read for each term that is kept of it
+_OF_A_TERM = 10  # characters of a text that are read for each term that is kept of it
 _SENTENCE = re.compile(r"[.!?](?=\s)|\n|。")
 _LEVELS = tuple(level / 1000 for level in range(1001))  # one float for all that are equal
 

@@ -19,8 +19,8 @@ from toolgate.search.ranking import CANDIDATES, MOST_PIECES, SHORTEST_PIECE, Ind
 Permitted = Callable[[Document], bool]
 
 
-MOST_TERMS = 300_000  # of all documents of one server: about 100 MB
-LEAST_TERMS = 16  # of each, however many there are
+MOST_TERMS = 160_000  # of all documents of one server: about 50 MB, and a second or two to read
+LEAST_TERMS = 8  # of each, however many there are
 _ENTRY, _TERM = 2000, 300  # bytes of memory of a document without its texts, and of each of its terms, as measured
 
 
@@ -37,18 +37,28 @@ class Index:
     def __len__(self) -> int:
         return self._size
 
-    def put(self, server: str, documents: Iterable[Document]) -> None:
+    def put(self, server: str, documents: Iterable[Document], most: int = MOST_TERMS) -> None:
         """These are the documents of this server now. The key may name a scope as well, where a server's lists differ
-        from client to client."""
+        from client to client. For `most`, see `read`."""
         before = self._servers.pop(server, {})
         now: dict[Document, IndexEntry] = {}
         for document in documents:
             if document not in now:
-                now[document] = before.pop(document, None) or self._enter(document)
+                now[document] = before.pop(document, None) or self._enter(document, most)
         for entry in before.values():
             self._leave(entry)
         if now:
             self._servers[server] = now
+
+    def add(self, server: str, document: Document, most: int = MOST_TERMS) -> None:
+        """This one is among the documents of this server. See `read`."""
+        own = self._servers.setdefault(server, {})
+        if document not in own:
+            own[document] = self._enter(document, most)
+
+    def keep(self, server: str, documents: Collection[Document]) -> None:
+        """The documents of this server are no longer any but these."""
+        self.put(server, [document for document in documents if document in self._servers.get(server, {})])
 
     def drop(self, server: str) -> None:
         self.put(server, ())
@@ -68,8 +78,8 @@ class Index:
             vector = self._vectors[document] = Vector(document, max(LEAST_TERMS, most))
         return vector
 
-    def _enter(self, document: Document) -> IndexEntry:
-        vector = self.read(document)
+    def _enter(self, document: Document, most: int) -> IndexEntry:
+        vector = self.read(document, most)
         entry = IndexEntry(document, vector)
         for term, value in vector.terms.items():
             self._postings.setdefault(term, {})[entry] = value
