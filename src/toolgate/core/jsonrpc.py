@@ -185,11 +185,10 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
         )
     else:
         is_plain = bool(message.result) != bool(message.error)
-    if not is_plain:
+    if not (is_plain and message.jsonrpc == "2.0") and _fault_of(message):
         message = _without_nulls(message)
-        is_plain = not message.method and bool(message.result) != bool(message.error)
-    if not (is_plain and message.jsonrpc == "2.0") and (fault := _fault_of(message)):
-        raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
+        if fault := _fault_of(message):
+            raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
     if len(data) > SHALLOW and _is_deep(message):
         raise _malformed(INVALID_REQUEST, _TOO_DEEP, _without_depth(message), tokens)
     return message
@@ -307,11 +306,11 @@ def read_batch(data: bytes) -> list[bytes] | None:
 
 
 def _fault_of(message: Message) -> str:
-    """Of one that is no plain response."""
+    """Empty where there is none."""
     if message.jsonrpc != "2.0":
         return '"jsonrpc" must be "2.0"'
     if not message.method:
-        return "it must have a method, a result or an error"
+        return "" if bool(message.result) != bool(message.error) else "it must have a method, a result or an error"
     if len(message.method) > LONGEST_METHOD:  # it is repeated where nobody knows it
         return f"a method must have at most {LONGEST_METHOD} characters"
     if message.id and len(memoryview(message.id)) > LONGEST_ID:

@@ -6,7 +6,7 @@ A call ends in one of three outcomes, `Done`, `NeedInput` or `Accepted`; a failu
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -57,7 +57,7 @@ class Client(msgspec.Struct, frozen=True):
     """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none,
     `revision` is None for the gateway itself, which speaks any. `capabilities` are as `asks.declared` has them, `told`
     is what modern servers hear of them, where that was written down already; `path` is the endpoint that it came to,
-    under one name of it."""
+    under one name of it; `ask_roots` asks it outside of calls."""
 
     principal: Principal = Principal()
     session: str = ""
@@ -65,6 +65,7 @@ class Client(msgspec.Struct, frozen=True):
     revision: mcp.Revision | None = None
     told: Raw = jsonrpc.NOTHING
     path: str = ""
+    ask_roots: AskRoots | None = None
 
     @property
     def era(self) -> mcp.Era | None:
@@ -308,15 +309,12 @@ class Resume(Protocol):
 
     def answer(self, key: str, answer: Answer) -> None:
         """Answer one question; an unknown or answered key is ignored."""
-        ...
 
     def report(self, key: str, params: Raw) -> None:
         """Tell the asker of progress with one question, where it can be told. `params` have no token."""
-        ...
 
     async def settled(self, key: str) -> None:
         """Return when nobody wants an answer to this question any more: withdrawn, answered, or all is over."""
-        ...
 
     async def next(self) -> Outcome:
         """The next outcome: further questions, or the end. Raises `Fault`."""
@@ -324,7 +322,6 @@ class Resume(Protocol):
 
     def cancel(self) -> None:
         """End it; the working side is told. Safe to call more than once."""
-        ...
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -350,3 +347,6 @@ class Event(msgspec.Struct, frozen=True):
 
 # What it returns is done when there is room for more: until then nothing more is to be read of who said it.
 EventSink: TypeAlias = Callable[[Event], Future[None] | None]
+
+# Whom it asks says by the first whether that is still wanted; None is no answer in time.
+AskRoots: TypeAlias = Callable[[Callable[[], bool]], Awaitable[Answer | None]]

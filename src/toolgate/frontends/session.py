@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 import secrets
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -38,6 +39,7 @@ from toolgate.gateway.snapshot import Route
 from toolgate.upstreams.base import rechecked
 
 MOST_MEMOS = 8  # of calls, that a session keeps
+_STREAM_COMES = 5.0  # seconds after which nobody waits any more for the first stream that belongs to no request
 MOST_RELAYED = 64  # notifications of one session on their way to its server
 _OF_ALL_SCOPES = frozenset({*mcp.LIST_CHANGED, mcp.UPDATED, mcp.ELICITED})  # nothing in them is of what tools have said
 
@@ -130,6 +132,7 @@ class Session:
         "_replay_buffers",
         "_rest",
         "_roots_to_tell",
+        "_stream_came",
         "_subscriber",
         "_telling_roots",
         "_work",
@@ -184,6 +187,7 @@ class Session:
         self._rest: asyncio.Event | None = None  # set each time that one of these is over, once it closes
         self._questions: dict[int, _Question] = {}
         self._telling_roots: asyncio.Task[None] | None = None
+        self._stream_came: asyncio.Event | None = None  # while one is waited for
         self._roots_to_tell = False  # they have changed since servers were last told
         self._relayed = 0  # notifications on their way to servers
         self._ids = itertools.count(1)
@@ -356,6 +360,8 @@ class Session:
     def listen(self, stream: Stream) -> None:
         """From now on this stream gets what belongs to no request, and first what was kept for it."""
         self._listeners.append(stream)
+        if self._stream_came:
+            self._stream_came.set()
         if self._pending_events:
             for message in self._pending_events.take(stream.principal):
                 stream.note(message)
@@ -369,13 +375,43 @@ class Session:
         """A message that belongs to no request, on exactly one stream of who may know it; kept where there is none yet.
         `whose` it is, if not of who was shown last."""
         whose = whose or self.client.principal
-        for stream in reversed(self._listeners):
-            if shows_no_less(stream.principal, whose):
-                stream.note(message)
-                return
-        if self.is_initialized:
+        if stream := self._stream_of(whose):
+            stream.note(message)
+        elif self.is_initialized:
             self._pending_events = self._pending_events or self._replay_buffers.pending(self.counted_as)
             self._pending_events.add(message, whose)
+
+    def _stream_of(self, whose: Principal) -> Stream | None:
+        return next((each for each in reversed(self._listeners) if shows_no_less(each.principal, whose)), None)
+
+    async def ask_roots(self, take: Callable[[], bool]) -> Answer | None:
+        """The client's roots, asked for on a stream that belongs to no request: see `AskRoots`."""
+        whose = self.client.principal
+        try:
+            async with self._clock.timeout(_STREAM_COMES):
+                while not (stream := self._stream_of(whose)):
+                    self._stream_came = self._stream_came or asyncio.Event()
+                    self._stream_came.clear()
+                    await self._stream_came.wait()
+        except TimeoutError:
+            return None
+        if not take():
+            return None
+        id = next(self._ids)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._questions[id] = _Question(whose, future, None)
+        stream.note(jsonrpc.request(id, "roots/list", jsonrpc.EMPTY_OBJECT))
+        try:
+            async with self._clock.timeout(self._ask_time):
+                return await future
+        except TimeoutError:
+            stream.note(legacy.cancelled(id, "no answer within the time limit"))
+            return None
+        except asyncio.CancelledError:
+            stream.note(legacy.cancelled(id, "the server has withdrawn the question, or is gone"))
+            raise
+        finally:
+            del self._questions[id]
 
     def _was_relayed(self, _done: asyncio.Task[None]) -> None:
         self._relayed -= 1
@@ -449,7 +485,8 @@ class Session:
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can, told = modern.shared(questions.known_capabilities(asked.capabilities, self.revision))
-        self.client = Client(self.client.principal, self.id, can, self.revision, told, self.path)
+        ask_roots = partial(_asked_for_roots, weakref.ref(self)) if "roots" in can else None
+        self.client = Client(self.client.principal, self.id, can, self.revision, told, self.path, ask_roots)
         self._subscriber.client = self.client
         about = await self._gateway.lists.about(self.route, self._client_of(principal))
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
@@ -736,6 +773,12 @@ def _refuse_if_unaskable(ask: Ask, stream: Stream, resume: Resume) -> None:
 
 async def _fixed(response: bytes) -> bytes:
     return response
+
+
+async def _asked_for_roots(of: weakref.ref[Session], take: Callable[[], bool]) -> Answer | None:
+    """Servers may outlive the session; they do not hold it."""
+    session = of()
+    return await session.ask_roots(take) if session else None
 
 
 def _uri(message: Message) -> str:

@@ -23,7 +23,7 @@ from toolgate.core.clock import Timer
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
-from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
+from toolgate.core.model import Answer, Ask, AskRoots, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
 from toolgate.eras.questions import read_question, write_model_answer
 from toolgate.upstreams.mcp.attribution import OpenRequest, heir_of, is_certain
@@ -95,7 +95,8 @@ class _Page(msgspec.Struct):
 class Questions:
     """Those of one connection. `sole_owner`: all its calls are of one principal, so that a question may wait for the
     next. `on_event` hears of pages that are done with; `whose_task` says who has made a task, as
-    `TaskOwners.whose`, and `look_at` learns which of some tasks are over."""
+    `TaskOwners.whose`, and `look_at` learns which of some tasks are over; for `ask_roots` of its one client, see
+    `Client`."""
 
     def __init__(
         self,
@@ -105,6 +106,7 @@ class Questions:
         on_event: EventSink,
         whose_task: Callable[[str], str] = lambda task: "",
         look_at: Callable[[Sequence[str]], Awaitable[None]] | None = None,
+        ask_roots: AskRoots | None = None,
     ) -> None:
         self._requests = requests
         self._server = server
@@ -112,6 +114,7 @@ class Questions:
         self._on_event = on_event
         self._whose_task = whose_task
         self._look_at = look_at
+        self._ask_roots = ask_roots
         self._askers = requests.askers
         self._send = requests.answer
         self._open: dict[str | int | float, _Open] = {}
@@ -119,6 +122,7 @@ class Questions:
         self._taken_back: WeakKeyDictionary[Exchange, int] = WeakKeyDictionary()
         self._held: list[_Held] = []
         self._in_doubt: dict[str | int | float, Ask] = {}  # while it is looked at whether others' tasks are over
+        self._apart: dict[str | int | float, asyncio.Task[None]] = {}  # that are asked outside of calls
         self._kept: dict[str, list[_Kept]] = {}  # by whose they are; empty where that is not known
         self._is_over = False
         self._sent_to = SentPages()
@@ -132,7 +136,7 @@ class Questions:
     @property
     def are_open(self) -> bool:
         """Whether the server waits for an answer."""
-        return bool(self._open or self._held or self._in_doubt or self._kept)
+        return bool(self._open or self._held or self._in_doubt or self._apart or self._kept)
 
     def _asked(self, message: Message, origin: int | None) -> None:
         """A request of the server; `origin` is the request of ours on whose own stream it came. What waits of it is
@@ -152,11 +156,12 @@ class Questions:
 
     def _withdrawn(self, message: Message, origin: int | None) -> None:
         waiting = {jsonrpc.id_key(each.id) for each in (*self._held, *chain.from_iterable(self._kept.values()))}
-        id = calls.read_cancelled(message, {*self._open, *self._in_doubt, *waiting})
+        id = calls.read_cancelled(message, {*self._open, *self._in_doubt, *self._apart, *waiting})
         if id is None:
             return
         found = self._open.pop(id, None)
         self._in_doubt.pop(id, None)
+        self._end_apart(id)
         if found:
             found.answer.cancel()
             count = 1 + asks.size((found.ask,)) // (4 * 1024)
@@ -181,6 +186,7 @@ class Questions:
     def _refuse_first(self, whose: str) -> None:
         first = self._kept[whose][0]
         self._let_go(whose, first)
+        self._end_apart(jsonrpc.id_key(first.id))
         self._refuse(first.id, first.ask, _NOT_YET)
 
     def _let_go(self, whose: str, kept: _Kept) -> None:
@@ -197,6 +203,7 @@ class Questions:
         handed = [(whose, each) for whose, each in all_kept if not each.task or each.task in waited_for]
         for whose, each in handed:
             self._let_go(whose, each)
+            self._end_apart(jsonrpc.id_key(each.id))
         for _, each in handed:
             self._place(each.id, each.ask, None)
 
@@ -296,8 +303,36 @@ class Questions:
             self._hold(id, ask)
         elif self._sole_owner and not is_asked:
             self._keep(id, ask)
+            if ask.method == "roots/list" and self._ask_roots and len(self._apart) < asks.MOST_OPEN:
+                self._apart[jsonrpc.id_key(id)] = self._requests.spawn(self._ask_apart(_Kept(id, ask, "")))
         else:
             self._refuse(id, ask, _NOBODYS if origin is None else _OVER)
+
+    async def _ask_apart(self, kept: _Kept) -> None:
+        """Roots belong to no call: servers ask for them as they start, when maybe none is made for a long time. What
+        waits for that is kept for the next call all the same."""
+        was_taken = False
+
+        def take() -> bool:
+            nonlocal was_taken
+            was_taken = kept in self._kept.get("", ())
+            if was_taken:
+                self._let_go("", kept)
+            return was_taken
+
+        assert self._ask_roots
+        try:
+            answer = await self._ask_roots(take)
+        finally:
+            self._apart.pop(jsonrpc.id_key(kept.id), None)
+        if answer:
+            self._send(legacy.write_answer(kept.id, answer))
+        elif was_taken:
+            self._keep(kept.id, kept.ask)
+
+    def _end_apart(self, id: str | int | float) -> None:
+        if asking := self._apart.pop(id, None):
+            asking.cancel()
 
     def _place_of_task(self, id: Raw, ask: Ask, task: str) -> None:
         """A task's question is for the client that waits for its result, and waits until one does."""

@@ -795,5 +795,6 @@ def _own_id(message: Message, origin: int | None) -> int | None:
     or for none: it must not be taken for the answer to another that is under way."""
     if message.error and origin is not None:
         return origin
-    id = jsonrpc.number_of(jsonrpc.id_key(message.id)) if message.id else None
+    key = jsonrpc.id_key(message.id) if message.id else None
+    id = key if isinstance(key, int) else jsonrpc.number_of(key)
     return id if origin in (None, id) else None

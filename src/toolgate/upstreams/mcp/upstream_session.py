@@ -22,7 +22,7 @@ from toolgate.core import mcp
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
-from toolgate.core.model import Call, Client, Event, EventSink, Outcome, Principal
+from toolgate.core.model import AskRoots, Call, Client, Event, EventSink, Outcome, Principal
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.base import About, State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker
@@ -88,7 +88,13 @@ class Connection:
     """What is made of one live connection. `subscriptions` are there once its era is known."""
 
     def __init__(
-        self, requests: Requests, server: Server, owners: TaskOwners, wanted: Wanted, on_event: EventSink
+        self,
+        requests: Requests,
+        server: Server,
+        owners: TaskOwners,
+        wanted: Wanted,
+        on_event: EventSink,
+        ask_roots: AskRoots | None = None,
     ) -> None:
         sole_owner = server.scope != "shared"
         self.requests = requests
@@ -96,7 +102,7 @@ class Connection:
         self.tasks = Tasks(requests, owners, on_event)
         requests.large_notes = LargeNotes(lambda task: ("tasks", task) in wanted.watched)
         self.subscriptions: UpstreamSubscriptions | None = None
-        self.questions = Questions(requests, server, sole_owner, on_event, owners.whose, self.tasks.look_at)
+        self.questions = Questions(requests, server, sole_owner, on_event, owners.whose, self.tasks.look_at, ask_roots)
         Notifications(requests, sole_owner, on_event, self.tasks.doubt)
         if server.type == "stdio":
             Watchdog(requests, server, lambda: self.questions.are_open)
@@ -375,7 +381,7 @@ class UpstreamSession:
     async def _spoken_to(self, client: Client, order: Sequence[Era], link_deps: LinkDeps) -> tuple[Connection, bool]:
         """A connection in the first of these eras that the server speaks, and whether it refused one before. Raises
         `Fault`. What fails is gone when this returns."""
-        connection = self._newest = self._new_connection()
+        connection = self._newest = self._new_connection(client)
         requests = connection.requests
         principal = self._holder_of(client)
         owner = self._whose(client.principal) or of_server(self._server.id)
@@ -433,7 +439,7 @@ class UpstreamSession:
             self.condition = before
             raise
 
-    def _new_connection(self) -> Connection:
+    def _new_connection(self, client: Client) -> Connection:
         def lost(fault: Fault, is_dead: bool) -> None:
             self._lost(connection, fault, is_dead)
 
@@ -441,7 +447,8 @@ class UpstreamSession:
         again, complaints = self._deps.again, self._complaints
         requests = Requests(self._server, self._clock, again, lost, self._rested, complaints, results, bounds)
         wanted = self.resubscriber.wanted
-        connection = Connection(requests, self._server, self.task_owners, wanted, self._tell)
+        ask_roots = client.ask_roots if self._server.scope == "session" else None
+        connection = Connection(requests, self._server, self.task_owners, wanted, self._tell, ask_roots)
         return connection
 
     def _tell(self, event: Event) -> asyncio.Future[None] | None:
