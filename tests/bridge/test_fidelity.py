@@ -393,7 +393,7 @@ async def test_a_server_is_asked_for_progress_only_if_its_client_wants_it(server
 async def test_progress_after_the_answer_or_under_a_strange_token_reaches_nobody() -> None:
     async def strange(scene: Scene) -> str:
         token = scene.meta["progressToken"]
-        for each in (token + 100, str(token), -1, "x"):
+        for each in (token + 100, str(token + 100), -1, "x"):
             params = {"progressToken": each, "progress": 1}
             scene.connection.say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
         asyncio.get_running_loop().call_later(0.01, scene.progress, 99)

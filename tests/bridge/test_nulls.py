@@ -6,8 +6,23 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from official import Json
-from peers import LATEST, LegacyServer, ModernServer, Scene, gateway, text_of
+from peers import (
+    LATEST,
+    MODERN,
+    LegacyServer,
+    ModernServer,
+    Question,
+    Scene,
+    form,
+    gateway,
+    named,
+    rooted,
+    sampled,
+    sampling,
+    text_of,
+)
 from virtualtime import settle
 
 from toolgate.core import jsonrpc
@@ -71,4 +86,87 @@ async def test_a_client_may_call_a_tool_with_null(empty: str) -> None:
     ],
 )
 def test_what_says_null_is_read_as_if_it_were_not_there(message: Json, empty: str) -> None:
-    assert not getattr(jsonrpc.decode(json.dumps({"jsonrpc": "2.0", **message}).encode()), empty)
+    data = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    assert not getattr(jsonrpc.decode(data), empty)
+    if "method" not in message:
+        assert not getattr(_in_pieces(data), empty)
+
+
+def _in_pieces(data: bytes) -> jsonrpc.Message:
+    reading = jsonrpc.decoding(data, frozenset())
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            return end.value[0]
+
+
+# Of results, questions and errors.
+
+
+@pytest.mark.parametrize("server", [LegacyServer, ModernServer])
+async def test_a_result_without_structured_content_says_no_more_than_its_text(server: Any) -> None:
+    async def half(scene: Scene) -> Json:
+        return {"content": [{"type": "text", "text": "hello"}], "structuredContent": None}
+
+    async with gateway(there=server({"half": half})) as rig:
+        result = (await (await rig.legacy(path="/mcp/servers/there")).call("half")).result
+    assert (result["content"], "structuredContent" in result) == ([{"type": "text", "text": "hello"}], False)
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_modern_server_may_ask_without_a_state_and_for_nothing_in_particular(revision: str) -> None:
+    async def asks(scene: Scene) -> Json | str:
+        if "inputResponses" in scene.params:
+            return "went on"
+        asked = {"a": {"method": "roots/list", "params": None}}
+        return {"resultType": "input_required", "requestState": None, "inputRequests": asked}
+
+    async with gateway(there=ModernServer({"asks": asks})) as rig:
+        client = await rig.client(revision, path="/mcp/servers/there")
+        reply = await client.converse("tools/call", {"roots/list": rooted("file:///a")}, name="asks")
+    assert reply.text == "went on"
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("server", [LegacyServer, ModernServer])
+@pytest.mark.parametrize(
+    "question, answer",
+    [(form(mode=None, url=None), named("Ada")), (sampling(tools=None, toolChoice=None), sampled("hi"))],
+    ids=["form", "sampling"],
+)
+async def test_a_question_may_say_null(server: Any, question: Question, answer: Json, revision: str) -> None:
+    """Its client is asked without, as its schema has it."""
+
+    async def asks(scene: Scene) -> str:
+        return str(await scene.ask(question) == answer)
+
+    async with gateway(there=server({"asks": asks})) as rig:
+        client = await rig.client(revision, path="/mcp/servers/there")
+        reply = await client.converse("tools/call", {question[0]: answer}, name="asks")
+    assert reply.text == "True"
+
+
+MALFORMED = "The server sent a malformed error"
+
+
+@pytest.mark.parametrize(
+    "error, code, message",
+    [
+        ({"code": "E1", "message": "no"}, -32603, "no"),
+        ({"code": "-5", "message": "no"}, -32603, "no"),
+        ({"code": 5.0, "message": "no"}, 5, "no"),
+        ({"code": None, "message": "no"}, -32603, "no"),
+        ({"message": "no"}, -32603, "no"),
+        ({"code": 5, "message": None}, 5, MALFORMED),
+        ({"code": [], "message": {}}, -32603, MALFORMED),
+    ],
+)
+def test_of_an_error_out_of_shape_is_kept_what_can_be_read(error: Json, code: int, message: str) -> None:
+    found = jsonrpc.read_error(Raw(json.dumps({**error, "data": {"why": 1}}).encode()))
+    assert (found.code, found.message, bytes(found.data)) == (code, message, b'{"why": 1}')
+
+
+@pytest.mark.parametrize("error", [b"null", b'"no"', b"[]", b"7"])
+def test_what_is_no_error_at_all_is_one_of_its_server(error: bytes) -> None:
+    assert jsonrpc.read_error(Raw(error)) == jsonrpc.RpcError(-32603, MALFORMED)

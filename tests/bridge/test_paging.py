@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from peers import LATEST, MODERN, Json, LegacyServer, ModernServer, Scene, gateway
+from peers import LATEST, MODERN, Json, LegacyServer, ModernServer, RpcError, Scene, gateway
 
 from toolgate.config import CatalogLimits
 from toolgate.frontends import pages as frontend_pages
@@ -129,6 +129,30 @@ async def test_a_list_is_looked_through_once_for_a_cursor_whose_item_is_gone(
         await rig.clock.advance(1)
         page = (await client.request("tools/list", cursor=page["nextCursor"])).result
         assert [tool["name"] for tool in page["tools"]] == ["there__n9", "there__n10"] and len(digested) > 30
+
+
+@pytest.mark.parametrize("last, code, shown", [("", -32602, ["t"]), ("", -32603, None), ("more", -32602, None)])
+async def test_a_list_ends_where_its_server_refuses_the_empty_cursor_that_it_gave(
+    last: str, code: int, shown: list[str] | None
+) -> None:
+    there = LegacyServer({"t": plain})
+
+    class Connection(there.connection):
+        def requested(self, message: Json) -> None:
+            if message["method"] != "tools/list":
+                super().requested(message)
+            elif "cursor" in message.get("params", {}):
+                self.refuse(message, RpcError(code, "Invalid cursor"))
+            else:
+                self.reply(message, {"tools": there.lists["tools/list"][1], "nextCursor": last})
+
+    there.connection = Connection
+    async with gateway(there=there) as rig:
+        reply = await (await rig.client(LATEST, path="/mcp/servers/there")).request("tools/list")
+    if shown is None:
+        assert "Invalid cursor" in reply.error["message"]
+    else:
+        assert [tool["name"] for tool in reply.result["tools"]] == shown
 
 
 FORGED = [

@@ -213,7 +213,14 @@ async def test_subscribing_to_what_no_server_tells_of_is_refused(revision: str) 
     async with gateway(mute=LegacyServer(resources={"mem://x": text})) as rig:
         client = await rig.legacy(revision)
         assert (await client.request("resources/subscribe", uri="mute+mem://x")).error["code"] == -32601
-        assert (await client.request("resources/subscribe", uri="nobody+mem://x")).error["code"] in (-32002, -32602)
+        assert (await client.request("resources/subscribe", uri="nobody+mem://x")).error["code"] == -32002
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_subscribing_to_one_that_its_server_does_not_tell_of_is_refused_in_the_clients_words(kind: Any) -> None:
+    async with gateway(there=docs(kind, deaf_to=("mem://b",))) as rig:
+        client = await rig.legacy(LATEST)
+        assert (await client.request("resources/subscribe", uri="there+mem://b")).error["code"] == -32002
 
 
 # By whose names.

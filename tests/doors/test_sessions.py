@@ -113,6 +113,7 @@ async def test_a_transparent_path_wants_the_handshake() -> None:
         visitor = Visitor(app, "/mcp/servers/greeter")
         response = await visitor.ask("tools/list")
         assert response.status == 400 and "initialize" in response.error["message"]
+        assert response.last["id"] == 1
         assert not app.sessions.all()
         await visitor.initialize()
         assert [tool["name"] for tool in (await visitor.ask("tools/list")).result["tools"]] == ["greet", "count"]
@@ -134,7 +135,15 @@ async def test_a_session_that_there_is_not_is_not_found(method: str) -> None:
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}' if method == "POST" else b""
         response = await visitor.send(method, body)
         assert response.status == 404 and "Session not found" in response.error["message"]
+        assert response.last["id"] == (1 if method == "POST" else None)
         assert not app.sessions.all()
+
+
+async def test_what_is_no_request_has_no_id_in_the_refusal_of_its_session() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app, mcp_session_id="bogus")
+        response = await visitor.send("POST", b'{"jsonrpc":"2.0","id":7,"result":{}}')
+        assert response.status == 404 and response.last["id"] is None
 
 
 @pytest.mark.promise("spec.legacy.session.owner")

@@ -377,8 +377,8 @@ class Catalog:
             self._know((server, "", kind), server_list)
         if about:
             self._abouts.setdefault(server, about)
-            for kind, method in mcp.LIST_OF_KIND.items():  # what it does not have at all it need not be started for
-                if mcp.LISTS[method].capability not in about.capabilities:
+            for kind in mcp.LIST_OF_KIND:  # what it does not have at all it need not be started for
+                if not mcp.may_have(kind, about.capabilities):
                     self._slots.setdefault((server, "", kind), Slot(ServerList({}, self._clock.now())))
 
     def _know(self, place: Place, kept: ServerList) -> None:

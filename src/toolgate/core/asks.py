@@ -52,8 +52,8 @@ def has_room(ask: Ask, others: Collection[Ask]) -> bool:
 
 
 class _Elicitation(msgspec.Struct):
-    mode: str = "form"
-    url: str = ""
+    mode: str | None = None  # None: a form
+    url: str | None = None
 
 
 class _Sampling(msgspec.Struct):
@@ -68,7 +68,7 @@ def check_page(page: Raw) -> None:
     try:
         found, members = jsonrpc.read(page, type=_Elicitation), jsonrpc.members(page)
         is_plain = not any(name != "url" and name.lower() == "url" for name in members)
-        parts = urlsplit(found.url if _uri.fullmatch(found.url) else "")  # it keeps what it has read
+        parts = urlsplit(found.url if found.url and _uri.fullmatch(found.url) else "")  # it keeps what it has read
         is_web = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _OWN_MACHINE)
         is_fine = is_plain and is_web and bool(parts.hostname) and "@" not in parts.netloc
     except (ValueError, *jsonrpc.UNREADABLE):
@@ -97,10 +97,10 @@ def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:
         return False
     try:
         if ask.method == _OF_PERSONS:
-            mode = jsonrpc.read(ask.params, type=_Elicitation).mode
+            mode = jsonrpc.read(ask.params, type=_Elicitation).mode or "form"
             return mode in declared or (mode == "form" and not declared)
         if ask.method == "sampling/createMessage":
-            return not jsonrpc.read(ask.params, type=_Sampling).tools or "tools" in declared
+            return not jsonrpc.given(jsonrpc.read(ask.params, type=_Sampling).tools) or "tools" in declared
     except jsonrpc.UNREADABLE:
         return False
     return True
@@ -152,8 +152,8 @@ def _required(ask: Ask) -> Mapping[str, Any]:
     """What of a capability a question needs."""
     try:
         if ask.method == _OF_PERSONS:
-            return {msgspec.json.decode(ask.params, type=_Elicitation).mode: {}}
-        if ask.method == "sampling/createMessage" and msgspec.json.decode(ask.params, type=_Sampling).tools:
+            return {jsonrpc.read(ask.params, type=_Elicitation).mode or "form": {}}
+        if ask.method == "sampling/createMessage" and jsonrpc.given(jsonrpc.read(ask.params, type=_Sampling).tools):
             return {"tools": {}}
     except jsonrpc.UNREADABLE:
         pass

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sized
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
@@ -144,6 +145,15 @@ def read_plain_answer(data: bytes) -> PlainAnswer | None:
 
 
 _error: Decoder[RpcError] = Decoder(RpcError)
+
+
+class _MisshapenError(msgspec.Struct):
+    code: Raw = NOTHING
+    message: Raw = NOTHING
+    data: Raw = NOTHING
+
+
+_misshapen_error: Decoder[_MisshapenError] = Decoder(_MisshapenError)
 _strict_message = msgspec.json.Decoder(Message).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 _value: Decoder[Any] = Decoder()
@@ -205,6 +215,11 @@ def _without_nulls(message: Message) -> Message:
     return msgspec.structs.replace(message, **left) if left else message
 
 
+def given(raw: Raw) -> Raw:
+    """The same of a member of something else: `NOTHING` where it says `null`."""
+    return NOTHING if bytes(raw) == b"null" else raw
+
+
 def _refusal(error: Exception, data: Whole, tokens: int) -> Malformed:
     if isinstance(error, RecursionError | outline.TooDeep):
         return _malformed(INVALID_REQUEST, _TOO_DEEP, data, tokens)
@@ -221,7 +236,7 @@ def decoding(
     data: Whole, of_result: frozenset[str], tokens: int = MOST_TOKENS, server: str = ""
 ) -> Generator[None, None, tuple[Message, Raw]]:
     """The same as `decode` in pieces, for a large message; and those of the members of its result that are asked for,
-    as an object: null stands for what is long. An error is bounded already."""
+    as an object: false stands for what is long. An error is bounded already."""
     wanted = outline.Wanted(frozenset(Message.__struct_fields__), "result", of_result)
     try:
         try:
@@ -239,6 +254,7 @@ def decoding(
         message = msgspec.structs.replace(_strict_message(encode(head)), **bodies)
     except (outline.TooDeep, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _refusal(error, data, tokens) from None
+    message = _without_nulls(message) if message.error or not message.result else message
     is_plain_response = message.jsonrpc == "2.0" and not message.method and bool(message.result) != bool(message.error)
     if not is_plain_response and (fault := _fault_of(message)):
         raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
@@ -246,7 +262,7 @@ def decoding(
         message = msgspec.structs.replace(message, error=_rewritten(read_error(message.error, server)))
     elif found.inside > MOST_MEMBERS:
         raise Malformed(INVALID_REQUEST, MANY_MEMBERS, bytes(message.id), is_answer=True, only="result")
-    return message, Raw(encode({name: Raw(_short(span.of(data))) for name, span in found.of_inner.items()}))
+    return message, Raw(encode({name: Raw(_short(span.of(data), b"false")) for name, span in found.of_inner.items()}))
 
 
 def _without_surrogates(data: Whole, refusal: Exception) -> Generator[None, None, bytes]:
@@ -270,8 +286,8 @@ def _rewritten(error: RpcError) -> Raw:
     return Raw(encode({"code": error.code, "message": error.message, **({"data": error.data} if error.data else {})}))
 
 
-def _short(written: bytes) -> bytes:
-    return written if len(written) <= LONGEST_MEMBER else b"null"
+def _short(written: bytes, instead: bytes = b"null") -> bytes:
+    return written if len(written) <= LONGEST_MEMBER else instead
 
 
 _TOO_DEEP = f"Invalid request: it is nested more than {DEEPEST} levels deep"
@@ -412,12 +428,24 @@ def read_error(raw: Raw, server: str = "") -> RpcError:
     try:
         found = _error.decode(raw)
     except UNREADABLE:
-        return RpcError(INTERNAL_ERROR, "The server sent a malformed error")
+        found = _salvaged_error(raw)
     size = len(memoryview(found.data))
     if len(found.message) > LONGEST_ERROR // 4 or size > LARGEST_ERROR_DATA:  # a character has 4 bytes at most
         data = found.data if size <= LARGEST_ERROR_DATA else Raw(encode({"leftOut": _LEFT_OUT % size}))
         return RpcError(found.code, _bounded(found.message, server), data.copy())
     return RpcError(found.code, found.message, found.data.copy())
+
+
+def _salvaged_error(raw: Raw) -> RpcError:
+    """What can be read of one that is out of shape."""
+    code, message, data = None, "The server sent a malformed error", NOTHING
+    with suppress(*UNREADABLE):
+        found = _misshapen_error.decode(raw)
+        data = found.data
+        with suppress(*UNREADABLE):
+            code = number_of(read(found.code, type=int | float | str))
+        message = read(found.message, type=str)
+    return RpcError(INTERNAL_ERROR if code is None else code, message, data)
 
 
 _LEFT_OUT = "%d bytes of data are left out by toolgate: the limit is 1 MiB"

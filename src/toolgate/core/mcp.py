@@ -181,6 +181,14 @@ TARGETED: Final = {name: method for name, method in METHODS.items() if method.ta
 PLANNED: Final = frozenset(NAMED.keys() & CALLS)  # what their names mean is found once: see `gateway.plan`
 CACHED: Final = frozenset(name for name, method in METHODS.items() if method.is_cached)
 LIST_OF_KIND: Final = {method.kind: name for name, method in LISTS.items()}
+
+
+def may_have(kind: str, capabilities: Mapping[str, Any]) -> bool:
+    """Whether a server that declares this may have such a list. Tools any may have: some declare nothing, and
+    most clients ask them all the same."""
+    return kind == "tools" or LISTS[LIST_OF_KIND[kind]].capability in capabilities
+
+
 REFERENCES: Final[Mapping[str, Method]] = {
     "ref/prompt": Method("call", "prompts", target="name"),
     "ref/resource": Method("call", "resourceTemplates", target="uri"),

@@ -138,7 +138,7 @@ _NOT_IN_ALL = frozenset[str]().union(*(revision.notifications for revision in mc
 
 def error_code(fault: Fault, method: str) -> int:
     """Not found is -32002 here for resources; codes of the newer era are not known here."""
-    if method == "resources/read" and fault.code == "RESOURCE_NOT_FOUND":
+    if mcp.METHODS.get(method, mcp.UNDEFINED).target == "uri" and fault.code == "RESOURCE_NOT_FOUND":
         return mcp.RESOURCE_NOT_FOUND
     return jsonrpc.INTERNAL_ERROR if fault.rpc in mcp.MODERN_ONLY_ERRORS else fault.rpc
 

@@ -302,8 +302,8 @@ class _TypePeek(msgspec.Struct):
 
 class _ResultPeek(msgspec.Struct):
     resultType: str | UnsetType = UNSET
-    inputRequests: dict[str, _AskPeek] | None = {}  # None: they are too large to be looked into
-    requestState: Annotated[str, msgspec.Meta(max_length=LONGEST_STATE)] | UnsetType | None = UNSET  # None: likewise
+    inputRequests: dict[str, _AskPeek] | bool | None = None  # False: they are too large to be looked into
+    requestState: Annotated[str, msgspec.Meta(max_length=LONGEST_STATE)] | bool | None = None  # False: likewise
 
 
 class Discovered(msgspec.Struct):
@@ -392,9 +392,9 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     if peek.resultType != "input_required":
         return Done(body, is_foreign=True)
     assert isinstance(peek, _ResultPeek)  # or it had too much in it
-    if peek.requestState is None:
+    state = peek.requestState
+    if isinstance(state, bool):
         raise _wants_too_much_back()
-    state = None if peek.requestState is UNSET else peek.requestState
     if not questions and state is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which one", reach="executed")
     return Required(questions, state)
@@ -410,9 +410,13 @@ def _wants_too_much_back() -> Fault:
 
 def _read_questions(peek: _TypePeek | _ResultPeek, client: Client) -> tuple[Ask, ...]:
     """Raises `Fault`."""
-    if not isinstance(peek, _ResultPeek) or peek.inputRequests is None or len(peek.inputRequests) > asks.MOST_OPEN:
+    found = peek.inputRequests if isinstance(peek, _ResultPeek) else False
+    asked = {} if found is None else found
+    if isinstance(asked, bool) or len(asked) > asks.MOST_OPEN:
         raise _asked_too_much()
-    questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
+    questions = tuple(
+        Ask(key, ask.method, jsonrpc.given(ask.params) or jsonrpc.EMPTY_OBJECT) for key, ask in asked.items()
+    )
     has_large = any(asks.is_too_large(ask) or len(ask.key) > jsonrpc.LONGEST_ID for ask in questions)
     if has_large or asks.is_too_long(*questions):
         raise _asked_too_much()

@@ -72,9 +72,10 @@ def _is_page(params: Members) -> bool:
 
 def plain(method: str, params: Members) -> Members:
     """The parameters of a question, without what some readers take for another one: members in another case, and the
-    URL of a page where it is a form that is asked for. Raises `jsonrpc.UNREADABLE`."""
+    URL of a page where it is a form that is asked for; and without those that are left out by `null`, which their
+    readers need not know. Raises `jsonrpc.UNREADABLE`."""
     # `includeContext`, in any spelling, is dropped: what a client has of "this server" is of all servers behind us.
-    found = {name: raw for name, raw in params.items() if folded(name) != _CONTEXT}
+    found = {name: raw for name, raw in params.items() if folded(name) != _CONTEXT and jsonrpc.given(raw)}
     if method == "elicitation/create" and not _is_page(found):
         found = {name: raw for name, raw in found.items() if folded(name) != _PAGE}
     return without_lookalikes(found, _MEMBERS.get(method, {}))

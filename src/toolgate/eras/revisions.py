@@ -465,7 +465,7 @@ _RESULTS = {date: _result(revision) for date, revision in mcp.REVISIONS.items()}
 
 def write_result(body: Raw | bytes, revision: Revision) -> Raw | bytes:
     """A result for a client of a handshake revision. Content of a kind that it does not know becomes text; structured
-    content that is no object is left out, and stands in the text."""
+    content that is no object is left out, and what it says stands in the text."""
     unknown = _UNKNOWN[revision.date]
     if large.is_view(body) and not large.holds_any(body, b'"structuredContent"', *unknown):
         return body
@@ -488,6 +488,8 @@ def _with_object_only(raw: Raw) -> Raw:
     if not structured or memoryview(structured)[0] == 0x7B:
         return raw
     del result["structuredContent"]
+    if not jsonrpc.given(structured):  # many programs write so what there is none of
+        return Raw(jsonrpc.encode(result))
     content = jsonrpc.items(result.get("content", b"[]"))
     if not _is_said(structured, content):
         content.append(_text_block(_decoded(structured)))

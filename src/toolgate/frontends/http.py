@@ -346,25 +346,29 @@ class HttpFrontend(Application):
     def _session(self, request: Request, message: Message) -> Session:
         """The session of a legacy request: its own, or a new one on its first (behaviour.md 6.8)."""
         version = request.headers.get(era_headers.VERSION)
+        of = bytes(message.id) if message.is_request else b"null"
         if not mcp.stated(version) and message.method != mcp.INITIALIZE:
-            raise Refused(400, f"Unsupported protocol version: {version}", id=bytes(message.id) or b"null")
+            raise Refused(400, f"Unsupported protocol version: {version}", id=of)
         id = request.headers.get(era_headers.SESSION)
         if id is not None and message.method != mcp.INITIALIZE:
-            return self._known_session(request, id)
-        return self._new_session(request, is_implicit=message.method != mcp.INITIALIZE)
+            return self._known_session(request, id, of)
+        return self._new_session(request, is_implicit=message.method != mcp.INITIALIZE, of=of)
 
-    def _new_session(self, request: Request, is_implicit: bool) -> Session:
+    def _new_session(self, request: Request, is_implicit: bool, of: bytes = b"null") -> Session:
+        """`of` is the id of the message that it is for."""
         if is_implicit and (request.route.is_strict or not self._config.sessions.implicit):
-            raise Refused(400, "The first request must be initialize, and later requests must carry Mcp-Session-Id")
+            text = "The first request must be initialize, and later requests must carry Mcp-Session-Id"
+            raise Refused(400, text, id=of)
         revision = mcp.stated(request.headers.get(era_headers.VERSION))
         session = new_session(self._deps, request.route.path, request.principal, revision)
         self._sessions.add(session, implicit=is_implicit)
         return session
 
-    def _known_session(self, request: Request, id: str) -> Session:
+    def _known_session(self, request: Request, id: str, of: bytes = b"null") -> Session:
+        """`of` is the id of the message that is in it."""
         session = self._sessions.get(id, request.principal)
         if not session or session.path != request.route.path:
-            raise Refused(404, "Session not found: initialize again")
+            raise Refused(404, "Session not found: initialize again", id=of)
         return session
 
     # GET and DELETE: legacy only.

@@ -103,7 +103,8 @@ def test_a_resource_that_is_not_found_has_the_code_of_its_time() -> None:
     own = Fault("RESOURCE_NOT_FOUND", "")
     servers = Fault("RESOURCE_NOT_FOUND", "", upstream=jsonrpc.RpcError(jsonrpc.INVALID_PARAMS))
     wrong = Fault("UPSTREAM_ERROR", "", upstream=jsonrpc.RpcError(jsonrpc.INVALID_PARAMS))
-    assert legacy.error_code(own, "resources/read") == legacy.error_code(servers, "resources/read") == -32002
+    for method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
+        assert legacy.error_code(own, method) == legacy.error_code(servers, method) == -32002
     assert legacy.error_code(wrong, "resources/read") == legacy.error_code(wrong, "tools/call") == -32602
     assert legacy.error_code(Fault("TOOL_NOT_FOUND", ""), "tools/call") == -32602
 

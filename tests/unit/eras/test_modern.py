@@ -176,6 +176,8 @@ def test_a_result_may_ask_what_its_client_can_answer() -> None:
 @pytest.mark.promise("spec.2026.mrtr.something")
 def test_a_result_may_want_nothing_but_its_state_back() -> None:
     assert result_of(b'{"resultType":"input_required","requestState":"s"}') == Required((), "s")
+    nothing = b'{"resultType":"input_required","inputRequests":null,"requestState":"s"}'
+    assert result_of(nothing) == Required((), "s")
 
 
 @pytest.mark.promise("spec.2026.results.type-unknown")

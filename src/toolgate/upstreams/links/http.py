@@ -259,8 +259,9 @@ class HttpLink:
     async def _in_session(self, verb: bytes, data: bytes, reply: Reader) -> Wire:
         """Send what is the link's own business. Raises as `ConnectionPool.take` does."""
         shown = _authorization(await self._credential.shown()) if self._credential else ()
+        start, length = (verb + self._prefix, len(data)) if data else (verb + self._get_prefix, None)
         wire = await self._pool.take(of_server(self._server.id))
-        wire.send(self._head(verb + self._prefix, (*(self._listener or ()), *shown), len(data)), data, reply)
+        wire.send(self._head(start, (*(self._listener or ()), *shown), length), data, reply)
         return wire
 
     def _followed(self) -> list[Following]:

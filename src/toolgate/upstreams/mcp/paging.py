@@ -60,7 +60,12 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
                 "UPSTREAM_ERROR", f"The server's list of {kind} has more than {MOST_PAGES:,} pages", server=server
             )
         params, headers = requests.dialect.listing(method, cursor, client)
-        raw = await requests.ask(method, params, headers)
+        try:
+            raw = await requests.ask(method, params, headers)
+        except Fault as fault:
+            if cursor == "" and fault.upstream and fault.upstream.code == mcp.INVALID_PARAMS:
+                break  # it says so where there is no more
+            raise
         size += len(memoryview(raw))
         if size > limits.bytes:
             raise too_long(server, kind, f"{limits.bytes:,} bytes (catalog.bytes)")

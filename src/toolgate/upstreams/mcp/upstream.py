@@ -126,7 +126,9 @@ class McpUpstream:
         try:
             return await self._list(kind, client)
         except Fault as fault:
-            if fault.upstream and fault.upstream.code == jsonrpc.METHOD_NOT_FOUND:
+            known = self._place(client).known
+            is_declared = known is None or mcp.LISTS[mcp.LIST_OF_KIND[kind]].capability in known.capabilities
+            if fault.upstream and (fault.upstream.code == jsonrpc.METHOD_NOT_FOUND or not is_declared):
                 return Items()
             if fault.code != "SESSION_ERROR":
                 raise
@@ -136,12 +138,12 @@ class McpUpstream:
         method = mcp.LIST_OF_KIND[kind]
 
         async def read(connection: Connection) -> Items:
-            if mcp.LISTS[method].capability not in connection.requests.dialect.capabilities:
+            if not mcp.may_have(kind, connection.requests.dialect.capabilities):
                 return Items()
             return await read_list(connection.requests, method, kind, client, self._bounds)
 
         known = self._place(client).known
-        if known and mcp.LISTS[method].capability not in known.capabilities:
+        if known and not mcp.may_have(kind, known.capabilities):
             return Items()
         return await self._use(client, read)
 
