@@ -448,7 +448,7 @@ class RouteView:
 
     async def remove(self, name: str, /) -> None:
         self._check_admin()
-        await self._views.editor.remove(name, self.client.principal)
+        await self._views.editor.remove(name, self.client.principal, self._check_admin)
         self._look()
 
     async def provision(self, intent: str, judges: bool, is_dry: bool, context: ToolContext, /) -> Mapping[str, Any]:
