@@ -136,15 +136,23 @@ class Reloading:
         return await asyncio.to_thread(file_edits.made, make, self._settings)
 
     async def add(
-        self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, check: Check = lambda: None, /
+        self,
+        name: str,
+        table: Mapping[str, Any],
+        by: Principal = NOBODY,
+        check: Check = lambda: None,
+        added: Callable[[], None] = lambda: None,
+        /,
     ) -> str:
-        """Add a server, and have it listed. Its id. Raises `Fault`, and what `check` raises."""
+        """Add a server, and have it listed. Its id. `added` is told when it is served, also where who waits for that is
+        gone. Raises `Fault`, and what `check` raises."""
 
         async def work() -> None:
             snapshot = await self._serve_changed(name, partial(self._settings.add, name, table))
-            added = next(each for each in snapshot.config.servers if each.id == slug(name))
-            shown = render.server(added, masked=True)
-            self._audit.note_change("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
+            server = next(each for each in snapshot.config.servers if each.id == slug(name))
+            shown = render.server(server, masked=True)
+            self._audit.note_change("servers.add", by, name=name, by_operator=server.by_operator, config=shown)
+            added()
 
         await self._in_turn(work, check, f"add {name}")
         return slug(name)
