@@ -37,6 +37,9 @@ class Rig:
         await settle()
         return begun
 
+    async def expires(self) -> None:
+        await self._clock.advance(100)
+
     async def revoke(self) -> None:
         await keys.revoke(self._store, self._id)
         await changes.tell(self._store, "keys")
@@ -54,10 +57,10 @@ class Rig:
 
 
 @asynccontextmanager
-async def running() -> AsyncGenerator[tuple[Rig, list[Config]]]:
+async def running(lasts: float | None = None) -> AsyncGenerator[tuple[Rig, list[Config]]]:
     clock, configs = FakeClock(), [OPS]
     store = MemoryStore(clock)
-    id, made = await keys.create(store, "ops", clock.wall())
+    id, made = await keys.create(store, "ops", clock.wall(), lasts)
     settings = Settings(lambda: configs[0], {})
     async with gateway(GREETER, config=OPS, settings=settings, store=store, clock=clock) as app:
         app.open()
@@ -81,6 +84,17 @@ async def test_who_is_no_administrator_any_more_administers_nothing_by_a_body_th
         held.more(EVIL[1:])
         refused = await held.response()
         assert refused.status == 403 and b"Only an administrator" in refused.body
+        assert rig.servers == [GREETER.id]
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/admin/servers", "/admin/links"])
+async def test_a_key_that_has_expired_is_good_for_no_request_whose_body_comes_later(path: str) -> None:
+    async with running(lasts=90) as (rig, _):
+        held = await rig.begin(path)
+        await rig.expires()
+        held.more(EVIL[1:] if path == "/admin/servers" else b'"jsonrpc":"2.0","id":1,"method":"ping"}')
+        refused = await held.response()
+        assert refused.status == 401 and b"no longer valid" in refused.body
         assert rig.servers == [GREETER.id]
 
 

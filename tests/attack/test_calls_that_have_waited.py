@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import pytest
-from bridge.test_approval import ApprovalRig, code, sent
+from bridge.test_approval import ApprovalRig, code, decide, sent
 from bridge.test_breaker import Moody
 from bridge.test_pinned_tools import AFTER, QUARANTINE, a_server
 from peers import LATEST, MODERN, LegacyServer, Rig, Scene, eventually, form, gateway
@@ -176,6 +176,27 @@ async def test_a_call_in_the_queue_of_a_server_is_not_sent_where_it_was_locked_m
         reply = await second.reply()
         assert code(reply) in expected
         assert {"path": "/etc"} not in sent(slow.there)
+
+
+@REVISIONS
+async def test_a_call_in_the_queue_of_a_server_is_not_sent_by_an_approval_that_was_revoked_meanwhile(
+    revision: str,
+) -> None:
+    slow, approvals = Slow(), ApprovalRig()
+    always = decide("always")
+    async with approvals.gateway(there=slow.there) as rig:
+        ann, bob = await rig.client(revision, principal="ann"), await rig.client(revision, principal="bob")
+        assert (await ann.converse("tools/call", always, **PARAMS)).text == "read was called"
+        first = asyncio.ensure_future(bob.converse("tools/call", always, name="there__find", arguments={}))
+        await eventually(lambda: len(sent(slow.there)) == 2)
+        second = ann.start("tools/call", **PARAMS)
+        await eventually(lambda: rig.app.gateway.snapshot.upstreams["there"].calls == 2)
+        (grant,) = [each for each in approvals.book.grants() if each.place.target == "read"]
+        await approvals.book.revoke(grant)
+        slow.go.set()
+        await first
+        assert code(await second.reply()) == "APPROVAL_REQUIRED"
+        assert len(sent(slow.there)) == 2
 
 
 STRICTER = {

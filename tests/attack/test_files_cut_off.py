@@ -285,7 +285,7 @@ async def test_a_reload_that_nobody_waits_for_any_more_is_served_all_the_same(
 
         there.path.write_text(SERVERS + BOB)
         monkeypatch.setattr(asyncio, "to_thread", in_a_thread)
-        reloads = asyncio.ensure_future(there.app._reloading.read_again(()))
+        reloads = asyncio.ensure_future(there.app._reloading.read_again((), lambda: None))
         with pytest.raises(asyncio.CancelledError):
             await reloads
         await settle()

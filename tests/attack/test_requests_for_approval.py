@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from virtualtime import FakeClock
+from virtualtime import FakeClock, settle
 
 from toolgate.auth import safe_text
 from toolgate.frontends.web import decisions
@@ -37,6 +39,29 @@ class Book(Approvals):
 
     def states(self, principal: str) -> list[str]:
         return [each.state for each in self.requests() if each.place.principal == principal]
+
+
+async def test_a_request_whose_call_is_given_up_while_it_is_written_is_heard_of() -> None:
+    told: list[str] = []
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    book = Approvals(store, clock, lambda request: told.append(request.digest))
+    write, may_write = store.compare_and_set, asyncio.Event()
+
+    async def slow(*given: Any) -> bool:
+        await may_write.wait()
+        return await write(*given)
+
+    store.compare_and_set = slow  # type: ignore[method-assign]
+    asking = asyncio.ensure_future(book.ask(place("ann"), "digest", TTL, lambda: {"shown": "{}"}))
+    await settle()
+    asking.cancel()
+    await settle()
+    may_write.set()
+    await settle()
+    assert asking.cancelled() and told == ["digest"]
+    assert await book.ask(place("ann"), "digest", TTL, lambda: {"shown": "{}"}) == book.requests()[0]
+    assert told == ["digest"]
 
 
 @pytest.mark.parametrize("how", ["denied", "allowed"])

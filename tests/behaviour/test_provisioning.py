@@ -359,6 +359,38 @@ async def test_one_that_does_not_start_is_taken_out_again() -> None:
         assert told["provisioned"] is False and told["error"] and served(app) == ["there"]
 
 
+async def test_one_whose_client_leaves_while_it_is_added_is_taken_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, is_adding, may_add = Stocked(), asyncio.Event(), asyncio.Event()
+    async with gateway(
+        config=there.config,
+        scripts={"there": Scripted(tools_list={"tools": []})},
+        links_of={"notes": Scripted(tools_list=...)},
+        registries=there.config.provision.registries,
+    ) as app:
+        registry_double.reach(app, there.registry)
+        there.registry.add_npm("@ann/notes", "1.0.0", OWNER)
+        serve, noted = app._reloading._serve_changed, list[str]()
+
+        async def slowly(*given: Any) -> Any:
+            is_adding.set()
+            await may_add.wait()
+            return await serve(*given)
+
+        monkeypatch.setattr(app._reloading, "_serve_changed", slowly)
+        monkeypatch.setattr(app.audit, "note_change", lambda event, *_, **__: noted.append(event))
+        asks = asyncio.ensure_future(Asker(app, "modern").told("mcp_provision", intent=NOTES, autoProvision=True))
+        async with asyncio.timeout(10):
+            await is_adding.wait()
+        asks.cancel()
+        await settle()
+        may_add.set()
+        async with asyncio.timeout(10):
+            while noted[-1:] != ["servers.remove"]:
+                await asyncio.sleep(0.01)
+        assert noted == ["servers.add", "servers.provision", "servers.remove"]
+        assert served(app) == ["there"]
+
+
 async def test_one_whose_client_leaves_while_it_starts_is_taken_out_again() -> None:
     there = Stocked()
     async with gateway(

@@ -19,6 +19,11 @@ class Unauthorized(Exception):
         self.status = status
 
 
+def is_over() -> Unauthorized:
+    """For who was let in with what is good no longer."""
+    return Unauthorized("The key or token is no longer valid", 'Bearer error="invalid_token"')
+
+
 def challenge(metadata: str, error: str = "", description: str = "", scopes: Iterable[str] = ()) -> str:
     """The value of `WWW-Authenticate`. `metadata` is where an endpoint says what it is, if tokens are taken."""
     parameters = {

@@ -32,7 +32,7 @@ from toolgate.core.steps import InSteps, at_once
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 MOST = 1000  # secrets; beyond that those that were learned longest ago are forgotten
-MOST_TOKENS = 64  # of one server, each piece of a long one counted
+MOST_TOKENS = 64  # that one principal has at one server at once, each piece of a long one counted
 MOST_SURE = 32  # of one server, of those that stand in the clear in its configuration
 MOST_GUESSED = 100  # of these
 LONGEST_TOKEN = 16 * 1024  # characters; no header has room for a longer one
@@ -229,7 +229,7 @@ class Redactor(Secrets):
         self._sure: dict[str, dict[str, _Spellings]] = {}  # by server, and so the following
         self._guessed: dict[str, dict[str, _Spellings]] = {}
         self._no_names: dict[str, set[str]] = {}  # of these
-        self._tokens: dict[str, dict[str, _Spellings]] = {}
+        self._tokens: dict[str, dict[str, _Tokens]] = {}  # by whose they are
         self._of: dict[str, Secrets] = {}
         self._listed: dict[str, Secrets] = {}
         self._removed: set[str] = set()
@@ -274,15 +274,27 @@ class Redactor(Secrets):
             if is_any_new:
                 self._look_everywhere()
 
-    def learn_tokens(self, server: str, tokens: Iterable[str]) -> None:
-        """Tokens that this server is shown, and others will soon replace."""
+    def learn_tokens(self, server: str, tokens: Iterable[str], whose: str = "") -> None:
+        """Tokens that this server is shown for a principal, until others replace them: what they replace is known as
+        long as they are. Beyond `MOST` of a server those that were replaced longest ago are forgotten."""
         self._known(server)
         are_tokens = (each for each in tokens if len(each) >= SHORTEST and _is_token(each))
+        pieces = list(dict.fromkeys(piece for each in are_tokens for piece in _pieces(each)))[-MOST_TOKENS:]
         with self._turn:
             known = self._tokens.setdefault(server, {})
-            if _added(known, (piece for each in are_tokens for piece in _pieces(each)), MOST_TOKENS):
-                self._look_of(server, self._of[server], self._listed[server])
-                self._look_in_logs()
+            now, before = known.get(whose, _Tokens({}, {}))
+            if {*now, *before} >= set(pieces):
+                return
+            known.pop(whose, None)
+            known[whose] = _Tokens({each: now.get(each) or _spellings(each) for each in pieces}, now)
+            while sum(len(each.now) + len(each.before) for each in known.values()) > MOST:
+                del known[next(iter(known))]
+            self._look_of(server, self._of[server], self._listed[server])
+            self._look_in_logs()
+
+    def _tokens_of(self, server: str) -> dict[str, _Spellings]:
+        known = self._tokens.get(server, {}).values()
+        return {piece: forms for each in known for pieces in each for piece, forms in pieces.items()}
 
     def keep(self, servers: Container[str]) -> None:
         """Forget what was configured for others: at once in what the rest say, and in what they say themselves when
@@ -307,8 +319,7 @@ class Redactor(Secrets):
         return [forms for secrets in known[:MOST] for forms in [*secrets.values()][-share:]]
 
     def _look_of(self, server: str, said: Secrets, listed: Secrets) -> None:
-        pools = (self._sure, self._tokens)
-        own = [*self._lasting.values(), *(forms for pool in pools for forms in pool.get(server, {}).values())]
+        own = [*self._lasting.values(), *self._sure.get(server, {}).values(), *self._tokens_of(server).values()]
         known, no_names = self._guessed.get(server, {}), self._no_names.get(server, set())
         own += (known[each] for each in known if each in no_names)
         guessed = [known[each] for each in known if each not in no_names]
@@ -316,7 +327,8 @@ class Redactor(Secrets):
         listed._look_for(own, guessed)
 
     def _look_in_logs(self) -> None:
-        random = [forms for known in self._tokens.values() for token, forms in known.items() if _is_random(token)]
+        tokens = (each for server in self._tokens for each in self._tokens_of(server).items())
+        random = [forms for token, forms in tokens if _is_random(token)]
         random += [forms for known in self._guessed.values() for each, forms in known.items() if looks_like_token(each)]
         self.anywhere._look_for([*self._lasting.values(), *self._all_sure(), *random])
 
@@ -346,6 +358,13 @@ class _Spellings(NamedTuple):
     ways: tuple[str, ...]
     loosely: tuple[str, ...]
     core: str  # what stands in each of these, and nobody writes with a short escape or in another way in URLs
+
+
+class _Tokens(NamedTuple):
+    """Those of one principal at one server, and what they have replaced."""
+
+    now: Mapping[str, _Spellings]
+    before: Mapping[str, _Spellings]
 
 
 def _forms(secrets: Iterable[_Spellings]) -> frozenset[str]:

@@ -15,7 +15,7 @@ from types import TracebackType
 
 import msgspec
 
-from toolgate.auth.refusals import Unauthorized
+from toolgate.auth.refusals import is_over
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
@@ -51,7 +51,7 @@ class ActiveRequest(msgspec.Struct, eq=False):
             self._timer.cancel()
         if self.task and self.is_expelled and isinstance(error, asyncio.CancelledError):
             self.task.uncancel()  # it goes on, to say the last word
-            raise Unauthorized("The key or token is no longer valid", 'Bearer error="invalid_token"') from None
+            raise is_over() from None
 
     def lasts(self) -> None:
         """It ends only when somebody ends it."""

@@ -18,7 +18,7 @@ import msgspec
 from toolgate.auth.access import THE_OPERATOR, WHO_ADMINISTERS
 from toolgate.auth.admission import Admission, Headers, Identify
 from toolgate.auth.page_sign_in import PageSignIn
-from toolgate.auth.refusals import Unauthorized
+from toolgate.auth.refusals import Unauthorized, is_over
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
@@ -323,8 +323,17 @@ class Guards:
             raise Refused(403, f"Host {host!r} is not allowed; add it to http.allowed_hosts")
 
     async def read(self, request: Request) -> bytes:
-        """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
-        and would find a broken connection instead of the refusal."""
+        """The body. Raises `Refused`, and `Unauthorized` where the time of what was shown with its head is over by
+        then."""
+        body = await self._read_body(request)
+        expires = request.principal.expires
+        if expires is not None and self._clock.wall() >= expires:
+            raise is_over()
+        return body
+
+    async def _read_body(self, request: Request) -> bytes:
+        """Some of what is over the limit is read too, and dropped: most clients send all before they listen, and would
+        find a broken connection instead of the refusal."""
         if self._gateway.access.is_open and not _is_json(request.headers.get("content-type", "")):
             raise Refused(415, "Content-Type must be application/json: any web page can send other types")
         limit = self._config.http.body_limit

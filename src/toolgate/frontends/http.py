@@ -130,7 +130,8 @@ class HttpFrontend(Application):
         return Principal(address=told.address).counted_as if told and told.address else key
 
     def expel_unknown(self, is_known: Known) -> None:
-        """End what is under way of clients that would not be let in any more, their sessions too."""
+        """End what is under way of clients that would not be let in any more, their sessions and parked calls
+        too."""
         self.callers.forget()
         self.known_heads.forget()
         if unknown := [call for call in self._lane.calls if not is_known(call.request.principal)]:
@@ -139,6 +140,7 @@ class HttpFrontend(Application):
             asyncio.get_running_loop().call_soon(self._active_requests.expel_unknown, is_known)  # when they have begun
         self._active_requests.expel_unknown(is_known)
         self._sessions.end_unknown(is_known)
+        self._modern.end_unknown(is_known)
         self.web.end_unknown(is_known)
 
     def _refusal(self, request: Request, error: BaseException | None) -> tuple[int, HeaderList] | None:

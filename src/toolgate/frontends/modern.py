@@ -37,6 +37,7 @@ from toolgate.core.model import (
 from toolgate.core.notes import Note, Notes
 from toolgate.eras import calls, headers, legacy, listening, modern, naming, tasks
 from toolgate.frontends import responses
+from toolgate.frontends.active_requests import Known
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.request_states import RequestStates
 from toolgate.frontends.responses import SendMessage
@@ -317,6 +318,10 @@ class ModernResponses:
         """The reply is lost, and with it whatever waited for its retry."""
         if reply.parked_call:
             self._parking.drop(reply.parked_call)
+
+    def end_unknown(self, is_known: Known) -> None:
+        """End the parked calls of clients that would not be let in any more."""
+        self._parking.end_unknown(is_known)
 
     def close(self) -> None:
         """End what clients listen to, gracefully."""

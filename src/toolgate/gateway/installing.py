@@ -8,6 +8,7 @@ server; the operator's word and the client's rights hold at that moment; and one
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -44,14 +45,15 @@ class Wanted(msgspec.Struct, frozen=True):
 
 class Means(msgspec.Struct, frozen=True):
     """What one caller works with. `config` is what is served now, `refused` says why the caller may not have
-    servers installed now. `add` takes a name, a table, and what raises where it is not to be added after all, and gives
-    the id; `tools` starts a server and gives the names of its tools. All raise `Fault`."""
+    servers installed now. `add` takes a name, a table, what raises where it is not to be added after all, and what is
+    told when it is, and gives the id; `remove` what raises where it is not to be removed; `tools` starts a server and
+    gives the names of its tools. All raise `Fault`."""
 
     config: Callable[[], Config]
     principal: Principal
     refused: Callable[[], str]
-    add: Callable[[str, Mapping[str, Any], Callable[[], None]], Awaitable[str]]
-    remove: Callable[[str], Awaitable[None]]
+    add: Callable[[str, Mapping[str, Any], Callable[[], None], Callable[[], None]], Awaitable[str]]
+    remove: Callable[[str, Callable[[], None]], Awaitable[None]]
     tools: Callable[[str], Awaitable[Sequence[str]]]
 
 
@@ -132,20 +134,33 @@ class Installing:
         name = provisioning.name_of(match.entry, _taken(means.config()))
         how = {"package_hash": hash, "pinning": "quarantine", "by_operator": bool(report.references)}
         table = {**provisioning.table_of(report), **how}
-        await means.add(name, table, check)
         about = {"name": name, "package": " ".join(package.command), "package_hash": hash}
         whence = {"source": match.entry.source or "bundled", "gates": [gate.name for gate in report.gates]}
-        self._audit.note_change("servers.provision", means.principal, **about, **whence)
+        is_added = False
+
+        def added() -> None:
+            nonlocal is_added
+            is_added = True
+            self._audit.note_change("servers.provision", means.principal, **about, **whence)
+
+        def check_added() -> None:
+            if not is_added:
+                raise Fault("INVALID_STATE", f"{name} was not installed", reach="not_sent")
+
         try:
+            await means.add(name, table, check, added)
             return {"provisioned": True, "server": name, "tools": list(await means.tools(names.slug(name)))}
         except Fault as fault:
+            if not is_added:
+                raise
             log.warning("the server %s was installed and did not start; it is removed again: %s", name, fault.message)
-            await means.remove(name)
+            await means.remove(name, check_added)
             hint = fault.hint or "see the log of the gateway"
             return {"provisioned": False, "error": fault.message, "hint": hint}
         except asyncio.CancelledError:
-            log.warning("the server %s was installed and had not started when its client left; it is removed", name)
-            await means.remove(name)
+            with contextlib.suppress(Fault):  # it was not installed, and who is served by this name is another
+                await means.remove(name, check_added)  # behind what adds it, which goes on to its end
+                log.warning("the server %s was installed, had not started when its client left, and was removed", name)
             raise
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 LOOK = 0.2  # seconds between looks at the files: two, and the time to read them, are within half a second
 Looked = TypeVar("Looked")
+Made = TypeVar("Made")
+Check = Callable[[], None]  # raises where what is served by then speaks against a change
 
 NOBODY = Principal("")  # who works inside this process
 
@@ -60,26 +62,39 @@ class Reloading:
         self._background = background
         self._turn = asyncio.Lock()
 
-    async def reload(self, confirmed: Collection[str] = ()) -> Snapshot:
+    async def _in_turn(self, work: Callable[[], Awaitable[Made]], check: Check, name: str) -> Made:
+        """Behind the changes before it, where `check` takes it by what is served then, and whole from there. Who is
+        gone by then, or would not be let in any more, has changed nothing."""
+
+        async def alone() -> Made:
+            try:
+                check()
+                return await work()
+            finally:
+                self._turn.release()
+
+        await self._turn.acquire()
+        return await self._background.whole(alone(), name)
+
+    async def reload(self, confirmed: Collection[str] = (), check: Check = lambda: None, /) -> Snapshot:
         """Serve the configuration as it stands now. `confirmed` are the sentences of `Unconfirmed.losses` that the
         operator has agreed to. Raises `ConfigError`, and goes on with the old one, where it is not to be understood, or
-        waits."""
-        return await self._background.whole(self._reload(confirmed), "reload the configuration")
+        waits; and what `check` raises."""
+        return await self._in_turn(partial(self._reload, confirmed), check, "reload the configuration")
 
     async def _reload(self, confirmed: Collection[str]) -> Snapshot:
-        async with self._turn:
-            try:
-                config = await asyncio.to_thread(self._settings.read)
-                confirming.check(self._served, config, confirmed)
-            except ConfigError as error:
-                self.problem = str(error)
-                self._waiting = error if isinstance(error, Unconfirmed) else None
-                raise
-            except Exception as error:  # the rescue: who follows the files goes on
-                self.problem, self._waiting = f"cannot be read: {type(error).__name__}: {error}", None
-                raise ConfigError((Problem("configuration", "", self.problem),)) from error
-            await self._agreements.keep(config, confirmed)
-            return self._serve(config)
+        try:
+            config = await asyncio.to_thread(self._settings.read)
+            confirming.check(self._served, config, confirmed)
+        except ConfigError as error:
+            self.problem = str(error)
+            self._waiting = error if isinstance(error, Unconfirmed) else None
+            raise
+        except Exception as error:  # the rescue: who follows the files goes on
+            self.problem, self._waiting = f"cannot be read: {type(error).__name__}: {error}", None
+            raise ConfigError((Problem("configuration", "", self.problem),)) from error
+        await self._agreements.keep(config, confirmed)
+        return self._serve(config)
 
     async def reload_anyway(self) -> None:
         """The same for the program that the gateway is part of, whose word is the operator's. Raises `ConfigError`."""
@@ -89,59 +104,67 @@ class Reloading:
             await self.reload(waiting.losses)
 
     async def edit(
-        self, make: Callable[[Settings], FileEdit], confirmed: Collection[str], by: Principal, /
+        self,
+        make: Callable[[Settings], FileEdit],
+        confirmed: Collection[str],
+        by: Principal,
+        check: Check = lambda: None,
+        /,
     ) -> FileEdit:
-        """Edit the file that people write, and serve what stands there then. Raises `Fault`, and `Unconfirmed` where
-        guards are taken away; then nothing was written."""
-        return await self._background.whole(self._edit(make, confirmed, by), "edit the configuration")
+        """Edit the file that people write, and serve what stands there then. Raises `Fault`, what `check` raises, and
+        `Unconfirmed` where guards are taken away; then nothing was written."""
+        return await self._in_turn(partial(self._edit, make, confirmed, by), check, "edit the configuration")
 
     async def _edit(
         self, make: Callable[[Settings], FileEdit], confirmed: Collection[str], by: Principal, /
     ) -> FileEdit:
-        async with self._turn:
-            edit = await asyncio.to_thread(file_edits.made, make, self._settings)
-            losses = confirming.check_edit(self._served, edit.found, edit.wanted, confirmed)
-            await self._agreements.keep(edit.wanted, losses)
-            await asyncio.to_thread(file_edits.write, edit)
-            self._audit.note_change(edit.event, by, file=str(edit.path), **edit.about)
-            try:
-                self._serve(await asyncio.to_thread(self._settings.read))
-            except ConfigError as error:
-                self.problem = str(error)
-                message = f"The file was saved, and what was served before still is: {error}"
-                raise Fault("INVALID_ARGS", message, reach="executed") from None
-            return edit
+        edit = await asyncio.to_thread(file_edits.made, make, self._settings)
+        losses = confirming.check_edit(self._served, edit.found, edit.wanted, confirmed)
+        await self._agreements.keep(edit.wanted, losses)
+        await asyncio.to_thread(file_edits.write, edit)
+        self._audit.note_change(edit.event, by, file=str(edit.path), **edit.about)
+        try:
+            self._serve(await asyncio.to_thread(self._settings.read))
+        except ConfigError as error:
+            self.problem = str(error)
+            message = f"The file was saved, and what was served before still is: {error}"
+            raise Fault("INVALID_ARGS", message, reach="executed") from None
+        return edit
 
     async def look(self, make: Callable[[Settings], Looked]) -> Looked:
         """What `make` says of the file that people write. Raises `Fault`."""
         return await asyncio.to_thread(file_edits.made, make, self._settings)
 
     async def add(
-        self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, check: Callable[[], None] = lambda: None, /
+        self,
+        name: str,
+        table: Mapping[str, Any],
+        by: Principal = NOBODY,
+        check: Check = lambda: None,
+        added: Callable[[], None] = lambda: None,
+        /,
     ) -> str:
-        """Add a server, and have it listed. Its id. `check` raises where what is served by then speaks against it.
-        Raises `Fault`."""
+        """Add a server, and have it listed. Its id. `added` is told when it is served, also where who waits for that is
+        gone. Raises `Fault`, and what `check` raises."""
 
         async def work() -> None:
-            async with self._turn:
-                check()
-                snapshot = await self._serve_changed(name, partial(self._settings.add, name, table))
-                added = next(each for each in snapshot.config.servers if each.id == slug(name))
-            shown = render.server(added, masked=True)
-            self._audit.note_change("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
+            snapshot = await self._serve_changed(name, partial(self._settings.add, name, table))
+            server = next(each for each in snapshot.config.servers if each.id == slug(name))
+            shown = render.server(server, masked=True)
+            self._audit.note_change("servers.add", by, name=name, by_operator=server.by_operator, config=shown)
+            added()
 
-        await self._background.whole(work(), f"add {name}")
+        await self._in_turn(work, check, f"add {name}")
         return slug(name)
 
-    async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
-        """Remove a server that was added. Raises `Fault`."""
+    async def remove(self, name: str, by: Principal = NOBODY, check: Check = lambda: None, /) -> None:
+        """Remove a server that was added. Raises `Fault`, and what `check` raises."""
 
         async def work() -> None:
-            async with self._turn:
-                await self._serve_changed(name, partial(self._settings.remove, name))
+            await self._serve_changed(name, partial(self._settings.remove, name))
             self._audit.note_change("servers.remove", by, name=name)
 
-        await self._background.whole(work(), f"remove {name}")
+        await self._in_turn(work, check, f"remove {name}")
 
     async def _serve_changed(self, name: str, change: Callable[[Callable[[Config], None]], Config]) -> Snapshot:
         """What people wrote is served with it, and so it waits as long as that does. Raises `Fault`."""
@@ -180,10 +203,10 @@ class Reloading:
         self._served = config
         return snapshot
 
-    async def read_again(self, confirmed: Collection[str]) -> None:
+    async def read_again(self, confirmed: Collection[str], check: Check) -> None:
         """The same as `reload`, for who cannot do with any other `ConfigError` than `Unconfirmed`. Raises `Fault`."""
         try:
-            await self.reload(confirmed)
+            await self.reload(confirmed, check)
         except Unconfirmed:
             raise
         except ConfigError as error:

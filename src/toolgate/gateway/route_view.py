@@ -31,7 +31,7 @@ from toolgate.gateway.importing import Importing
 from toolgate.gateway.installing import Installing, Means, Wanted
 from toolgate.gateway.observed import Definition, ObservedShapes
 from toolgate.gateway.own_work import OF_SCRIPTS, OwnWork, own_server
-from toolgate.gateway.reload import Reloading
+from toolgate.gateway.reload import Check, Reloading
 from toolgate.gateway.scripts import NO_TOOLS, ScriptCalls
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.chain import PolicyDeps
@@ -448,19 +448,19 @@ class RouteView:
 
     async def remove(self, name: str, /) -> None:
         self._check_admin()
-        await self._views.editor.remove(name, self.client.principal)
+        await self._views.editor.remove(name, self.client.principal, self._check_admin)
         self._look()
 
     async def provision(self, intent: str, judges: bool, is_dry: bool, context: ToolContext, /) -> Mapping[str, Any]:
         editor, principal = self._views.editor, self.client.principal
 
-        async def add(name: str, table: Mapping[str, Any], check: Callable[[], None]) -> str:
-            id = await editor.add(name, table, principal, check)
+        async def add(name: str, table: Mapping[str, Any], check: Check, added: Callable[[], None]) -> str:
+            id = await editor.add(name, table, principal, check, added)
             self._look()
             return id
 
-        async def remove(name: str) -> None:
-            await editor.remove(name, principal)
+        async def remove(name: str, check: Check) -> None:
+            await editor.remove(name, principal, check)
             self._look()
 
         async def tools(id: str) -> Sequence[str]:

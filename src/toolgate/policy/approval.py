@@ -128,7 +128,7 @@ class Approval(Policy):
             return
         raise Fault(
             "APPROVAL_REQUIRED",
-            f"{call.shown} of {call.server} needs approval, and has changed since the call was allowed",
+            f"{call.shown} of {call.server} needs approval, and that or the tool has changed since it was let go on",
             reach="not_sent",
             hint=_AGAIN,
         )

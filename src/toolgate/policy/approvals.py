@@ -19,6 +19,7 @@ import msgspec
 
 from toolgate.auth.unasked import ASKS_FIRST, CHANGES_SERVERS, RUNS_CODEX
 from toolgate.core import jsonrpc, names, surrogates
+from toolgate.core.background import whole
 from toolgate.core.clock import Clock
 from toolgate.state.base import Store
 
@@ -153,8 +154,13 @@ class Approvals:
         now = self._clock.wall()
         about = {"id": _new_id(), "place": place, "digest": digest, "asked": now, "until": now + ttl}
         request = msgspec.convert({**about, **shown()}, StoredRequest)
-        where = key(place, digest)
         self._being_written[place.principal] += 1
+        return await whole(self._made(request, gives_way, ttl))
+
+    async def _made(self, request: StoredRequest, gives_way: str, ttl: float) -> StoredRequest:
+        """What is written is heard of also where who has asked is gone by then: the same call finds it, and is no new
+        one."""
+        place, where = request.place, key(request.place, request.digest)
         try:
             if gives_way:
                 await self._store.delete(_REQUESTS, gives_way)
@@ -165,7 +171,7 @@ class Approvals:
         if is_ours:
             self._on_new(request)
             return request
-        return self.find(place, digest) or request
+        return self.find(place, request.digest) or request
 
     def _giving_way(self, principal: str) -> str:
         """Where that request is which gives way to one more of this principal; empty where there is room. It is of

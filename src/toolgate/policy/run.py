@@ -148,18 +148,18 @@ class PolicyRun(msgspec.Struct, eq=False):
         except Fault as fault:
             fault.reach = "not_sent"
             raise
-        if not found:
-            return call
-        now, policies = found
-        if _what(now) != _what(self.came):
-            message = f"{call.shown} was changed while the call waited"
-            raise Fault("INVALID_STATE", message, reach="not_sent", hint="make the same call again")
-        call = msgspec.structs.replace(call if call.server else self.call or self.came, tool_info=now.tool_info)
+        policies, let = self.policies, call if call.server else self.call or self.came
+        if found:
+            now, policies = found
+            if _what(now) != _what(self.came):
+                message = f"{call.shown} was changed while the call waited"
+                raise Fault("INVALID_STATE", message, reach="not_sent", hint="make the same call again")
+            let = msgspec.structs.replace(let, tool_info=now.tool_info)
         tickets = {policy.name: ticket for policy, ticket in self.passed}
         for policy in policies:
-            if policy.recheck:
-                policy.recheck(call, tickets.get(policy.name))
-        return call
+            if policy.recheck:  # what it goes by may stand elsewhere than in the configuration and the lists
+                policy.recheck(let, tickets.get(policy.name))
+        return let if found else call
 
     def after(self, outcome: Outcome) -> Outcome:
         """The last outcome, as the policies let it through. Raises `Fault`: `failed` is what follows."""

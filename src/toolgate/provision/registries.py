@@ -113,6 +113,9 @@ class Registries:
 
     def prepared(self, config: Config) -> Swap:
         def swap() -> None:
+            for url in {*self._urls, *self._states}.difference(config.provision.registries):
+                self._states.pop(url, None)
+                self._store.delete(SPACE, url)
             self._urls = config.provision.registries
 
         return swap
@@ -171,11 +174,15 @@ class Registries:
                     found = await self._all_pages(url, Kept(), since := 0.0)  # some cannot say what changed
             state.kept = Kept(found, now, before.whole if since else now)
             state.problem, state.tried = "", None
-            self._store.put(SPACE, url, _stored(state.kept))
+            if self._states.get(url) is state:  # else it is not configured any more
+                self._store.put(SPACE, url, _stored(state.kept))
         except Unread as why:
             self._failed(url, state, str(why))
         except TimeoutError:
             self._failed(url, state, f"it was not read within {LONGEST_READ:g} s")
+        except Exception as why:  # the rescue of who asks next: it rests like all that fail
+            self._failed(url, state, f"{type(why).__name__}: {why}")
+            raise
         finally:
             state.is_read = False
             state.done.set()

@@ -61,12 +61,13 @@ def _is_cancelled() -> bool:
 class ParkedCall:
     """One parked piece of work. `round` counts the questions."""
 
-    def __init__(self, id: str, resume: Resume, notes: Notes | None, owner: str, size: int = 0) -> None:
+    def __init__(self, id: str, resume: Resume, notes: Notes | None, principal: Principal, size: int = 0) -> None:
         self.id = id
         self._size = size  # bytes that its call keeps
         self.resume = resume
         self.notes = notes
-        self.owner = owner
+        self.principal = principal
+        self.owner = principal.counted_as
         self.round = 0
         self.running_round: Round | None = None
         self.timer: Timer | None = None
@@ -103,8 +104,8 @@ class Parking:
     def hold(self, resume: Resume, notes: Notes | None, principal: Principal, size: int = 0) -> ParkedCall:
         """Make a flow of work that asked, and keeps so many bytes. Its request owns it: `park` it once the question is
         out, else `drop`."""
-        owner = principal.counted_as
-        parked_call = ParkedCall(secrets.token_urlsafe(16), resume, notes, owner, size)
+        parked_call = ParkedCall(secrets.token_urlsafe(16), resume, notes, principal, size)
+        owner = parked_call.owner
         theirs = list(self._shares.of(owner))
         while theirs and (len(theirs) >= self._per_owner or _size(parked_call, *theirs) > MOST_BYTES):
             self.drop(theirs.pop(0))
@@ -182,6 +183,11 @@ class Parking:
                 if not await self._store.compare_and_set("rounds", round.hex(), None, b"", self.ttl):
                     raise _used_up()
         return await work()
+
+    def end_unknown(self, is_known: Callable[[Principal], bool]) -> None:
+        """End the flows of who would not be let in any more."""
+        for parked_call in [each for each in self._parked.values() if not is_known(each.principal)]:
+            self.drop(parked_call)
 
     def close(self) -> None:
         for parked_call in list(self._parked.values()):

@@ -137,7 +137,7 @@ class Codex:
             self.settings, self._idle = config.codex, config.pool.idle
             if self._server and self._server.server != wanted:
                 self._server.retire()
-                self._retired.add(self._server)
+                self._retired = {each for each in (*self._retired, self._server) if not each.has_ended}
                 self._server = None
 
         return swap

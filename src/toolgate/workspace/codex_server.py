@@ -294,6 +294,11 @@ class CodexServer:
         if not connection.fault:
             self._closing.start(connection.close(), "close Codex")
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it is left to be closed."""
+        return not (self._users or self._connection or any(self._closing))
+
     def retire(self) -> None:
         """It is stopped as soon as nobody uses it."""
         self._is_retired = True

@@ -270,9 +270,9 @@ class Hooks:
         """What `toolgate hook` prints, once the file of this name was read; None where there is none."""
         if self._spool is None:
             return None
-        waiting = self._waiting[name] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(name, asyncio.get_running_loop().create_future())
         self._told.set()
-        return await waiting
+        return await asyncio.shield(waiting)  # others may wait for the same
 
     async def follow(self) -> None:
         """Read what is in the folder now, and what comes. Until cancelled."""

@@ -486,6 +486,32 @@ def test_tokens_that_are_renewed_again_and_again_never_push_out_what_lasts() -> 
     assert mail.body(b"token-number-000000") == b"token-number-000000"
 
 
+def test_the_tokens_of_many_principals_do_not_push_out_each_other_and_what_they_replace_is_known_as_long() -> None:
+    redactor = Redactor()
+    for round in range(3):
+        for number in range(100):
+            tokens = [f"{kind}-{round}-of-{number:04}" for kind in ("token", "refresh")]
+            redactor.learn_tokens("mail", [*tokens, "secret-of-all-0"], f"user:{number}")
+    known = redactor.of("mail")
+    for number in range(100):
+        assert known.text(f"token-2-of-{number:04} token-1-of-{number:04} secret-of-all-0") == f"{GONE} {GONE} {GONE}"
+        assert known.text(f"token-0-of-{number:04}") == f"token-0-of-{number:04}"
+
+
+def test_of_the_tokens_of_more_principals_than_can_be_looked_for_the_latest_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redaction, "MOST", 10)
+    redactor = Redactor()
+    for number in [*range(20), 12]:
+        redactor.learn_tokens("mail", [f"token-{number}-of-somebody", f"refresh-{number}-of-somebody"], f"{number}")
+    redactor.learn_tokens("mail", ["token-another-0"], "17")
+    known = redactor.of("mail")
+    assert known.text("token-17-of-somebody token-another-0") == f"{GONE} {GONE}"
+    assert known.text("token-19-of-somebody token-12-of-somebody") == f"{GONE} {GONE}"
+    assert known.forms <= 10 and known.text("token-3-of-somebody") == "token-3-of-somebody"
+
+
 KEY = "-----BEGIN KEY-----\nMIIEvQ/ABCD+efgh\n\nijklmnop==\n-----END KEY-----"
 
 

@@ -417,15 +417,24 @@ async def test_a_call_that_has_waited_is_judged_once_more_with_the_tickets_of_wh
     assert told[-2:] == [("first", "recheck", "a", 7), ("last", "recheck", "a", None)]
 
 
-async def test_nothing_is_judged_once_more_where_nothing_has_waited_or_changed() -> None:
+async def test_what_has_not_waited_is_not_judged_once_more() -> None:
+    told: list[Any] = []
+    await rechecked(call("a"), call("a"), Rechecks("plain", told)).before()
+    assert not [each for each in told if each[1] == "recheck"]
+
+
+async def test_a_call_that_has_waited_and_is_the_same_is_judged_once_more_by_the_policies_that_it_has_passed() -> None:
     told: list[Any] = []
 
     async def until() -> str:
         return "decided"
 
-    await rechecked(call("a"), call("a"), Rechecks("plain", told)).before()
-    await rechecked(call("a"), None, Rechecks("same", told, Wait(until))).before()
-    assert not [each for each in told if each[1] == "recheck"]
+    run = rechecked(call("a"), None, Rechecks("first", told, Passed(call("b"), 7)), Rechecks("last", told, Wait(until)))
+    assert await run.before() == call("b")
+    assert told[-2:] == [("first", "recheck", "b", 7), ("last", "recheck", "b", None)]
+    as_made = msgspec.structs.replace(call("a"), server="")
+    assert await run.recheck(as_made) is as_made
+    assert told[-2:] == [("first", "recheck", "b", 7), ("last", "recheck", "b", None)]
 
 
 @pytest.mark.parametrize("now", [call("b"), call("a", arguments=msgspec.Raw(b'{"x":1}'))])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from registry_double import OFFICIAL, Registry, RegistryNet, item
-from virtualtime import FakeClock
+from virtualtime import FakeClock, settle
 
 from toolgate.config import Config
 from toolgate.config.provision import Provision
@@ -124,6 +125,39 @@ async def test_what_a_registry_does_not_answer_is_had_from_the_time_before_and_t
     reader.registry.answers = {}
     await reader.clock.advance(PAUSE + 1)
     assert (await reader.settled()).note == ""
+
+
+async def test_of_a_registry_that_is_configured_no_more_nothing_is_kept_and_it_is_read_anew_when_it_is_again() -> None:
+    reader = Reader(Registry(item()))
+    await reader.settled()
+    assert reader.store.items(registries.SPACE)
+    reader.registries.prepared(Config(provision=Provision(registries=())))()
+    assert await reader.registries.listings() == [] and not reader.registries._states
+    assert not reader.store.items(registries.SPACE)
+    reader.registries.prepared(Config(provision=Provision(registries=(URL,))))()
+    assert len((await reader.settled()).entries) == 1 and len(reader.registry.asked) == 2
+
+
+async def test_one_that_is_taken_away_while_it_is_read_leaves_nothing_either() -> None:
+    reader = Reader(Registry(item()))
+    reading = asyncio.ensure_future(reader.registries.listings())
+    await settle()
+    state = reader.registries._states[URL]
+    reader.registries.prepared(Config(provision=Provision(registries=())))()
+    await state.done.wait()
+    await reading
+    assert not reader.registries._states and not reader.store.items(registries.SPACE)
+
+
+async def test_after_a_failure_that_nobody_has_thought_of_it_rests_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def surprised(_kept: Any) -> bytes:
+        raise RuntimeError("surprise")
+
+    monkeypatch.setattr(registries, "_stored", surprised)
+    reader = Reader(Registry(item()))
+    assert "RuntimeError: surprise" in (await reader.settled()).note
+    await reader.settled()
+    assert len(reader.registry.asked) == 1
 
 
 async def test_a_registry_that_never_answered_is_named() -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from codex_double import CodexDouble
 from inmemory import LATEST, THE_SOCKET, Json, Visitor, gateway
@@ -47,6 +48,18 @@ async def call(who: App | Visitor, tool: str = "codex", **arguments: Any) -> Jso
     asker = who if isinstance(who, Visitor) else visitor(who)
     answer = (await asker.ask("tools/call", name=tool, arguments=arguments)).last
     return json.loads(answer["result"]["content"][0]["text"]) if "result" in answer else answer["error"]
+
+
+async def test_of_codexes_that_a_configuration_has_replaced_those_are_kept_that_have_not_ended() -> None:
+    double = CodexDouble()
+    async with running(double) as app:
+        for number in range(5):
+            await call(app, prompt="run ls -l")
+            config = app.gateway.snapshot.config
+            settings = msgspec.structs.replace(config.codex, command=f"codex-{number}")
+            app._prepared(msgspec.structs.replace(config, codex=settings))()
+            await settle()
+        assert len(app.workspace.codex._retired) <= 1
 
 
 # A prompt.

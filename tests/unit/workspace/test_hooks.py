@@ -142,6 +142,16 @@ async def test_a_start_that_nobody_waits_for_takes_no_handoff(tmp_path: Path) ->
         assert "say hi" in told["hookSpecificOutput"]["additionalContext"]
 
 
+async def test_all_who_ask_about_one_file_are_answered_also_where_the_first_has_left(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    name = room.put("claude", captured("claude")[0])
+    first, second, third = [asyncio.ensure_future(room.hooks.answer(name)) for _ in range(3)]
+    await settle()
+    first.cancel()
+    async with reading(room):
+        assert await soon(second) == await soon(third) is not None
+
+
 async def test_who_stops_waiting_loses_nothing(tmp_path: Path) -> None:
     room = Room(tmp_path)
     waiting = asyncio.ensure_future(room.hooks.answer(room.put("claude", captured("claude")[0])))

@@ -147,7 +147,7 @@ class GrantVault:
             await self._store.compare_and_set(LEASES, _of(grant), holder, None)
 
     def _remember(self, key: str, grant: Grant) -> None:
-        self._redactor.learn_tokens(grant.server, [grant.token, grant.refresh, grant.client.secret])
+        self._redactor.learn_tokens(grant.server, [grant.token, grant.refresh, grant.client.secret], grant.principal)
         self._grants[key] = grant
         while len(self._grants) > MOST_KNOWN:
             self._forget_here(next(iter(self._grants)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -326,6 +327,10 @@ class Admin:
             return self._failed(fault)
         return status, said if isinstance(said, bytes) else self._gateway.redactor.body(jsonrpc.encode(said))
 
+    def _check(self, asked: Asked) -> Callable[[], None]:
+        """For what waits behind other changes: they may have taken the right to it away."""
+        return partial(self._guards.check_administrator, asked.by)
+
     def _failed(self, fault: Fault) -> tuple[int, bytes]:
         said = jsonrpc.encode(_written(scrub.fault(fault, self._gateway.redactor)))
         return STATUSES.get(fault.code, 500), self._gateway.redactor.body(said)
@@ -361,7 +366,7 @@ class Admin:
         """Read the configuration again. What it takes away of guards must be confirmed."""
         wanted: WantedReload = _read(asked.body or b"{}", WantedReload)
         try:
-            await self._editor.read_again(wanted.confirmed)
+            await self._editor.read_again(wanted.confirmed, self._check(asked))
         except Unconfirmed as waiting:
             return _to_confirm(waiting)
         servers = self._gateway.snapshot.config.servers
@@ -420,7 +425,7 @@ class Admin:
         name = table.pop("name", None)
         if not isinstance(name, str):
             raise Fault("INVALID_ARGS", "`name`, the server's name, is missing")
-        id = await self._editor.add(name, table, asked.by, lambda: self._guards.check_administrator(asked.by))
+        id = await self._editor.add(name, table, asked.by, self._check(asked))
         return 201, Added(id, name)
 
     async def keep(self, asked: Asked) -> Answer:
@@ -430,7 +435,7 @@ class Admin:
 
     async def remove(self, asked: Asked) -> Answer:
         """Remove a server that was added; one of the configuration file is removed there."""
-        await self._editor.remove(self._named(asked.name).name, asked.by)
+        await self._editor.remove(self._named(asked.name).name, asked.by, self._check(asked))
         return 200, Removed(asked.name)
 
     async def check(self, asked: Asked) -> Answer:
@@ -504,7 +509,7 @@ class Admin:
         """Allow a tool for a client, ask for it or turn it off, in the configuration file."""
         wanted: WantedVerdict = _read(asked.body, WantedVerdict)
         hints = inspections.hints_of(self._gateway, wanted.server, wanted.tool)
-        return await _confirmed(file_edits.rule(self._editor, asked.name, wanted, hints, asked.by))
+        return await _confirmed(file_edits.rule(self._editor, asked.name, wanted, hints, asked.by, self._check(asked)))
 
     async def audit(self, asked: Asked) -> Answer:
         """The last lines of the audit, or those before a cursor."""
@@ -533,12 +538,13 @@ class Admin:
 
     async def save(self, asked: Asked) -> Answer:
         """Write the configuration file and serve it. What it takes away of guards must be confirmed."""
-        return await _confirmed(file_edits.save(self._editor, _read(asked.body, WantedSave), asked.by))
+        wanted: WantedSave = _read(asked.body, WantedSave)
+        return await _confirmed(file_edits.save(self._editor, wanted, asked.by, self._check(asked)))
 
     async def import_servers(self, asked: Asked) -> Answer:
         """Say what would be added of another program's file and what that would run, or add what was said."""
         wanted: WantedImport = _read(asked.body, WantedImport)
-        return await _confirmed(file_edits.plan_or_import(self._editor, wanted, asked.by))
+        return await _confirmed(file_edits.plan_or_import(self._editor, wanted, asked.by, self._check(asked)))
 
     async def board(self, asked: Asked) -> Answer:
         """The tasks of a project by what can be done with them."""

@@ -11,7 +11,7 @@ from msgspec import Meta
 from toolgate.core.model import Hints, Principal
 from toolgate.gateway import file_edits
 from toolgate.gateway.file_edits import FileText, Imported, ImportPlan, Wanted
-from toolgate.gateway.reload import Reloading
+from toolgate.gateway.reload import Check, Reloading
 
 LONGEST_SENT = 4 * 1024 * 1024  # characters of another program's file, which may hold much beside its servers
 
@@ -67,24 +67,26 @@ async def text(editor: Reloading) -> FileText:
     return await editor.look(file_edits.text)
 
 
-async def save(editor: Reloading, wanted: WantedSave, by: Principal) -> Saved:
+async def save(editor: Reloading, wanted: WantedSave, by: Principal, check: Check) -> Saved:
     """Raises `Fault`, `Unconfirmed`."""
     what = (wanted.text, wanted.sha256)
-    edit = await editor.edit(lambda settings: file_edits.of_text(settings, *what), wanted.confirmed, by)
+    edit = await editor.edit(lambda settings: file_edits.of_text(settings, *what), wanted.confirmed, by, check)
     return Saved(str(edit.path), edit.about["after"])
 
 
-async def plan_or_import(editor: Reloading, wanted: WantedImport, by: Principal) -> Planned:
+async def plan_or_import(editor: Reloading, wanted: WantedImport, by: Principal, check: Check) -> Planned:
     """Raises `Fault`, `Unconfirmed`."""
     sent = Imported(wanted.text, wanted.name, wanted.dialect, wanted.servers, wanted.confirmed)
     plan = await editor.look(lambda settings: file_edits.import_plan(settings, sent, bool(wanted.sha256)))
     if wanted.sha256:
-        await editor.edit(lambda settings: file_edits.of_import(settings, sent, wanted.sha256), (), by)
+        await editor.edit(lambda settings: file_edits.of_import(settings, sent, wanted.sha256), (), by, check)
     return Planned(plan, bool(wanted.sha256))
 
 
-async def rule(editor: Reloading, client: str, wanted: WantedVerdict, hints: Hints, by: Principal) -> Saved:
+async def rule(
+    editor: Reloading, client: str, wanted: WantedVerdict, hints: Hints, by: Principal, check: Check
+) -> Saved:
     """Raises `Fault`, `Unconfirmed`."""
     what = (client, wanted.server, wanted.tool, wanted.verdict, hints)
-    edit = await editor.edit(lambda settings: file_edits.of_verdict(settings, *what), (), by)
+    edit = await editor.edit(lambda settings: file_edits.of_verdict(settings, *what), (), by, check)
     return Saved(str(edit.path), edit.about["after"])
