@@ -118,6 +118,21 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to that")
 
 
+@pytest.mark.parametrize("is_fragment", [False, True])
+async def test_what_has_come_of_a_message_that_did_not_end_goes_with_its_connection(is_fragment: bool) -> None:
+    """114 connections left 900 MB to the collector of garbage, which did not come for a minute."""
+    peer = await Peer().opened()
+    begun = b"\x01\xff" if is_fragment else b"\x81\xff"
+    text = b" " * (1000 if is_fragment else 900)
+    peer.connection.data_received(begun + (1000).to_bytes(8, "big") + b"\0\0\0\0" + text)
+    await settle()
+    buffer = peer.connection.conn.reader.buffer
+    kept = peer.connection.frames if is_fragment else [buffer]
+    assert sum(map(len, kept)) in (900, 1000)
+    await peer.end()
+    assert not buffer and not peer.connection.frames
+
+
 async def test_pings_without_end_are_answered_a_few_at_a_time() -> None:
     peer = await Peer().opened()
     peer.connection.data_received(PING * MANY)

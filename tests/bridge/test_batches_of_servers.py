@@ -43,6 +43,18 @@ async def test_each_message_of_a_batch_is_received() -> None:
         assert {"jsonrpc": "2.0", "id": "alive?", "result": {}} in there.answers
 
 
+async def test_a_batch_too_large_to_be_received_at_once_is_received_as_none_of_it() -> None:
+    """One of 31 MB made calls of others wait for 4 s."""
+    told = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 20_000}}
+    there = LegacyServer({"t": hello}, revision="2025-03-26")
+    async with gateway(there=there) as rig:
+        client = await rig.legacy("2025-03-26", path=THERE)
+        call = client.start("tools/call", name="t")
+        there.open_connections[0].say(json.dumps([told] * 90).encode())
+        reply = await call.reply()
+        assert reply.notes("notifications/message") == [] and reply.text == "hello"
+
+
 @pytest.mark.parametrize(
     ("line", "is_one"),
     [(b'{"id":1}', True), (b'[{"id":1}]', True), (b'[ {"id":1}]', True), (b"[INFO] ready", False), (b"[]", False)],

@@ -261,6 +261,47 @@ def test_a_connection_that_says_nothing_costs_no_tls_and_is_closed_soon(
 
 
 @LOOPS
+def test_a_connection_whose_records_carry_next_to_nothing_is_closed(
+    tmp_path: Path, loop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Key updates, of 27 bytes each, kept calls of others waiting for as long as they came."""
+    monkeypatch.setattr(tls, "AROUND_NOTHING", 4096)
+    monkeypatch.setattr(tls, "AROUND_A_BYTE", 2)
+
+    @told_in(loop)
+    async def tries(folder: Path) -> None:
+        async with serving_tls(folder) as (app, port, certificate):
+            context = certificates.trusting(certificate)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            writer.write(b"POST /mcp HTTP/1.1\r\nx-long: ")
+            for _ in range(2000):
+                writer.write(b"a")  # a record of 23 bytes
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            await shut(writer)
+            await until(lambda: not app.http.connections._by)
+            assert await Encrypted(port, certificate).tools() == []
+
+    tries(tmp_path)
+
+
+@LOOPS
+def test_a_request_of_one_byte_in_each_record_is_answered(tmp_path: Path, loop: Any) -> None:
+    @told_in(loop)
+    async def tries(folder: Path) -> None:
+        async with serving_tls(folder) as (_, port, certificate):
+            client = Encrypted(port, certificate)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client.context)
+            for byte in client.request("tools/list", {"padding": "x" * 5000}, "application/json"):
+                writer.write(bytes((byte,)))
+            status, _, body = await read_response(reader)
+            assert status == 200, body
+            await shut(writer)
+
+    tries(tmp_path)
+
+
+@LOOPS
 def test_of_handshakes_that_do_not_end_few_go_on_and_a_client_gets_its_place(
     tmp_path: Path, loop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sized
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import msgspec
 from msgspec import Raw
@@ -114,9 +114,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class RpcError(msgspec.Struct, frozen=True):
-    """The `error` member of a response, as its sender wrote it."""
+    """The `error` member of a response, as its sender wrote it. A code of more than 32 bits is none: Rust's SDK cannot
+    read the error, and Go's ends its session for more than 64."""
 
-    code: int
+    code: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
     message: str = ""
     data: Raw = NOTHING
 
@@ -445,7 +446,7 @@ def _salvaged_error(raw: Raw) -> RpcError:
         with suppress(*UNREADABLE):
             code = number_of(read(found.code, type=int | float | str))
         message = read(found.message, type=str)
-    return RpcError(INTERNAL_ERROR if code is None else code, message, data)
+    return RpcError(INTERNAL_ERROR if code is None or code.bit_length() > 31 else code, message, data)
 
 
 _LEFT_OUT = "%d bytes of data are left out by toolgate: the limit is 1 MiB"

@@ -107,7 +107,10 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
             self._unfinished.ended()
             self._connection.closed()
             super().connection_lost(exc)
-            self.intake.forget()  # else they hold each other
+            self.intake.forget()  # else they hold each other, as the library's parser and what it has read do
+            self.frames = []
+            self.conn.reader.buffer.clear()
+            self.conn.parser.close()
 
         def whose(self) -> str:
             return self._connection.backlog.key

@@ -14,15 +14,18 @@ import os
 import socket
 import ssl
 import time
+from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 from toolgate.config import ownership
 from toolgate.core.background import BackgroundTasks, rounds
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.concurrency import Shared
 from toolgate.core.fairness import Shares
+from toolgate.core.inflow import READ
 from toolgate.frontends.accepting import GivesWay, accepted
 from toolgate.frontends.connections import Connection, Connections
 
@@ -34,6 +37,8 @@ PATIENCE = 10.0  # seconds for a handshake, and before that for a place
 MOST = 512  # handshakes at once: each takes about 50 KB
 STANDS_STILL = 1.0  # seconds after which a handshake loses its place where others wait
 GOODBYE = 1.0  # seconds for a client to end TLS in order
+AROUND_NOTHING = 64 * 1024  # bytes of TLS, handshakes among them, before it has carried anything
+AROUND_A_BYTE = 48  # bytes of TLS for each that it has carried: more than around a record of one
 
 log = logging.getLogger(__name__)
 of_clients = log.getChild("clients")  # what they do wrong
@@ -98,6 +103,7 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
         if begin not in text:
             raise Unusable(f"the TLS {what} {file} has no {what} in PEM form: convert it with openssl")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = _Heard
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
@@ -134,6 +140,40 @@ def _ending(certificate: Path) -> str:
     if left > SOON * 86_400:
         return ""
     return f"the TLS certificate {certificate} {'ends' if left > 0 else 'has ended'} on {ends:%Y-%m-%d at %H:%M} UTC"
+
+
+class _Heard(ssl.SSLObject):
+    """`bytes`: how much was read of it."""
+
+    bytes = 0
+
+    def read(self, *given: Any) -> Any:  # type: ignore[override]
+        found: int | bytes = super().read(*given)
+        self.bytes += found if isinstance(found, int) else len(found)
+        return found
+
+
+class _Records(SSLProtocol):
+    """TLS of a connection, which ends where its records carry next to nothing. They are made sense of where they are
+    read, a few microseconds each, and each key update is answered as well."""
+
+    _came = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.abort = cast(asyncio.Transport, transport).abort
+
+    def get_buffer(self, n: int) -> memoryview:
+        return super().get_buffer(n)[:READ]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        super().buffer_updated(nbytes)
+        self._came += nbytes
+        known = getattr(self, "_sslobj", None)
+        heard = known.bytes if isinstance(known, _Heard) else 0
+        if self._came > AROUND_NOTHING + AROUND_A_BYTE * heard and not getattr(self, "_app_reading_paused", False):
+            of_clients.warning("a TLS connection was closed: of %d bytes only %d said something", self._came, heard)
+            self.abort()
 
 
 class _Handshake:
@@ -265,13 +305,23 @@ class _Listener:
 
     async def _shake(self, handshake: _Handshake) -> None:
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                self._made,
-                handshake.socket,
-                ssl=self._certificate.context,
-                ssl_handshake_timeout=PATIENCE,
+            loop = asyncio.get_running_loop()
+            shaken = loop.create_future()
+            records = _Records(
+                loop,
+                self._made(),
+                self._certificate.context,
+                shaken,
+                server_side=True,
+                ssl_handshake_timeout=PATIENCE,  # type: ignore[reportArgumentType]  floats do
                 ssl_shutdown_timeout=GOODBYE,
             )
+            transport, _ = await loop.connect_accepted_socket(lambda: records, handshake.socket)
+            try:
+                await shaken
+            except BaseException:
+                transport.close()
+                raise
         except ssl.SSLError as error:
             is_plain = error.reason == "HTTP_REQUEST"
             why = "it sent plain HTTP" if is_plain else (error.reason or "not TLS").lower().replace("_", " ")

@@ -71,6 +71,7 @@ class RouteViews:
         self.gateway_info = gateway_info
         self.editor = editor
         self.overflow = policy_deps.overflow
+        self.clock = policy_deps.clock
         self.access = policy_deps.access
         self._checker = policy_deps.checker
         self.current = current
@@ -365,7 +366,12 @@ class RouteView:
         return EncodedResult(bytes(done.body), kept, is_scrubbed=True)
 
     async def _handle(self, call: Call) -> Outcome:
-        """A call that was made here goes the way of what is served at its path by then. Raises `Fault`."""
+        """A call that was made here goes the way of what is served at its path by then. Raises `Fault`, also where that
+        by which its client was let in has expired since: code and batches may go on for hours."""
+        expires = call.client.principal.expires
+        if expires is not None and self._views.clock.wall() >= expires:
+            text = "The key or token by which this was begun is no longer valid, so it makes no further calls"
+            raise Fault("ACCESS_DENIED", text, reach="not_sent", hint="call again with a valid one")
         return await self._views.handle(call, self._views.current().route(self._route.path))
 
     @property

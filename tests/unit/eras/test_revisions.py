@@ -60,6 +60,16 @@ def test_what_a_schema_allows_passes_as_the_same_bytes(revision: str, kind: str,
     assert revisions.write_item(kind, same, mcp.REVISIONS[revision]) is same
 
 
+@pytest.mark.parametrize(
+    ("written", "size"), [("1e3", "1000"), ("10E2", "1000"), ("0e0", "0"), ("-0.0", "0"), ("7.0", "7")]
+)
+def test_a_whole_number_is_written_in_digits_as_readers_with_types_want_it(written: str, size: str) -> None:
+    """`1e3` kept Go's and Rust's SDK from reading the resources of all servers."""
+    listed = Raw(b'{"uri":"x:y","name":"r","size":%b}' % written.encode())
+    found = revisions.write_item("resources", listed, mcp.REVISIONS[MODERN])
+    assert found and bytes(found) == b'{"uri":"x:y","name":"r","size":%b}' % size.encode()
+
+
 @pytest.mark.parametrize("schema", [{"type": "array"}, {"anyOf": [OBJECT]}, {}, True])
 def test_an_output_schema_of_no_object_is_for_modern_clients_only(schema: Any) -> None:
     listed = tool(outputSchema=schema)

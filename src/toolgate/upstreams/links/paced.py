@@ -98,5 +98,7 @@ def paced_connection() -> Callable[..., ClientConnection]:
         def _lost(self, exc: Exception | None) -> None:
             self._unended.ended()
             super().connection_lost(exc)
+            self.protocol.reader.buffer.clear()  # which the library's parser holds in a cycle
+            self.protocol.parser.close()
 
     return PacedConnection
