@@ -157,14 +157,12 @@ class _Records(SSLProtocol):
     """TLS of a connection, which ends where its records carry next to nothing. They are made sense of where they are
     read, a few microseconds each, and each key update is answered as well."""
 
+    max_size = READ  # of the buffer that each connection has, until garbage is collected
     _came = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.abort = cast(asyncio.Transport, transport).abort
-
-    def get_buffer(self, n: int) -> memoryview:
-        return super().get_buffer(n)[:READ]
 
     def buffer_updated(self, nbytes: int) -> None:
         super().buffer_updated(nbytes)

@@ -40,6 +40,7 @@ class Receiver(msgspec.Struct, frozen=True):
     retired   nothing more can be sent; what is under way may still be answered
     closed    the link is over
     counts    as what the answer to this request counts while it is read; None where it does not
+    refused   a request that came in no session was refused as HTTP servers refuse what is of no revision of theirs, too
     """
 
     principal: str
@@ -50,6 +51,7 @@ class Receiver(msgspec.Struct, frozen=True):
     retired: Callable[[Fault], None]
     closed: Callable[[Fault], None]
     counts: Callable[[int], Body | None] = _uncounted
+    refused: Callable[[int], None] = _uncounted
 
 
 class Link(Protocol):

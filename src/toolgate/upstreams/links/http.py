@@ -390,6 +390,8 @@ class HttpLink:
         self, origin: int | None, status: int, body: bytes, location: str = "", wire: Wire | None = None
     ) -> None:
         """An HTTP error. A JSON-RPC error in its body is the server's own answer, unless it is that to another."""
+        if origin is not None and not self._session and status in _NO_SUCH_ENDPOINT:
+            self._receiver.refused(origin)
         is_anothers = origin is not None and answers_another(body, origin)
         if is_anothers:
             out_of_step(wire)

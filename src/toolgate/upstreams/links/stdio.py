@@ -166,6 +166,7 @@ class StdioLink(PipeLink):
 
     def _over(self, reason: str) -> None:
         self._unended.ended()
+        self._lines.drop()  # of its last line: this may be kept until garbage is collected
         hint = f"{diagnosis.LOOK}: toolgate doctor --server {self._server.id}"
         fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
         if self._child and (last := diagnosis.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):

@@ -25,6 +25,7 @@ One connection
     sent_pages        which clients were sent to which pages
     reporting         where the progress of their calls goes
     watchdog          replacing a process that says nothing any more
+    revision_check    whether an HTTP server speaks another revision by now
 
 Everything goes through `McpUpstream._use`, which leases the connection before it looks for one. Nobody ends a
 connection that is leased, at work or watched, so no call can meet one on its way out. All endings (idle, pool,

@@ -124,6 +124,7 @@ class Requests:
         self.on_sent: list[Callable[[], None]] = []
         self.on_over: list[Callable[[int, bool], None]] = []
         self.on_given_up: list[Callable[[OpenRequest, str], None]] = []
+        self.on_refused: list[Callable[[int], None]] = []
         self.on_end: list[Callable[[], None]] = []
         self.on_late: list[Callable[[Client, Raw], None]] = []
         self.on_rest = on_rest
@@ -378,7 +379,7 @@ class Requests:
         assert isinstance(outcome, Done)
         return Raw(outcome.body)
 
-    async def begin(self, method: str, params: bytes, headers: Headers) -> tuple[int, Exchange]:
+    async def begin(self, method: str, params: Members | bytes, headers: Headers) -> tuple[int, Exchange]:
         """A request whose answer is its end; it has no time limit. Its id, and the end. Raises `Fault`."""
         return await self._begin(method, params, headers, None, is_long=True)
 
@@ -647,6 +648,10 @@ class Requests:
         if request:
             self._over(origin)
             request.exchange.fail(fault)
+
+    def refused(self, origin: int) -> None:
+        for told in self.on_refused:
+            told(origin)
 
     def retired(self, fault: Fault) -> None:
         self._end(fault, is_dead=False)

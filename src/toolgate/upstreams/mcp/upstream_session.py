@@ -21,7 +21,7 @@ from toolgate.config import Server
 from toolgate.core import mcp
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault
-from toolgate.core.mcp import Era
+from toolgate.core.mcp import Era, Revision
 from toolgate.core.model import AskRoots, Call, Client, Event, EventSink, Outcome, Principal
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.base import About, State, Status, StoppedBy
@@ -50,6 +50,7 @@ from toolgate.upstreams.mcp.opening import Ended, open_connection
 from toolgate.upstreams.mcp.questions import Questions
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.resubscribe import Resubscriber, UpstreamSubscriptions, Wanted
+from toolgate.upstreams.mcp.revision_check import RevisionCheck
 from toolgate.upstreams.mcp.subscriptions import subscriptions_of
 from toolgate.upstreams.mcp.tasks import Tasks
 from toolgate.upstreams.mcp.watchdog import Watchdog
@@ -170,6 +171,8 @@ class UpstreamSession:
         self._newest: Connection | None = None
         self._last: Mapping[str, object] = {}  # what was known of the newest connection when it ended
         self._revision = ""
+        self._doubted: Revision | None = None  # that a server seemed not to speak any more
+        self._refuses_pings = False  # in a revision that it speaks
         self._diagnosed: tuple[Fault | None, Diagnosis] = (
             None,
             Diagnosis("", None),
@@ -398,6 +401,7 @@ class UpstreamSession:
             requests.retired,
             requests.closed,
             requests.counts,
+            requests.refused,
         )
         try:
             requests.link = await self._deps.make_link(self._server, Receiver(principal, *told), link_deps)
@@ -451,6 +455,12 @@ class UpstreamSession:
         connection = Connection(requests, self._server, self.task_owners, wanted, self._tell, ask_roots)
         return connection
 
+    def _doubt(self, requests: Requests) -> None:
+        """It seems to speak another revision by now. The next use opens another connection, and finds out."""
+        self._doubted = requests.dialect.revision
+        why = f"{self._server.name} refuses requests as they were, and may speak another revision"
+        requests.retired(Fault("SERVER_FAILED", why, server=self._server.id, reach="sent_unknown"))
+
     def _tell(self, event: Event) -> asyncio.Future[None] | None:
         """What the server says on its own account. Where it is spoken to in both eras, it says so to both: what a list
         is now is looked up, of all else each client hears in its own."""
@@ -466,6 +476,10 @@ class UpstreamSession:
         dialect = connection.requests.dialect
         self.about = About(dialect.capabilities, dialect.instructions)
         self._revision = dialect.revision.date if dialect.revision else ""
+        self._refuses_pings = self._refuses_pings or self._doubted is dialect.revision
+        self._doubted = None
+        if self._server.type == "http" and not self._refuses_pings:
+            RevisionCheck(connection.requests, lambda: self._doubt(connection.requests))
         connection.wanted.pauses.opened(self._clock.now())
         self._becomes("ready")
         connection.open_subscriptions(client, self._missed)
