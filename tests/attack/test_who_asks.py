@@ -27,8 +27,9 @@ from peers import (
 from task_peers import EXTENSION, ModernTaskServer
 from virtualtime import settle
 
-from toolgate.core.model import Ask, Call, Client, Done
+from toolgate.core.model import Accepted, Ask, Call, Client, Done
 from toolgate.core.redaction import Redactor
+from toolgate.policy import scrub
 from toolgate.policy.scrub import Scrub
 from toolgate.surfaces import who_asks
 
@@ -299,6 +300,21 @@ def test_nor_does_what_is_told_of_a_task(asked: str) -> None:
 def signed(scene: Scene, filler: str = "") -> Json:
     ours = {"toolgate/server": "bank", "toolgate/truncated": {"parts": []}, "own/key": 1}
     return {"content": [{"type": "text", "text": f"said{filler}"}], "_meta": ours}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"task":{"taskId":"1","status":"working","_meta":%s},"_meta":%s}',
+        '{"resultType":"task","taskId":"1","status":"working","_meta":%s,"x":%s}',
+    ],
+)
+def test_nor_in_what_it_makes_a_task_by(body: str) -> None:
+    ours = '{"toolgate/server":"bank","Toolgate/truncated":{},"own/key":1}'
+    told = scrub.unsigned(Accepted(Raw((body % (ours, "{}" if "resultType" in body else ours)).encode())), True)
+    left = json.loads(told.body)
+    assert KEY not in str(left) and "runcated" not in str(left)
+    assert left.get("task", left)["_meta"] == {"own/key": 1} and left.get("task", left)["taskId"] == "1"
 
 
 @pytest.mark.parametrize("size", [0, 600_000])

@@ -211,6 +211,16 @@ def test_a_child_that_reads_no_more_is_ended_when_it_is_spoken_to() -> None:
     asyncio.run(asyncio.wait_for(speak(), WAIT))
 
 
+async def test_what_a_child_has_begun_to_say_goes_with_it() -> None:
+    """31 MB of it stayed each time, until garbage was collected."""
+    (server,) = settings(one=child("leaving")).servers
+    link = StdioLink(server, Recorder(), SystemClock(), IntakeQueue())
+    link._output(b"x" * 1_000_000)
+    await until(lambda: link._lines.pending == 1_000_000)
+    link._exited("it ended")
+    await until(lambda: link._lines.pending == 0)
+
+
 @real
 async def test_the_guard_is_started_again_when_it_is_killed() -> None:
     async with gateway(settings(one=child("counting"), two=child("counting"))) as served:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -166,6 +166,8 @@ class Scrub(Policy):
                     return outcome
             else:
                 outcome = unsigned(outcome, call.kind == "tasks")
+        elif self._unsigns and isinstance(outcome, Accepted) and server != names.OWN:
+            outcome = unsigned(outcome, True)
         elif server == names.OWN and isinstance(outcome, Done) and not outcome.is_scrubbed:
             outcome = Done(self._redactor.body(bytes(outcome.body)))
         return scrubber.outcome(outcome)
@@ -175,7 +177,10 @@ class Scrub(Policy):
         return scrubber
 
 
-def unsigned(outcome: Done, is_of_task: bool) -> Done:
+Signed = TypeVar("Signed", Done, Accepted)
+
+
+def unsigned(outcome: Signed, is_of_task: bool) -> Signed:
     """A server's result without what is the gateway's to say: members of `_meta` that begin with `toolgate/`; nor what
     some readers take for a question, in which nothing says who asks. What is told of a task may ask; that is named
     where it is written. One that is out of shape, or has too many values, is left as it is."""
@@ -202,9 +207,11 @@ def _unsigned(body: Raw | bytes, is_of_task: bool) -> bytes | None:
         meta = _without_ours(result["_meta"])
         if meta is not result["_meta"] or said.count(b'_meta"') > 1 or b"\\u00" in said:
             changes["_meta"] = meta
-    is_task = "taskId" in result and bytes(result.get("result", b"")).startswith(b"{")
-    if is_task and (inner := _unsigned(result["result"], is_of_task=False)):
-        changes["result"] = Raw(inner)
+    is_task = "taskId" in result
+    for name in ("result",) if is_task else ("task",):
+        inside = result.get(name, jsonrpc.NOTHING)
+        if bytes(inside).startswith(b"{") and (inner := _unsigned(inside, is_of_task=not is_task)):
+            changes[name] = Raw(inner)
     return jsonrpc.encode(result | changes) if changes or is_less else None
 
 
