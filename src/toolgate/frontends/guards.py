@@ -323,17 +323,9 @@ class Guards:
             raise Refused(403, f"Host {host!r} is not allowed; add it to http.allowed_hosts")
 
     async def read(self, request: Request) -> bytes:
-        """The body. Raises `Refused`, and `Unauthorized` where the time of what was shown with its head is over by
-        then."""
-        body = await self._read_body(request)
-        expires = request.principal.expires
-        if expires is not None and self._clock.wall() >= expires:
-            raise is_over()
-        return body
-
-    async def _read_body(self, request: Request) -> bytes:
-        """Some of what is over the limit is read too, and dropped: most clients send all before they listen, and would
-        find a broken connection instead of the refusal."""
+        """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
+        and would find a broken connection instead of the refusal. Raises `Refused`, and `Unauthorized` where the time
+        of what was shown with its head is over by then."""
         if self._gateway.access.is_open and not _is_json(request.headers.get("content-type", "")):
             raise Refused(415, "Content-Type must be application/json: any web page can send other types")
         limit = self._config.http.body_limit
@@ -343,8 +335,14 @@ class Guards:
             raise _too_large(limit, is_unread=True)
         first = await request.receive()
         body: bytes = first.get("body", b"")
-        if first["type"] == "http.request" and not first.get("more_body") and len(body) <= min(SHORT, limit):
-            return body  # all of it, as nearly always
+        if first["type"] != "http.request" or first.get("more_body") or len(body) > min(SHORT, limit):
+            body = await self._read_rest(request, first, limit)  # else it is all, as nearly always
+        expires = request.principal.expires
+        if expires is not None and self._clock.wall() >= expires:
+            raise is_over()
+        return body
+
+    async def _read_rest(self, request: Request, first: MutableMapping[str, Any], limit: int) -> bytes:
         body, size, beginning = await self._whole(request, first, limit)
         if size > LARGE:
             self._collect_after(size)

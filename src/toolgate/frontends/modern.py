@@ -37,7 +37,6 @@ from toolgate.core.model import (
 from toolgate.core.notes import Note, Notes
 from toolgate.eras import calls, headers, legacy, listening, modern, naming, tasks
 from toolgate.frontends import responses
-from toolgate.frontends.active_requests import Known
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.request_states import RequestStates
 from toolgate.frontends.responses import SendMessage
@@ -319,7 +318,7 @@ class ModernResponses:
         if reply.parked_call:
             self._parking.drop(reply.parked_call)
 
-    def end_unknown(self, is_known: Known) -> None:
+    def end_unknown(self, is_known: Callable[[Principal], bool]) -> None:
         """End the parked calls of clients that would not be let in any more."""
         self._parking.end_unknown(is_known)
 
