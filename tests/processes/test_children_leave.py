@@ -211,6 +211,7 @@ def test_a_child_that_reads_no_more_is_ended_when_it_is_spoken_to() -> None:
     asyncio.run(asyncio.wait_for(speak(), WAIT))
 
 
+@real
 async def test_what_a_child_has_begun_to_say_goes_with_it() -> None:
     """31 MB of it stayed each time, until garbage was collected."""
     (server,) = settings(one=child("leaving")).servers

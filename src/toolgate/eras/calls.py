@@ -316,7 +316,7 @@ def read_told(params: Raw) -> Raw:
     """The parameters of a notification, without what belongs to the hop that it came over."""
     found = jsonrpc.members(params)
     meta = read_meta(found.get("_meta"))
-    if len(meta.passed_on) == len(meta.members):
+    if len(meta.passed_on) == len(meta.members) and bytes(found.get("_meta", b"")) != b"null":
         return params
     del found["_meta"]
     return Raw(jsonrpc.encode(found | ({"_meta": meta.passed_on} if meta.passed_on else {})))

@@ -153,7 +153,7 @@ class _Heard(ssl.SSLObject):
         return found
 
 
-class _Records(SSLProtocol):
+class _EncryptedConnection(SSLProtocol):
     """TLS of a connection, which ends where its records carry next to nothing. They are made sense of where they are
     read, a few microseconds each, and each key update is answered as well."""
 
@@ -305,7 +305,7 @@ class _Listener:
         try:
             loop = asyncio.get_running_loop()
             shaken = loop.create_future()
-            records = _Records(
+            encrypted = _EncryptedConnection(
                 loop,
                 self._made(),
                 self._certificate.context,
@@ -314,7 +314,7 @@ class _Listener:
                 ssl_handshake_timeout=PATIENCE,  # type: ignore[reportArgumentType]  floats do
                 ssl_shutdown_timeout=GOODBYE,
             )
-            transport, _ = await loop.connect_accepted_socket(lambda: records, handshake.socket)
+            transport, _ = await loop.connect_accepted_socket(lambda: encrypted, handshake.socket)
             try:
                 await shaken
             except BaseException:
