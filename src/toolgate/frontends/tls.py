@@ -17,6 +17,7 @@ import time
 from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from toolgate.core.background import BackgroundTasks, rounds
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.concurrency import Shared
 from toolgate.core.fairness import Shares
-from toolgate.core.inflow import READ
+from toolgate.core.inflow import READ, Intake, IntakeQueue, SharedTransport
 from toolgate.frontends.accepting import GivesWay, accepted
 from toolgate.frontends.connections import Connection, Connections
 
@@ -37,6 +38,7 @@ PATIENCE = 10.0  # seconds for a handshake, and before that for a place
 MOST = 512  # handshakes at once: each takes about 50 KB
 STANDS_STILL = 1.0  # seconds after which a handshake loses its place where others wait
 GOODBYE = 1.0  # seconds for a client to end TLS in order
+PIECE = 4 * 1024  # bytes of TLS that are made sense of in one go
 AROUND_NOTHING = 64 * 1024  # bytes of TLS, handshakes among them, before it has carried anything
 AROUND_A_BYTE = 48  # bytes of TLS for each that it has carried: more than around a record of one
 
@@ -153,25 +155,58 @@ class _Heard(ssl.SSLObject):
         return found
 
 
-class _EncryptedConnection(SSLProtocol):
-    """TLS of a connection, which ends where its records carry next to nothing. They are made sense of where they are
-    read, a few microseconds each, and each key update is answered as well."""
+class EncryptedConnection(SSLProtocol):
+    """TLS of a connection. Its records are made sense of in turns, since each takes some microseconds however little is
+    in it; `whose` they are goes by the address. It ends where they carry next to nothing."""
 
     max_size = READ  # of the buffer that each connection has, until garbage is collected
-    _came = 0
+
+    def __init__(self, turns: IntakeQueue, whose: str, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._turns = turns
+        self._whose = whose
+        self._came = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.abort = cast(asyncio.Transport, transport).abort
+        self._raw = cast(asyncio.Transport, transport)
+        self._intake = Intake(self._take, self._raw, PIECE, self._turns, lambda whose=self._whose: whose)
+        super().connection_made(cast(Any, SharedTransport(transport, self._intake, self._turns.outflow)))
+
+    def get_buffer(self, n: int) -> memoryview:
+        return _read_into
 
     def buffer_updated(self, nbytes: int) -> None:
-        super().buffer_updated(nbytes)
-        self._came += nbytes
+        self._intake.put(bytes(_read_into[:nbytes]))
+
+    def _take(self, piece: bytes) -> None:
+        super().get_buffer(-1)[: len(piece)] = piece
+        super().buffer_updated(len(piece))
+        self._came += len(piece)
         known = getattr(self, "_sslobj", None)
         heard = known.bytes if isinstance(known, _Heard) else 0
         if self._came > AROUND_NOTHING + AROUND_A_BYTE * heard and not getattr(self, "_app_reading_paused", False):
             of_clients.warning("a TLS connection was closed: of %d bytes only %d said something", self._came, heard)
-            self.abort()
+            self._intake.drop()
+            self._raw.abort()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """When all that came before it is taken."""
+        self._intake.finish(self._end)
+        return True
+
+    def _end(self) -> None:
+        if not super().eof_received() and not self._raw.is_closing():
+            self._raw.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # type: ignore[override]
+        self._intake.finish(partial(self._lost, exc))
+
+    def _lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._intake.forget()  # else they hold each other
+
+
+_read_into = memoryview(bytearray(READ))  # of all connections: what was read is taken out at once
 
 
 class _Handshake:
@@ -305,7 +340,9 @@ class _Listener:
         try:
             loop = asyncio.get_running_loop()
             shaken = loop.create_future()
-            encrypted = _EncryptedConnection(
+            encrypted = EncryptedConnection(
+                self.connections.turns,
+                handshake.connection.key,
                 loop,
                 self._made(),
                 self._certificate.context,
