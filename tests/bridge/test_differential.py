@@ -49,7 +49,7 @@ RESULTS: Mapping[str, bytes] = {
     + ODD
     + b'} , {  "inputSchema":{"type":"object"},"name":"u\\u00e9"} ]',
     "prompts/list": b'"prompts": [ {"arguments":[ {"name":"a", ' + ODD + b'}],"name" : "p",' + ODD + b"} ]",
-    "resources/list": b'"resources":[{"uri" : "file:///a","name":"a","size":1e3, ' + ODD + b"}]",
+    "resources/list": b'"resources":[{"uri" : "file:///a","name":"a","size":1000, ' + ODD + b"}]",
     "resources/templates/list": b'"resourceTemplates":[{"uriTemplate":"mem://{+x}/{?y*}","name":"a",' + ODD + b"}]",
 }
 PARAMS: Mapping[str, bytes] = {

@@ -114,10 +114,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class RpcError(msgspec.Struct, frozen=True):
-    """The `error` member of a response, as its sender wrote it. A code of more than 32 bits is none: Rust's SDK cannot
-    read the error, and Go's ends its session for more than 64."""
+    """The `error` member of a response, as its sender wrote it. A code of more than 64 bits is none: for one Go's
+    SDK ends its session."""
 
-    code: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+    code: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     message: str = ""
     data: Raw = NOTHING
 
@@ -446,7 +446,7 @@ def _salvaged_error(raw: Raw) -> RpcError:
         with suppress(*UNREADABLE):
             code = number_of(read(found.code, type=int | float | str))
         message = read(found.message, type=str)
-    return RpcError(INTERNAL_ERROR if code is None or code.bit_length() > 31 else code, message, data)
+    return RpcError(INTERNAL_ERROR if code is None or code.bit_length() > 63 else code, message, data)
 
 
 _LEFT_OUT = "%d bytes of data are left out by toolgate: the limit is 1 MiB"

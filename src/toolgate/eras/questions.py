@@ -75,7 +75,9 @@ def plain(method: str, params: Members) -> Members:
     URL of a page where it is a form that is asked for; and without those that are left out by `null`, which their
     readers need not know. Raises `jsonrpc.UNREADABLE`."""
     # `includeContext`, in any spelling, is dropped: what a client has of "this server" is of all servers behind us.
-    found = {name: raw for name, raw in params.items() if folded(name) != _CONTEXT and jsonrpc.given(raw)}
+    known = _MEMBERS.get(method, {}).values()
+    given = {name: raw for name, raw in params.items() if jsonrpc.given(raw) or name not in known}
+    found = {name: raw for name, raw in given.items() if folded(name) != _CONTEXT}
     if method == "elicitation/create" and not _is_page(found):
         found = {name: raw for name, raw in found.items() if folded(name) != _PAGE}
     return without_lookalikes(found, _MEMBERS.get(method, {}))

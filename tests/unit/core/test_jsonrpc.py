@@ -82,7 +82,7 @@ def test_the_id_of_a_faulty_message_is_salvaged_where_it_is_one() -> None:
 
 def test_an_error_out_of_shape_becomes_an_internal_error_that_does_not_quote_it() -> None:
     assert jsonrpc.read_error(Raw(b'{"code":-1,"message":"no","data":[1]}')).data == Raw(b"[1]")
-    for code, told in ((2**31 - 1, 2**31 - 1), (2**31, -32603), (-(10**20), -32603), (10**400, -32603)):
+    for code, told in ((2**63 - 1, 2**63 - 1), (2**63, -32603), (-(10**20), -32603), (10**400, -32603)):
         found = jsonrpc.read_error(Raw(b'{"code":%d,"message":"no"}' % code))
         assert (found.code, found.message) == (told, "no"), "Go's SDK ends the session for one that it cannot hold"
     found = jsonrpc.read_error(Raw(b'"it broke"'))

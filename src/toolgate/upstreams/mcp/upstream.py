@@ -126,7 +126,8 @@ class McpUpstream:
         try:
             return await self._list(kind, client)
         except Fault as fault:
-            known = self._place(client).known
+            session = self._found(client)
+            known = session and session.known
             is_declared = known is None or mcp.LISTS[mcp.LIST_OF_KIND[kind]].capability in known.capabilities
             if fault.upstream and (fault.upstream.code == jsonrpc.METHOD_NOT_FOUND or not is_declared):
                 return Items()
