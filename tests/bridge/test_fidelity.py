@@ -21,6 +21,7 @@ from peers import (
     named,
     text_of,
 )
+from virtualtime import patience
 
 REVISIONS = ["2024-11-05", "2025-06-18", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]
@@ -387,6 +388,31 @@ async def test_a_server_is_asked_for_progress_only_if_its_client_wants_it(server
         without, with_token = (call["params"].get("_meta", {}) for call in there.calls)
         assert "progressToken" not in without
         assert with_token["progressToken"] != "t"
+
+
+async def reports(scene: Scene) -> str:
+    """Every 50 seconds, as often as it is asked to."""
+    for number in range(scene.arguments["times"]):
+        if "progressToken" in scene.meta:
+            scene.progress(number)
+        await asyncio.sleep(50)
+    return "done"
+
+
+@pytest.mark.promise("spec.2026.progress.renews")
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("revision", ["2024-11-05", LATEST, MODERN])
+async def test_a_call_whose_server_reports_progress_has_its_time_anew(server: Any, revision: str) -> None:
+    async with gateway(there=server({"reports": reports})) as rig:
+        client = await rig.client(revision)
+        with patience(5000.0):
+            reply = await client.call("there__reports", arguments={"times": 10}, meta={"progressToken": "t"})
+            assert reply.text == "done" and len(reply.notes("notifications/progress")) == 10
+            silent = await client.call("there__reports", arguments={"times": 10})
+            assert "No answer within the time limit" in str(silent.error or silent.text)
+            endless = await client.call("there__reports", arguments={"times": 1000}, meta={"progressToken": "t"})
+            assert "No answer within the time limit" in str(endless.error or endless.text)
+            assert 60 <= len(endless.notes("notifications/progress")) <= 75  # an hour and a minute
 
 
 @pytest.mark.promise("spec.2026.progress.stops")

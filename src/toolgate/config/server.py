@@ -384,7 +384,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     ] = True
     timeout: Annotated[
         float,
-        Key(values.duration, "how long a call may take. `timeoutMs = 60000` is the same in milliseconds", "restart"),
+        Key(
+            values.duration,
+            "how long a call may take. It has that time anew when its server reports progress with it, until that has "
+            "given it an hour more. `timeoutMs = 60000` is the same in milliseconds",
+            "restart",
+        ),
         allowing.PACE,
     ] = 60.0
     start_timeout: Annotated[

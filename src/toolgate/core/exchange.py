@@ -23,25 +23,28 @@ from toolgate.core.model import Answer, Ask, Asker, Call, NeedInput, Outcome, Re
 
 log = logging.getLogger(__name__)
 
+RENEWED = 1.0  # seconds of its time that are spent before it begins anew: what goes on may say so all the time
 TIMED_OUT = "timed out"  # to `on_cancel`, where nobody has given it up before its time
 
 
 class Exchange(msgspec.Struct, eq=False, weakref=True):
     """See the module. `on_cancel` tells the working side that nobody waits any more (also on a timeout). Its time, of
     `budget` seconds, runs since it `started`, else since it is `be_timed`: its end is noticed when somebody waits
-    (`next`), or says so."""
+    (`next`), or says so. It may begin anew (`renew`), until that has given it `spare` seconds more."""
 
     asker: Asker
     clock: Clock
     budget: float | None = None
     on_cancel: Callable[[str], None] | None = None
     started: float | None = None
+    spare: float = 0.0
     on_change: Callable[[], object] | None = None  # called where there is a question, or the end
     ended: bool = False
     outcome: Outcome | None = None  # what it ended with, where it ended as it should
     _fault: Fault | None = None
     _waiter: asyncio.Future[None] | None = None
     _timer: Timer | None = None
+    _spent: float = 0.0  # of its time, before it started last
     _pauses: int = 0
     _asked: int = 0
     _open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
@@ -114,15 +117,29 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
         if self.budget is not None and not self._timer and not self._pauses and not self.ended:
             now = self.clock.now()
             self.started = now if self.started is None else self.started
-            self._timer = self.clock.call_later(max(0.0, self.budget - (now - self.started)), self._expire)
+            left = self.budget - self._spent - (now - self.started)
+            self._timer = self.clock.call_later(max(0.0, left), self._expire)
+
+    def renew(self) -> None:
+        """The work goes on: its time begins anew, as far as there is some to spare."""
+        if not self._timer or self.started is None:
+            return
+        now = self.clock.now()
+        spent = self._spent + now - self.started
+        if spent >= RENEWED and self.spare > 0:
+            self._timer.cancel()
+            self._timer = None
+            self.started, self._spent = now, max(0.0, spent - self.spare)
+            self.spare -= spent - self._spent
+            self.be_timed()
 
     def pause(self) -> None:
         """Stop the time, for as long as a question is open that may be of this work. `go_on` as often as this."""
         self._pauses += 1
-        if self._timer and self.budget is not None and self.started is not None:
+        if self._timer and self.started is not None:
             self._timer.cancel()
             self._timer = None
-            self.budget = max(0.0, self.budget - (self.clock.now() - self.started))
+            self._spent += self.clock.now() - self.started
 
     def go_on(self) -> None:
         self._pauses -= 1
@@ -201,7 +218,8 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
             self.on_change()
 
     def _expire(self) -> None:
-        self._give_up(Fault("TIMEOUT", "No answer within the time limit", reach="sent_unknown"), TIMED_OUT)
+        message = f"No answer within the time limit ({self.budget:g} s)"
+        self._give_up(Fault("TIMEOUT", message, reach="sent_unknown"), TIMED_OUT)
 
 
 class Part(Exchange, kw_only=True):

@@ -249,7 +249,7 @@ class SharedTransport:
         self._intake.let_go(self)
 
 
-_read_into = memoryview(bytearray(READ))  # of all connections: what was read is taken out at once
+READ_INTO = memoryview(bytearray(READ))  # of all connections: what was read is taken out at once
 
 
 class LittleReads(asyncio.BufferedProtocol):
@@ -265,10 +265,10 @@ class LittleReads(asyncio.BufferedProtocol):
         self.resume_writing = protocol.resume_writing
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _read_into
+        return READ_INTO
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._put(bytes(_read_into[:nbytes]))
+        self._put(bytes(READ_INTO[:nbytes]))
 
 
 class PacedProtocol(asyncio.Protocol):

@@ -207,17 +207,14 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
 
 def _without_nulls(message: Message) -> Message:
     """Without members that say `null` where they may be left out, as many programs write them."""
-    params, result, error = message.params, message.result, message.error
-    left = {"params": NOTHING} if bytes(params) == b"null" else {}
-    if bytes(error) == b"null" and result:
-        left["error"] = NOTHING
-    elif bytes(result) == b"null" and error:
-        left["result"] = NOTHING
-    return msgspec.structs.replace(message, **left) if left else message
+    result = message.result
+    error = given(message.error) if result else message.error
+    result = given(result) if error else result
+    return msgspec.structs.replace(message, params=given(message.params), result=result, error=error)
 
 
 def given(raw: Raw) -> Raw:
-    """The same of a member of something else: `NOTHING` where it says `null`."""
+    """A member: `NOTHING` where it says `null`."""
     return NOTHING if bytes(raw) == b"null" else raw
 
 
@@ -409,11 +406,14 @@ def id_key(raw: Raw | bytes) -> str | int | float:
     return int(written) if is_counted else _value.decode(raw)
 
 
+_whole = re.compile("0|[1-9][0-9]{0,14}")
+
+
 def number_of(id: object) -> int | None:
     """The number that was given as an id or a progress token, where it comes back as text (`"7"`) or as `7.0`, as some
     programs write whatever id they are given; None for anything else."""
     if isinstance(id, str):
-        return int(id) if id.isascii() and id.isdigit() and len(id) < 16 else None
+        return int(id) if _whole.fullmatch(id) else None
     if isinstance(id, float):
         return int(id) if id.is_integer() else None
     return id if isinstance(id, int) and not isinstance(id, bool) else None

@@ -26,7 +26,7 @@ from toolgate.core.background import BackgroundTasks, rounds
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.concurrency import Shared
 from toolgate.core.fairness import Shares
-from toolgate.core.inflow import READ, Intake, IntakeQueue, SharedTransport
+from toolgate.core.inflow import READ, READ_INTO, Intake, IntakeQueue, SharedTransport
 from toolgate.frontends.accepting import GivesWay, accepted
 from toolgate.frontends.connections import Connection, Connections
 
@@ -173,10 +173,10 @@ class EncryptedConnection(SSLProtocol):
         super().connection_made(cast(Any, SharedTransport(transport, self._intake, self._turns.outflow)))
 
     def get_buffer(self, n: int) -> memoryview:
-        return _read_into
+        return READ_INTO
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._intake.put(bytes(_read_into[:nbytes]))
+        self._intake.put(bytes(READ_INTO[:nbytes]))
 
     def _take(self, piece: bytes) -> None:
         super().get_buffer(-1)[: len(piece)] = piece
@@ -204,9 +204,6 @@ class EncryptedConnection(SSLProtocol):
     def _lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._intake.forget()  # else they hold each other
-
-
-_read_into = memoryview(bytearray(READ))  # of all connections: what was read is taken out at once
 
 
 class _Handshake:

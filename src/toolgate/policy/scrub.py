@@ -208,10 +208,10 @@ def _unsigned(body: Raw | bytes, is_of_task: bool) -> bytes | None:
         if meta is not result["_meta"] or said.count(b'_meta"') > 1 or b"\\u00" in said:
             changes["_meta"] = meta
     is_task = "taskId" in result
-    for name in ("result",) if is_task else ("task",):
-        inside = result.get(name, jsonrpc.NOTHING)
-        if bytes(inside).startswith(b"{") and (inner := _unsigned(inside, is_of_task=not is_task)):
-            changes[name] = Raw(inner)
+    name = "result" if is_task else "task"
+    inside = result.get(name, jsonrpc.NOTHING)
+    if bytes(inside).startswith(b"{") and (inner := _unsigned(inside, is_of_task=not is_task)):
+        changes[name] = Raw(inner)
     return jsonrpc.encode(result | changes) if changes or is_less else None
 
 

@@ -450,3 +450,64 @@ async def test_a_question_stops_the_time_of_one_that_was_not_timed_yet() -> None
     await clock.advance(11)
     with pytest.raises(Fault, match="No answer within the time limit"):
         await waiting
+
+
+# Time that begins anew.
+
+
+async def test_its_time_begins_anew_until_what_it_has_to_spare_is_used_up() -> None:
+    told, clock = Told(), FakeClock()
+    work = Exchange(Asker("upstream", "x"), clock, 10, told, clock.now(), spare=20)
+    waiting = asyncio.ensure_future(work.next())
+    for _ in range(3):  # 8 and 8 seconds of it, and 4 of the last 8
+        await settle()
+        await clock.advance(8)
+        work.renew()
+    await clock.advance(5)
+    assert not work.ended
+    await clock.advance(2)
+    with pytest.raises(Fault, match="No answer within the time limit"):
+        await waiting
+    assert told.reasons == ["timed out"]
+
+
+async def test_one_that_has_nothing_to_spare_or_waits_for_an_answer_has_no_more_time() -> None:
+    clock = FakeClock()
+    strict = Exchange(Asker("upstream", "x"), clock, 10, None, clock.now())
+    asking = Exchange(Asker("upstream", "x"), clock, 10, None, clock.now(), spare=100)
+    waiting = [asyncio.ensure_future(each.next()) for each in (strict, asking)]
+    await settle()
+    await clock.advance(6)
+    question = ask(asking)
+    await clock.advance(3)
+    strict.renew()
+    asking.renew()
+    await clock.advance(2)
+    assert strict.ended and not asking.ended
+    asking.answer("ask-1", YES)
+    await question
+    await waiting[1]
+    last = asyncio.ensure_future(asking.next())
+    await settle()
+    await clock.advance(3)
+    asking.renew()
+    await clock.advance(9)
+    assert not asking.ended
+    await clock.advance(2)
+    for each in (waiting[0], last):
+        with pytest.raises(Fault, match="No answer within the time limit"):
+            await each
+
+
+async def test_one_that_says_all_the_time_that_it_goes_on_costs_no_timer_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = FakeClock()
+    work = Exchange(Asker("upstream", "x"), clock, 10, None, clock.now(), spare=100)
+    work.be_timed()
+    timers: list[float] = []
+    monkeypatch.setattr(clock, "call_later", lambda seconds, then: timers.append(seconds))
+    for _ in range(1000):
+        work.renew()
+    assert not timers
+    work.cancel()

@@ -54,7 +54,11 @@ class Notifications:
 
     def _progressed(self, message: Message, origin: int | None) -> None:
         token = jsonrpc.number_of(jsonrpc.read(message.params, type=_Progress).progressToken)
-        if token is not None and (notes := self._notes_of(token)):
+        if token is None:
+            return
+        if (request := self._requests.pending.get(token)) and request.call and request.call.wants_progress:
+            request.exchange.renew()
+        if notes := self._notes_of(token):
             rest = jsonrpc.members(tasks.with_related(message.params, ""))
             del rest[mcp.PROGRESS_KEY]
             notes.put(Note("progress", Raw(jsonrpc.encode(rest))))

@@ -58,6 +58,7 @@ TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 SOON = 1.0  # seconds after which one may try again whose result was dropped
 LARGEST_BATCH = 1024 * 1024  # bytes: its messages are received at once, with no turn of anybody else between them
+MOST_RENEWED = 3600.0  # seconds that a call may take beyond the time limit, as long as its server reports progress
 LONGEST_FRAME = 1024  # bytes of what is known of how calls of a tool are written
 MOST_FRAMES = 256
 MOST_WISHED = 1024  # wishes for tasks that were given up, and may still be answered
@@ -234,9 +235,9 @@ class Requests:
         cancel, link = partial(self._cancel, id), self.link
         timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
         if whole:
-            exchange = Part(whole.asker, self.clock, timeout, cancel, now, whole=whole)
+            exchange = Part(whole.asker, self.clock, timeout, cancel, now, MOST_RENEWED, whole=whole)
         else:
-            exchange = Exchange(self.asker, self.clock, timeout, cancel, now)
+            exchange = Exchange(self.asker, self.clock, timeout, cancel, now, MOST_RENEWED)
         request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life if link else None)
         reached = call.reached
         was_sent = reached.is_sent if reached else False
