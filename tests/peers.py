@@ -487,7 +487,7 @@ async def eventually(is_so: Callable[[], Any], otherwise: str = "it did not come
 
 class LegacyServer(_Server):
     """A server of a handshake revision: it knows no `server/discover`. `refuses` says what it has against the
-    parameters of `initialize`. `on_initialized` is a script without a call."""
+    parameters of `initialize`. `on_initialized` and `on_roots_changed` are scripts without a call."""
 
     def __init__(
         self,
@@ -496,6 +496,7 @@ class LegacyServer(_Server):
         discover_error: int = -32601,
         refuses: Callable[[Json], RpcError | None] = lambda params: None,
         on_initialized: Callable[[_LegacyConnection], Awaitable[None]] | None = None,
+        on_roots_changed: Callable[[_LegacyConnection], Awaitable[None]] | None = None,
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
@@ -503,7 +504,10 @@ class LegacyServer(_Server):
         self.revision = revision
         self.discover_error = discover_error
         self.refuses = refuses
-        self.on_initialized = on_initialized
+        self.on_told = {
+            "notifications/initialized": on_initialized,
+            "notifications/roots/list_changed": on_roots_changed,
+        }
 
 
 class _LegacyConnection(_Connection):
@@ -516,7 +520,7 @@ class _LegacyConnection(_Connection):
         self._watched: list[str] = []
         self._questions: dict[str, tuple[str, asyncio.Future[Json]]] = {}
         self._numbers = itertools.count(1)
-        self._initial: asyncio.Task[None] | None = None
+        self._scripts: list[asyncio.Future[None]] = []
 
     def check(self, message: Json) -> None:
         told = message.get("params", {}).get("protocolVersion", LATEST)
@@ -576,13 +580,13 @@ class _LegacyConnection(_Connection):
         return self.level is None or LEVELS.index(level) >= LEVELS.index(self.level)
 
     def notified(self, message: Json) -> None:
-        if message["method"] == "notifications/initialized" and self.server.on_initialized:
-            self._initial = asyncio.ensure_future(self.server.on_initialized(self))
+        if told := self.server.on_told.get(message["method"]):
+            self._scripts.append(asyncio.ensure_future(told(self)))
 
     def disconnected(self) -> None:
         super().disconnected()
-        if self._initial:
-            self._initial.cancel()
+        for script in self._scripts:
+            script.cancel()
 
     def completed(self, method: str, result: Json) -> Json:
         return result

@@ -91,7 +91,12 @@ REPLACED = "not the folder that was asked about"
 
 @pytest.mark.parametrize(
     ("swap", "refusal"),
-    [(a_link, REPLACED), (a_link_above, REPLACED), (another_folder, REPLACED), (nothing, "must be a folder that exists")],
+    [
+        (a_link, REPLACED),
+        (a_link_above, REPLACED),
+        (another_folder, REPLACED),
+        (nothing, "must be a folder that exists"),
+    ],
 )
 async def test_a_folder_that_was_replaced_while_a_person_decided_is_refused(
     swap: Callable[[Path], None], refusal: str, named: Path

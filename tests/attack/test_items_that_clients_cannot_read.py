@@ -87,6 +87,7 @@ BAD = {
         r'{"name":"a","inputSchema":{"type":"object","properties":{"\udc00":{}}}}',
         f'{{"name":"a","inputSchema":{{"type":"object","properties":{{"a":{{"maximum":{DIGITS}}}}}}}}}',
         '{"name":"a","inputSchema":{"type":"object","maximum":1e999}}',
+        r'{"name":"good\u0000more","inputSchema":{"type":"object"}}',  # by which no server is called
         *(
             f'{{"name":"a","inputSchema":{schema}}}'
             for schema in ("[]", '"x"', "7", '{"type":"array"}', '{"type":5}', '{"type":["object"]}')
@@ -96,7 +97,13 @@ BAD = {
         "[]",
         "null",
     ],
-    "prompts": [*(GOOD["prompts"] % more for more in EVERYWHERE), '{"name":7}', '{"name":null}', '"x"'],
+    "prompts": [
+        *(GOOD["prompts"] % more for more in EVERYWHERE),
+        '{"name":7}',
+        '{"name":null}',
+        r'{"name":"a\u0000"}',
+        '"x"',
+    ],
     "resources": [
         *(GOOD["resources"] % more for more in EVERYWHERE),
         '{"uri":"x:a"}',

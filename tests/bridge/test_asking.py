@@ -622,7 +622,7 @@ async def test_a_question_that_is_still_open_after_a_quick_call_is_asked_again_w
     known: list[str] = []
 
     async def at_once(connection: Any) -> None:
-        known.extend(root["uri"] for root in (await connection.ask(ROOTS))["roots"])
+        known.append((await connection.ask(form()))["action"])
 
     async def quick(scene: Scene) -> str:
         return "quick"
@@ -632,13 +632,13 @@ async def test_a_question_that_is_still_open_after_a_quick_call_is_asked_again_w
             await asyncio.sleep(0.01)
         return known[0]
 
-    old = LegacyServer({"quick": quick, "roots": what_it_knows}, on_initialized=at_once, scope="session")
+    old = LegacyServer({"quick": quick, "known": what_it_knows}, on_initialized=at_once, scope="session")
     async with gateway(old=old) as rig:
         client = await rig.client(revision)
         assert (await client.call("old__quick")).text == "quick"
         assert old.answers == []
-        reply = await client.converse("tools/call", {"roots/list": rooted("file:///ann")}, name="old__roots")
-        assert reply.text == "file:///ann"
+        reply = await client.converse("tools/call", {"elicitation/create": named("Ann")}, name="old__known")
+        assert reply.text == "accept"
 
 
 async def test_a_question_with_an_id_for_its_page_that_is_none_is_answered_all_the_same() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from official import Json
-from peers import LATEST, ROOTS, LegacyClient, LegacyServer, Scene, gateway, rooted
-from virtualtime import settle
+from peers import LATEST, ROOTS, LegacyClient, LegacyServer, ModernClient, Scene, gateway, rooted
+from virtualtime import patience, settle
 
 REVISIONS = ["2024-11-05", "2025-06-18", LATEST]
 
@@ -91,7 +91,7 @@ async def test_a_client_without_a_stream_of_its_own_is_asked_with_its_next_call(
 
 async def test_roots_that_a_server_does_not_want_any_more_are_not_waited_for() -> None:
     folders = Folders()
-    folders.server.on_initialized = None
+    folders.server.on_told.clear()
     async with gateway(there=folders.server) as rig:
         client = await rig.legacy(LATEST, stdio=True, capabilities={"roots": {}})
         await client.call("folders")
@@ -101,3 +101,71 @@ async def test_roots_that_a_server_does_not_want_any_more_are_not_waited_for() -
         connection.withdraw(id)
         await settle()
         assert client.withdrawn == [question["id"] for question in client.asked]
+
+
+# Clients of 2026-07-28 can be asked in a call only.
+
+
+async def folders_of(client: ModernClient) -> str:
+    """What the server knows of them when it is called."""
+    return (
+        await client.converse("tools/call", {"roots/list": rooted("file:///ann")}, name="folders", arguments={})
+    ).text
+
+
+@pytest.mark.promise("spec.legacy.roots")
+async def test_a_modern_client_is_asked_before_its_call_is_made() -> None:
+    folders = Folders()
+    async with gateway(there=folders.server) as rig:
+        client = rig.modern(capabilities={"roots": {}})
+        await client.request("tools/list")
+        assert await folders_of(client) == "file:///ann"
+        assert (await client.call("folders")).text == "file:///ann"
+        assert len(folders.server.calls) == 2
+
+
+@pytest.mark.promise("spec.legacy.roots")
+async def test_a_server_that_has_given_up_is_told_to_ask_once_more() -> None:
+    folders = Folders()
+    folders.server.on_told["notifications/roots/list_changed"] = folders.ask
+    async with gateway(there=folders.server) as rig:
+        client = rig.modern(capabilities={"roots": {}})
+        await client.request("tools/list")
+        await asyncio.sleep(90)
+        assert await folders_of(client) == "file:///ann"
+        assert (await client.call("folders")).text == "file:///ann"
+
+
+async def test_one_that_does_not_ask_once_more_has_its_call_all_the_same() -> None:
+    folders = Folders()
+    async with gateway(there=folders.server) as rig:
+        client = rig.modern(capabilities={"roots": {}})
+        await client.request("tools/list")
+        await asyncio.sleep(90)
+        for _ in range(2):
+            assert (await client.call("folders")).text == ""
+        told = [each["method"] for each in folders.server.received if "id" not in each]
+        assert told.count("notifications/roots/list_changed") == 1
+
+
+async def test_a_call_does_not_wait_for_roots_for_ever_nor_is_its_client_asked_with_each_call() -> None:
+    folders = Folders()
+    async with gateway(there=folders.server) as rig:
+        client = await rig.legacy(LATEST, capabilities={"roots": {}})
+        await client.request("tools/list")
+        with patience(15.0):
+            assert (await client.call("folders")).text == ""
+        assert (await client.call("folders")).text == ""
+        assert [question["method"] for question in client.asked] == ["roots/list"]
+
+
+async def test_a_call_that_is_given_up_while_roots_are_asked_for_is_never_made() -> None:
+    folders = Folders()
+    async with gateway(there=folders.server) as rig:
+        client = await rig.legacy(LATEST, stdio=False, capabilities={"roots": {}})
+        await client.request("tools/list")
+        call = client.start("tools/call", name="folders", arguments={})
+        await client.question()
+        client.cancel(call)
+        await asyncio.sleep(60)
+        assert folders.server.calls == []

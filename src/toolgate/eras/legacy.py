@@ -196,6 +196,13 @@ def shared_capabilities(has_roots: bool) -> dict[str, Any]:
     return told | {"roots": {}} if has_roots else told
 
 
+def tells_of_roots(client: Client) -> bool:
+    """Whether the server of this client alone is told that its roots may have changed. Clients of 2026-07-28 have no
+    word for that: for them the gateway says it, where the server has to ask once more."""
+    roots = client.capabilities.get("roots")
+    return roots is not None and (client.era == "modern" or bool(roots.get("listChanged")))
+
+
 def write_answer(id: Raw, answer: Answer) -> bytes:
     """The message that answers the other side's request."""
     if answer.error:

@@ -23,6 +23,7 @@ NUMBER = "a number that is out of range, or has more than 1,000 digits"
 NAME = "a member whose name has more than 50,000 characters"
 SHAPE = "a member that MCP requires missing or of another type"
 URI = "a URI that is none"
+NUL = "U+0000 in its name, by which it cannot be called"
 
 
 class _Schema(msgspec.Struct):
@@ -44,6 +45,10 @@ class _Task(msgspec.Struct):
     createdAt: str
 
 
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
 class _Object(msgspec.Struct):
     """Of all other kinds a reader needs nothing but the name that they are listed by, which the catalog reads."""
 
@@ -54,6 +59,7 @@ _READERS: Mapping[str, msgspec.json.Decoder[Any]] = {
     "tasks": msgspec.json.Decoder(_Task),
 }
 _OTHERS = msgspec.json.Decoder(_Object)
+_CALLED = ("tools", "prompts")
 _HAVE_URIS = frozenset(name for name, kind in mcp.KINDS.items() if kind.key == "uri")
 
 
@@ -70,6 +76,8 @@ def why_unreadable(kind: str, item: Raw) -> str:
     if kind in _HAVE_URIS and not is_uri(found.uri):
         return URI
     data = bytes(item)
+    if kind in _CALLED and b"\\u0000" in data and "\0" in jsonrpc.read(item, type=_Named).name:
+        return NUL
     if len(data) > LONGEST_NAME and any(len(each[1]) > LONGEST_NAME for each in _names.finditer(data)):
         return NAME
     return NUMBER if has_number_out_of_range(data) else ""

@@ -337,6 +337,6 @@ def capabilities_for(server: Server, client: Client) -> Mapping[str, Any]:
     if server.scope != "session":
         return legacy.shared_capabilities(bool(server.roots))
     told = asks.relayed_capabilities(client.capabilities)
-    if "roots" in told and client.capabilities["roots"].get("listChanged"):
+    if "roots" in told and legacy.tells_of_roots(client):
         told["roots"] = {"listChanged": True}
     return told

@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 
 HELD = 15.0  # seconds in which it may become clear whose question it is
 STANDS = 30.0  # seconds from a call's first question on, in which others wait for its answers
+FIRST = 10.0  # seconds for which a call waits for what its server wants to know before
+TAKES_IN = 0.1  # seconds in which a server looks at the roots that it was told, before it gets the call
+ASKS_AGAIN = 0.5  # seconds in which it asks for those that have changed
 MOST_TAKEN_BACK = 256  # questions of a call that its server withdraws: each was put to the client; one counts for 4 KiB
 MOST_KEPT = 4  # times the room of one principal, for questions that wait for a call, or for who wants their task
 
@@ -88,6 +91,10 @@ class _Kept(NamedTuple):
     task: str
 
 
+def _is_of_roots(kept: _Kept) -> bool:
+    return kept.ask.method == "roots/list" and not kept.task
+
+
 class _Page(msgspec.Struct):
     elicitationId: Annotated[str, msgspec.Meta(max_length=jsonrpc.LONGEST_ID)] = ""
 
@@ -124,6 +131,10 @@ class Questions:
         self._in_doubt: dict[str | int | float, Ask] = {}  # while it is looked at whether others' tasks are over
         self._apart: dict[str | int | float, asyncio.Task[None]] = {}  # that are asked outside of calls
         self._kept: dict[str, list[_Kept]] = {}  # by whose they are; empty where that is not known
+        self.asks_first = False  # before its next call the server wants to know something
+        self.calls = 0  # that wait for that
+        self._has_missed_roots = False  # of its client: nobody could be asked for as long as it waited
+        self._kept_roots: asyncio.Future[None] | None = None  # done when it asks for them
         self._is_over = False
         self._sent_to = SentPages()
         requests.on_question = self._asked
@@ -168,6 +179,7 @@ class Questions:
             self._taken_back[found.exchange] = self._taken_back.get(found.exchange, 0) + count
         for whose, each in [(whose, each) for whose, kept in self._kept.items() for each in kept]:
             if jsonrpc.id_key(each.id) == id:
+                self._has_missed_roots = self._has_missed_roots or _is_of_roots(each)
                 self._let_go(whose, each)
         for held in [held for held in self._held if jsonrpc.id_key(held.id) == id]:
             self._release(held)
@@ -176,6 +188,9 @@ class Questions:
         """Until the next call, or until somebody waits for its task. Who has most gives way, the oldest first."""
         whose = self._whose_task(task) if task else ""
         self._kept.setdefault(whose, []).append(_Kept(id, ask, task))
+        self._see_what_is_first()
+        if self._kept_roots and not self._kept_roots.done() and _is_of_roots(self._kept[whose][-1]):
+            self._kept_roots.set_result(None)
         while _share(self._kept[whose]) > 1:
             self._refuse_first(whose)
         while sum(map(_share, self._kept.values())) > MOST_KEPT:
@@ -193,6 +208,48 @@ class Questions:
         self._kept[whose].remove(kept)
         if not self._kept[whose]:
             del self._kept[whose]
+        self._see_what_is_first()
+
+    def _see_what_is_first(self) -> None:
+        self.asks_first = self._has_missed_roots or any(map(_is_of_roots, self._kept.get("", ())))
+
+    async def put_first(self, exchange: Exchange, call: Call) -> None:
+        """Ask the client, before its call is made, for the roots that the server has asked for outside of calls: it
+        works by them, and many a call is over before its client has answered. Returns when the server knows them, or
+        wants them no more."""
+        if self._has_missed_roots and legacy.tells_of_roots(call.client):
+            self._has_missed_roots = False
+            await self._ask_for_roots_again()
+        self._has_missed_roots = False
+        kept = [*filter(_is_of_roots, self._kept.get("", ()))]
+        self._see_what_is_first()
+        for each in kept:
+            self._let_go("", each)
+            self._end_apart(jsonrpc.id_key(each.id))
+            self._put(each.id, each.ask, exchange, call, [])
+        waiting = {key: each for key, each in self._open.items() if each.exchange is exchange}
+        if not waiting:
+            return
+        try:
+            async with self._requests.clock.timeout(FIRST):
+                await asyncio.wait([each.answer for each in waiting.values()])
+        except TimeoutError:
+            for key, each in waiting.items():
+                self._end(key, each, _NOT_SOON)
+        else:
+            await self._requests.clock.sleep(TAKES_IN)
+
+    async def _ask_for_roots_again(self) -> None:
+        """Have the server do it, which has given up."""
+        self._kept_roots = asyncio.get_running_loop().create_future()
+        try:
+            await self._requests.tell(jsonrpc.notification(mcp.ROOTS_CHANGED))
+            async with self._requests.clock.timeout(ASKS_AGAIN):
+                await self._kept_roots
+        except TimeoutError:
+            log.info("%s did not ask for roots again, which it was told have changed", self._server.name)
+        finally:
+            self._kept_roots = None
 
     def _hand_over(self) -> None:
         """A call is in flight: ask it what was kept for it."""
@@ -400,9 +457,12 @@ class Questions:
         for key, each in list(self._open.items()):
             is_overdue = not each.answer.done() and now >= self._stand_until[each.exchange]
             if is_overdue and self._requests.keeps_others_waiting(each.call):
-                del self._open[key]
-                each.answer.cancel()
-                self._refuse(each.id, each.ask, _WAITED_FOR)
+                self._end(key, each, _WAITED_FOR)
+
+    def _end(self, key: str | int | float, open: _Open, why: str) -> None:
+        if self._open.pop(key, None):
+            open.answer.cancel()
+            self._refuse(open.id, open.ask, why)
 
     def _reporter(self, ask: Ask) -> Callable[[Raw], None] | None:
         """Tells the server of progress with its question, by its own token; None where it wants none."""
@@ -422,6 +482,7 @@ class Questions:
 
 _OVER = "The call that this question belongs to has ended, so no client can answer it"
 _NOBODYS = "This question belongs to no call in progress, so no client can be asked"
+_NOT_SOON = f"The client did not answer within {FIRST:g} s, and its call went on"
 _NOT_YET = "No client that could be asked has made a call, or has waited for the result of this task"
 _TOO_MANY = (
     f"This call has {asks.MOST_OPEN} open questions already, or {asks.MOST_BYTES:,} bytes of them, or "

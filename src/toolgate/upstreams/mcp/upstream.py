@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.exchange import Exchange, run
 from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
@@ -158,7 +159,7 @@ class McpUpstream:
         connection = session.live
         info = call.tool_info
         is_more = call.task or call.about or call.log_level or (info and info.task_support == "required")
-        if not connection or session.breaker.failures or is_more:  # than a request and its answer
+        if not connection or session.breaker.failures or is_more or connection.questions.asks_first:
             return None
         session.leases += 1
         try:
@@ -460,7 +461,7 @@ class _McpLine(Line):
         if not (by := self._way.by):
             return False
         _, session, connection = by
-        return session.live is connection and not session.breaker.failures
+        return session.live is connection and not session.breaker.failures and not connection.questions.asks_first
 
     def begin(self, call: Call) -> Begun | None:
         if not (by := self._way.by):
@@ -483,7 +484,24 @@ def _round(call: Call, connection: Connection) -> Awaitable[Outcome]:
         connection.tasks.check(call.target, call.client)
     is_task = call.task or (call.tool_info and call.tool_info.task_support == "required")
     make = connection.tasks.call if is_task else connection.requests.call
+    if connection.questions.asks_first and call.method not in mcp.TASKS:
+        make = partial(_after_questions, connection, make)
     return make(call) if not call.log_level or call.asked_in else _at_level(call, connection, make)
+
+
+async def _after_questions(connection: Connection, make: Callable[[Call], Awaitable[Outcome]], call: Call) -> Outcome:
+    """What the server wants to know first is asked before."""
+
+    async def work(whole: Exchange) -> Outcome:
+        connection.questions.calls += 1
+        try:
+            await connection.questions.put_first(whole, call)
+            return await make(await rechecked(call))
+        finally:
+            connection.questions.calls -= 1
+            connection.requests.on_rest()
+
+    return await run(connection.requests.asker, connection.requests.clock, None, work).next()
 
 
 async def _at_level(call: Call, connection: Connection, make: Callable[[Call], Awaitable[Outcome]]) -> Outcome:

@@ -111,7 +111,7 @@ class Connection:
     @property
     def calls(self) -> int:
         """How many requests of clients are under way here, parked ones and those that wait for their turn too."""
-        return self.requests.calls + self.tasks.running
+        return self.requests.calls + self.tasks.running + self.questions.calls
 
     def works_for_others(self, whose: Principal) -> bool:
         """Whether anything is under way here for anybody else, a task too."""
