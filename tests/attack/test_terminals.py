@@ -43,6 +43,19 @@ def test_on_a_terminal_it_is_written_out_and_in_a_pipe_it_is_as_it_was(
             assert shown == f"{text}\n"
 
 
+def test_json_is_escaped_and_is_the_same_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"text": ACTS.replace("\ud83d", "") + "\u00e9\u6f22\U0001f600\U000e0041"}
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stdout", stream)
+        text = json.dumps(said, ensure_ascii=False, indent="\t")
+        printing.say_json(text)
+        assert json.loads(stream.getvalue()) == said
+        if isinstance(stream, Terminal):
+            assert not ACTIVE.search(stream.getvalue()) and "\u00e9\u6f22\U0001f600" in stream.getvalue()
+        else:
+            assert stream.getvalue() == f"{text}\n"
+
+
 def test_a_report_in_json_is_written_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", stream := Terminal())
     preflight._print_json(  # pyright: ignore[reportPrivateUsage]
@@ -108,4 +121,4 @@ def test_a_file_of_a_stranger_is_written_out_before_it_is_trusted(
 
 def test_the_result_of_a_call_is_said_and_nothing_else_of_it_printed() -> None:
     source = Path(str(cli.__file__)).with_name("call.py").read_text()
-    assert source.count("typer.echo(") == 1 and "if as_json:\n        typer.echo(written)" in source
+    assert "typer.echo(" not in source and "print(" not in source

@@ -73,9 +73,8 @@ async def _call(config: Config, whole: Callable[[], Config], tool: str, argument
             f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer: use an MCP client that can"
         )
     is_error, text = said(answer.result)
-    written = bytes(answer.result).decode()
     if as_json:
-        typer.echo(written)
+        printing.say_json(bytes(answer.result).decode())
     else:
         printing.say(text)
     return 1 if is_error else 0

@@ -271,7 +271,7 @@ def _size(tools: tuple[Raw, ...], revision: str) -> dict[str, Any]:
 
 
 def _print_json(report: Report) -> None:
-    printing.say(json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False))
+    printing.say_json(json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False))
 
 
 _MARKS: Mapping[str, str] = {"ok": "✓", "warning": "!", "problem": "✗"}

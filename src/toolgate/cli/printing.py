@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from typing import NoReturn
@@ -24,6 +25,19 @@ def say(text: str, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     with progress.aside():
         typer.echo(on_a_terminal(text) if stream.isatty() else text, err=err)
+
+
+def say_json(text: str) -> None:
+    """Print JSON that strangers may have written: on a terminal what would act on it is escaped, elsewhere it is as it
+    is."""
+    if sys.stdout.isatty():
+        text = "".join(each if each == "\n" or visible(each) == each else _escaped(each) for each in text)
+    with progress.aside():
+        typer.echo(text)
+
+
+def _escaped(character: str) -> str:
+    return " " if character in "\r\t" else json.dumps(character)[1:-1]  # those stand between values only
 
 
 def on_a_terminal(text: str) -> str:
