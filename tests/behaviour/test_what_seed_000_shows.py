@@ -168,6 +168,8 @@ async def test_other_names_of_parameters_are_understood(era: str) -> None:
         cut = await asker.told("execute_child_tool", **call, head_chars=3, tail_chars=2)
         assert cut["result"] == "src\n...\nos"
         assert (await asker.told("get_schema", child_name="serena"))["tools"]
+        twice = await asker.call("execute_child_tool", call | {"arguments": {"query": "y"}})
+        assert "`tool_args` and `arguments` are the same parameter: give one of them" in json.dumps(twice)
 
 
 # What children there are, and how they are.

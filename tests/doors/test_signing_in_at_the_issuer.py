@@ -192,7 +192,8 @@ async def test_of_several_audiences_the_authorized_one_may_be_this_client(provid
 @pytest.mark.parametrize(
     ("answer", "by", "says"),
     [
-        ({"id_token": None}, None, "answered with something that is no token"),
+        ({"id_token": 5}, None, "answered with something that is no token"),
+        ({"id_token": None}, None, "gave no ID token"),
         ({"id_token": ""}, None, "gave no ID token"),
         ({"id_token": "a.b.c"}, None, "not a valid token"),
         ({}, key("EC", "e1-of-another"), "key is unknown to its issuer"),

@@ -223,6 +223,6 @@ def _read(fetched: Fetched) -> dict[str, Any]:
     if fetched.status != 200:
         raise Unreachable(f"{fetched.url} answered HTTP {fetched.status}")
     try:
-        return msgspec.json.decode(fetched.body, type=dict[str, Any])
+        return jsonrpc.read_given(fetched.body, dict[str, Any])
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         raise Unreachable(f"{fetched.url} did not answer with a JSON object") from None

@@ -183,7 +183,7 @@ class PageSignIn:
             sent |= {"client_secret": pages.client_secret} if pages.client_secret else {}
         try:
             fetched = await issuer.post(metadata.token_endpoint, headers, urlencode(sent).encode())
-            told = msgspec.json.decode(fetched.body, type=_Answer)
+            told = jsonrpc.read_given(fetched.body, _Answer)
         except Fault as fault:
             raise NotSignedIn(f"{self.host} cannot be asked: {fault.message}") from None
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):

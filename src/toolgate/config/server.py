@@ -386,8 +386,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Key(
             values.duration,
-            "how long a call may take. It has that time anew when its server reports progress with it, until that has "
-            "given it an hour more. `timeoutMs = 60000` is the same in milliseconds",
+            "how long a call may take. Progress that the server reports starts that time again, for at most an hour "
+            "more in all. `timeoutMs = 60000` is the same in milliseconds",
             "restart",
         ),
         allowing.PACE,

@@ -474,6 +474,12 @@ def members(raw: Raw | bytes) -> Members:
         return surrogates.decode(bytes(raw), _strict_members, refusal)
 
 
+def read_given(data: Raw | bytes, type: type[T]) -> T:
+    """An object of others than MCP's, whose members that say `null` are left out. Raises `UNREADABLE`."""
+    found = read(data, type=Members)
+    return read(encode({name: raw for name, raw in found.items() if given(raw)}), type=type)
+
+
 MOST_MEMBERS = 1_000  # of a result, or of the parameters of a request: no honest program has as many
 LEAST_OF_MANY = 5 * MOST_MEMBERS  # bytes that more than these take, at least
 MANY_MEMBERS = f"its result has more than {MOST_MEMBERS:,} members"

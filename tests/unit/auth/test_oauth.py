@@ -386,6 +386,19 @@ async def test_a_token_that_no_header_has_room_for_is_refused_and_said_so(length
         assert await rig.credential.shown() == ""
 
 
+async def test_what_an_authority_or_a_server_says_by_null_is_left_out() -> None:
+    rig = Rig()
+    rig.authority.resource |= {"scopes_supported": None, "resource_name": None}
+    rig.authority.metadata |= {
+        "scopes_supported": None,
+        "client_id_metadata_document_supported": None,
+        "service_documentation": None,
+    }
+    rig.authority.gives |= {"expires_in": None, "scope": None, "error": None}
+    await rig.sign_in()
+    assert (await rig.credential.shown()).startswith("Bearer token-")
+
+
 async def test_scopes_that_cannot_be_asked_for_are_none() -> None:
     rig = Rig()
     wrong = ["a b", "\u202egnp", "", "caf\u00e9", 'a"b', "a\\b", "a\nb"]

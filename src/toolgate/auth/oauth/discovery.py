@@ -154,7 +154,7 @@ def _read(fetched: Fetched, kind: type[Document]) -> Document | None:
     if fetched.status != 200:
         return None
     try:
-        return msgspec.json.decode(fetched.body, type=kind)
+        return jsonrpc.read_given(fetched.body, kind)
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         return None
 

@@ -79,7 +79,7 @@ class Grants:
         headers = {"Content-Type": "application/x-www-form-urlencoded", **headers}
         fetched = await self._discovery.fetch(authority.token_endpoint, server, headers, body)
         try:
-            answer = msgspec.json.decode(fetched.body, type=_Answer)
+            answer = jsonrpc.read_given(fetched.body, _Answer)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             answer = _Answer()
         if fetched.status >= 500 or (fetched.status != 200 and not answer.error):

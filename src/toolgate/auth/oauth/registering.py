@@ -92,12 +92,12 @@ def request(authority: Authority, redirect_uri: str) -> bytes:
 def read_registered(server: Server, authority: Authority, status: int, body: bytes) -> Registration:
     """Raises `Fault` where the authorization server does not register us."""
     try:
-        found = msgspec.json.decode(body, type=Described) if status in (200, 201) else None
+        found = jsonrpc.read_given(body, Described) if status in (200, 201) else None
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         found = None
     if not found:
         try:
-            word = error_word(msgspec.json.decode(body, type=_Refused).error)
+            word = error_word(jsonrpc.read_given(body, _Refused).error)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             word = ""
         said = f"HTTP {status}, {word}" if word else f"HTTP {status}"

@@ -148,6 +148,7 @@ def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
     except jsonrpc.UNREADABLE:
         return {}, ["the arguments must be an object"]
     given: dict[str, Any] = {}
+    spelled: dict[str, str] = {}  # as they were written, by the parameter's own name
     wrong = _unknown([each for each in written if control.aliases.get(each, each) not in control.parameters], control)
     for spelling, raw in written.items():
         name = control.aliases.get(spelling, spelling)
@@ -156,6 +157,9 @@ def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
             size = len(memoryview(raw))
             if size > _LONGEST_WRITTEN and memoryview(raw)[0] == _QUOTE:  # it is read several times in a call
                 wrong.append(f"`{spelling}` has {size:,} bytes as text; the limit is {_LONGEST_WRITTEN:,}")
+                continue
+            if spelled.setdefault(name, spelling) != spelling:
+                wrong.append(f"`{spelled[name]}` and `{spelling}` are the same parameter: give one of them")
                 continue
             try:
                 given[name] = decode(raw)
