@@ -55,6 +55,21 @@ async def test_a_server_is_opened_whatever_it_leaves_empty(server: Any, message:
         assert text_of((await client.call("t")).result) == "hello"
 
 
+@pytest.mark.parametrize("server", [LegacyServer, ModernServer])
+@pytest.mark.parametrize(
+    "said", [None, {"tools": None}, {"tools": {"listChanged": None}, "logging": False}, {"tools": True}]
+)
+async def test_what_a_server_declares_by_null_is_not_declared_at_its_own_path(server: Any, said: Any) -> None:
+    method = "initialize" if server is LegacyServer else "server/discover"
+    there = says(server({"t": hello}), method, {}, {"capabilities": said})
+    async with gateway(there=there) as rig:
+        client = rig.legacy_stranger(path="/mcp/servers/there")
+        told = (await client.initialize()).result["capabilities"]
+        assert all(isinstance(each, dict) and None not in each.values() for each in told.values()), told
+        assert "logging" not in told or said != {"tools": {"listChanged": None}, "logging": False}
+        assert text_of((await client.call("t")).result) == "hello"
+
+
 async def test_a_list_that_changes_by_a_notification_with_null_is_looked_up_again() -> None:
     there = LegacyServer({"t": hello}, announces=True)
     async with gateway(there=there) as rig:

@@ -22,7 +22,7 @@ from toolgate.core.large import Joined
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
-from toolgate.eras import calls, naming, questions, revisions, tasks
+from toolgate.eras import calls, listed, naming, questions, revisions, tasks
 from toolgate.eras.calls import Headers
 
 LONGEST_INITIALIZE = 256 * 1024  # bytes
@@ -158,7 +158,7 @@ class Initialized(msgspec.Struct):
     """A server's answer to `initialize`."""
 
     protocolVersion: str
-    capabilities: dict[str, Any] = {}
+    capabilities: dict[str, Any] | None = None
     serverInfo: dict[str, Any] | None = None
     instructions: str | None = ""
 
@@ -302,9 +302,9 @@ class ToServer:
     def __init__(self, revision: Revision, found: Initialized) -> None:
         self.revision = revision
         self.resource_missing = revision.resource_missing
-        self.capabilities = found.capabilities
+        self.capabilities = listed.capabilities(found.capabilities)
         self.instructions = found.instructions or ""
-        self.runs_tasks = revision.tasks == "experimental" and tasks.offers_tasks(found.capabilities)
+        self.runs_tasks = revision.tasks == "experimental" and tasks.offers_tasks(self.capabilities)
         self._headers: Headers = (
             ((b"MCP-Protocol-Version", revision.date.encode()),) if revision.has_version_header else ()
         )

@@ -83,6 +83,16 @@ def why_unreadable(kind: str, item: Raw) -> str:
     return NUMBER if has_number_out_of_range(data) else ""
 
 
+def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a server declares, as all clients can read it: each capability is an object, and has no `null` in it."""
+    found = {name: {} if told is True else told for name, told in (said or {}).items()}
+    return {
+        name: {part: value for part, value in cast("dict[str, Any]", told).items() if value is not None}
+        for name, told in found.items()
+        if isinstance(told, dict)
+    }
+
+
 LONGEST_NAME, LONGEST_NUMBER = 50_000, 1_000  # bytes; some readers (Jackson) refuse what has more
 _names = re.compile(rb'"((?:[^"\\]|\\.)*+)"(?=\s*:)', re.DOTALL)
 _numbers = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?[0-9][0-9.eE+-]*)', re.DOTALL)

@@ -20,7 +20,7 @@ from toolgate.core.large import Joined
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Required
-from toolgate.eras import calls, header_arguments, headers, naming, revisions, tasks
+from toolgate.eras import calls, header_arguments, headers, listed, naming, revisions, tasks
 from toolgate.eras.calls import Headers
 from toolgate.eras.questions import read_question, write_question
 
@@ -310,7 +310,7 @@ class Discovered(msgspec.Struct):
     """The answer to `server/discover`."""
 
     supportedVersions: tuple[str, ...]
-    capabilities: dict[str, Any] = {}
+    capabilities: dict[str, Any] | None = None
     instructions: str | None = ""
 
 
@@ -479,7 +479,7 @@ class ToServer:
         self.revision = revision
         self._info = info
         self.resource_missing = revision.resource_missing
-        self.capabilities = found.capabilities
+        self.capabilities = listed.capabilities(found.capabilities)
         self.instructions = found.instructions or ""
         self.read = partial(_read_in_ours, revision) if revision.names else read_result
 
