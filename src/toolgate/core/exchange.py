@@ -261,7 +261,8 @@ def run(asker: Asker, clock: Clock, timeout: float | None, work: Callable[[Excha
         except Fault as fault:
             let_go(fault)
             exchange.fail(fault)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            let_go(error)  # the task keeps it, and is kept by what it came through
             exchange.fail(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"))
             raise
         except Exception as error:  # the rescue of in-process work: its bug is its own call's failure

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -511,3 +513,29 @@ async def test_one_that_says_all_the_time_that_it_goes_on_costs_no_timer_each_ti
         work.renew()
     assert not timers
     work.cancel()
+
+
+async def test_work_that_is_cancelled_leaves_nothing_of_what_it_had() -> None:
+    class Data:
+        """What its call has brought."""
+
+    async def work(exchange: Exchange) -> Outcome:
+        data = Data()
+        left.append(weakref.ref(data))
+        async with asyncio.TaskGroup():
+            await asyncio.sleep(60)
+        raise AssertionError(exchange)
+
+    left: list[weakref.ref[Data]] = []
+    gc.disable()
+    try:
+        exchange = run(Asker("upstream", "x"), FakeClock(), None, work)
+        waiting = asyncio.ensure_future(exchange.next())
+        await settle()
+        exchange.cancel()
+        with pytest.raises(Fault):
+            await waiting
+        await settle()
+        assert left[0]() is None
+    finally:
+        gc.enable()
