@@ -56,8 +56,7 @@ class Notifications:
         token = jsonrpc.number_of(jsonrpc.read(message.params, type=_Progress).progressToken)
         if token is None:
             return
-        if (request := self._requests.pending.get(token)) and request.call and request.call.wants_progress:
-            request.exchange.renew()
+        self._requests.goes_on(token)
         if notes := self._notes_of(token):
             rest = jsonrpc.members(tasks.with_related(message.params, ""))
             del rest[mcp.PROGRESS_KEY]

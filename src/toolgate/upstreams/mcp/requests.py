@@ -122,6 +122,7 @@ class Requests:
         self.on_question: Handler = _nobody
         self.on_answer: list[Callable[[int, OpenRequest, Outcome | RpcError], None]] = []
         self.on_wait: list[Callable[[], None]] = []
+        self.is_tried: Callable[[], bool] = lambda: False  # others wait for what becomes of the first call
         self.on_sent: list[Callable[[], None]] = []
         self.on_over: list[Callable[[int, bool], None]] = []
         self.on_given_up: list[Callable[[OpenRequest, str], None]] = []
@@ -172,9 +173,19 @@ class Requests:
     def works_for_others(self, whose: Principal) -> bool:
         """Whether a call of anybody else is under way here, or waits for its turn."""
         calls = [each.call for each in self.pending.values() if each.call]
+        return self._keeps_waiting(whose) or any(call.client.principal.id != whose.id for call in calls)
+
+    def _keeps_waiting(self, whose: Principal) -> bool:
         limits = [limit for limit in (self._concurrency, self._turns) if limit]
-        is_waited = any(limit.waiting > limit.waiting_of(whose.counted_as) for limit in limits)
-        return is_waited or any(call.client.principal.id != whose.id for call in calls)
+        return any(limit.waiting > limit.waiting_of(whose.counted_as) for limit in limits)
+
+    def goes_on(self, id: int) -> None:
+        """The server reports progress with a call: that has its time anew, if nobody else waits until it is over."""
+        request = self.pending.get(id)
+        call = request.call if request else None
+        if call and call.wants_progress and not self.is_tried() and not self._keeps_waiting(call.client.principal):
+            assert request
+            request.exchange.renew()
 
     # Requests of ours.
 

@@ -450,6 +450,7 @@ class UpstreamSession:
         results, bounds = self._deps.link_deps.results, self._deps.link_deps.bounds
         again, complaints = self._deps.again, self._complaints
         requests = Requests(self._server, self._clock, again, lost, self._rested, complaints, results, bounds)
+        requests.is_tried = lambda: bool(self.breaker.failures)
         wanted = self.resubscriber.wanted
         ask_roots = client.ask_roots if self._server.scope == "session" else None
         connection = Connection(requests, self._server, self.task_owners, wanted, self._tell, ask_roots)
