@@ -194,6 +194,8 @@ class App:
         who = (identify or self._admission, self._authenticator.resource)
         self.http = HttpFrontend(self._frontend_deps, self.sessions, *who)
         self._authenticator.on_withdrawn = lambda: self.http.expel_unknown(self._is_known)
+        self._authenticator.on_ended = lambda: self.http.end_unknown_streams(self._is_known)
+        self.gateway.know_by(self._is_known)
         self._policy_deps.meters.on_refused = self.http.scheduler.refused
 
     def _follow_changes(self) -> None:
@@ -296,6 +298,7 @@ class App:
             last_first.push_async_callback(self.workspace.close)
             last_first.push_async_callback(self.sandbox.close)
             last_first.push_async_callback(self.provisioning.close)
+            last_first.callback(self._authenticator.close)
             last_first.push_async_callback(self._background.close)
             last_first.push_async_callback(self._notices.close)
             last_first.callback(self._overflow.close)

@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from inmemory import Scripted, Visitor, gateway, said, tools
 from scripted_engine import Process
 from scripted_engine import Scripted as Processes
 from virtualtime import FakeClock, settle, soon
 
+from toolgate.auth import keys
 from toolgate.config import Config
 from toolgate.config.access import KnownClient
-from toolgate.core.model import Principal
-from toolgate.frontends.guards import Headers
 from toolgate.sandbox.worker import Engine
+from toolgate.state.memory import MemoryStore
 
 
-async def test_code_makes_no_calls_once_its_callers_key_has_expired() -> None:
+@pytest.mark.parametrize("by", ["expiry", "rotation"])
+async def test_code_makes_no_calls_once_its_callers_key_has_expired(by: str) -> None:
     clock, running, told = FakeClock(), list[Process](), list[Any]()
-
-    async def for_a_minute(headers: Headers, address: str, path: str) -> Principal:
-        return Principal("client:ann", client="ann", expires=clock.wall() + 60)
+    store = MemoryStore(clock)
+    id, key = await keys.create(store, "ann", clock.wall(), 60 if by == "expiry" else None)
 
     def play(process: Process, message: dict[str, Any]) -> None:
         running.append(process)
@@ -33,10 +34,8 @@ async def test_code_makes_no_calls_once_its_callers_key_has_expired() -> None:
     script = Scripted(tools_list=tools("t"), tools_call=said("done"))
     engines: Any = {"python": lambda *_: Engine("scripted", Processes(play).start)}
     config = Config(clients=(KnownClient(id="ann", name="ann", servers="all"),))
-    async with gateway(
-        config=config, scripts={"there": script}, engines=engines, identify=for_a_minute, clock=clock
-    ) as app:
-        asked = Visitor(app).ask_modern(
+    async with gateway(config=config, scripts={"there": script}, engines=engines, store=store, clock=clock) as app:
+        asked = Visitor(app, authorization=f"Bearer {key}").ask_modern(
             "tools/call", {"mcp-name": "execute_code"}, name="execute_code", arguments={"code": "…", "timeout": 120}
         )
         running_code = asyncio.ensure_future(asked)
@@ -44,6 +43,8 @@ async def test_code_makes_no_calls_once_its_callers_key_has_expired() -> None:
         calls(1)
         await settle()
         assert told[-1] == ("done", "")
+        if by == "rotation":
+            await keys.rotate(store, id, clock.wall(), grace=60)
         await clock.advance(61)
         calls(2)
         await settle()

@@ -885,6 +885,33 @@ async def test_a_rotated_key_is_good_for_its_grace() -> None:
         assert (await visitor.ask("ping")).status == 200
 
 
+@pytest.mark.parametrize("lasts", [None, 7 * 86400.0])
+async def test_what_was_opened_by_a_key_before_it_was_rotated_ends_with_its_grace(lasts: float | None) -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    slow, said_to_it = Scripted(tools_list=tools("slow"), tools_call=...), list[Any]()
+    async with gateway(config=CONFIG, scripts={"there": slow}, store=store, clock=clock) as app:
+        id, old = await _made(store, lasts)
+        visitor = Visitor(app, **bearer(old))
+        await visitor.initialize()
+        stream = visitor.begin("GET", headers={"accept": "text/event-stream"})
+        socket = WebSocket(app.http, headers=bearer(old).items(), on_message=said_to_it.append)
+        calling = visitor.begin("POST", json.dumps(visitor.request("tools/call", name="there__slow")).encode())
+        await settle()
+        await keys.rotate(store, id, clock.wall(), grace=20)
+        await clock.advance(19)
+        assert not stream.work.done() and not socket.task.done()
+        socket.say({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
+        await settle()
+        assert said_to_it
+        await clock.advance(2)
+        assert stream.work.done() and socket.task.done() and socket.code == 1008
+        assert not calling.work.done(), "what was begun in time may end"
+        slow.answer_last(said("late"))
+        await settle()
+        assert (await calling.response()).result == said("late")
+
+
 async def test_a_key_rotated_without_grace_is_none_at_once() -> None:
     store = MemoryStore(FakeClock())
     id, _ = await _made(store)

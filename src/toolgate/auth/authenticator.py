@@ -19,24 +19,27 @@ from toolgate.auth.safe_net import SafeNet
 from toolgate.auth.tokens import SKEW, BadToken, Tokens, Verified
 from toolgate.config import Config, KnownClient
 from toolgate.core.background import rounds
-from toolgate.core.clock import Clock
+from toolgate.core.clock import Clock, Timer
 from toolgate.core.model import Principal
 from toolgate.core.services import Swap
 from toolgate.state.base import Store
 
 BEARER = "bearer"
+LOOK = 60.0  # seconds between two looks at most, since wall clocks are set
 MOST_REMEMBERED = 4096  # that were let in by a key
 
 
 class Authenticator:
     """Knows the clients of the configuration as it is now (`use`), and the keys as the store has them (`look`).
-    `on_withdrawn` hears that keys of the issuer hold no more: who came in by them is no longer known."""
+    `on_withdrawn` hears that keys of the issuer hold no more: who came in by them is no longer known; `on_ended`, that
+    the time of a key of the store is over, which it may have been given after somebody came in by it."""
 
     def __init__(
         self, config: Config, store: Store, clock: Clock, own: Callable[[str, int], bool] = lambda _at, _on: False
     ) -> None:
         self._own = own  # where the gateway itself listens
         self.on_withdrawn: Callable[[], object] = lambda: None
+        self.on_ended: Callable[[], object] = lambda: None
         self.resource = Resource(config.auth)
         self._store = store
         self._clock = clock
@@ -46,6 +49,7 @@ class Authenticator:
         self._tokens: Tokens | None = None
         self._whose: dict[bytes, KnownClient | None] = {}  # tokens' clients, by digest
         self._let_in: dict[tuple[str, str, bool], Principal] = {}  # by a key, until any of them changes
+        self._timer: Timer | None = None  # until the next key ends
         self.page_sign_in = PageSignIn(
             lambda: self.resource.auth, lambda: self._tokens.issuer if self._tokens else None, self.by_id_token, clock
         )
@@ -66,6 +70,7 @@ class Authenticator:
             self.resource.auth = config.auth
             self._whose.clear()
             self._let_in.clear()
+            self._until_next_end()
 
         return swap
 
@@ -73,6 +78,23 @@ class Authenticator:
         """Read the keys of the store: others have changed them."""
         self._let_in.clear()
         self._ring = keys.Ring(self._config.clients, keys.records(self._store))
+        self._until_next_end()
+
+    def _until_next_end(self) -> None:
+        self.close()
+        now = self._clock.wall()
+        if ends := self._ring.next_end(now):
+            self._timer = self._clock.call_later(min(ends - now, LOOK), lambda: self._may_have_ended(ends))
+
+    def _may_have_ended(self, ends: float) -> None:
+        if self._clock.wall() >= ends:
+            self.on_ended()
+        self._until_next_end()
+
+    def close(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
     async def follow(self) -> None:
         """Look at the issuer's keys now and then as long as anybody may be inside by them. Until cancelled."""

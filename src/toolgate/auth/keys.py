@@ -126,6 +126,11 @@ class Ring:
             return None
         return Found(record.client, f"key:{id}", record.expires)
 
+    def next_end(self, now: float) -> float | None:
+        """When the first of those that are good now ends."""
+        ends = [record.expires for record in self._made.values() if record.expires is not None]
+        return min((each for each in ends if each > now), default=None)
+
     def is_behind(self, key: str, store: Store) -> bool:
         """Whether a key of this id was made since. Strangers may ask it as often as they like: it costs one point."""
         id = _id_of(key)

@@ -85,12 +85,14 @@ def why_unreadable(kind: str, item: Raw) -> str:
 
 def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
     """What a server declares, as all clients can read it: each capability is an object, and has no `null` in it."""
-    found = {name: {} if told is True else told for name, told in (said or {}).items()}
-    return {
-        name: {part: value for part, value in cast("dict[str, Any]", told).items() if value is not None}
-        for name, told in found.items()
-        if isinstance(told, dict)
-    }
+    found: dict[str, Any] = {}
+    for name, told in (said or {}).items():
+        if told is True:
+            found[name] = {}
+        elif isinstance(told, dict):
+            parts = cast("dict[str, Any]", told)
+            found[name] = {part: each for part, each in parts.items() if each is not None}
+    return found
 
 
 LONGEST_NAME, LONGEST_NUMBER = 50_000, 1_000  # bytes; some readers (Jackson) refuse what has more

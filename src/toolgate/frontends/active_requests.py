@@ -35,6 +35,7 @@ class ActiveRequest(msgspec.Struct, eq=False):
     _clock: Clock
     _all: set[ActiveRequest]
     is_expelled: bool = False
+    is_lasting: bool = False  # it ends only when somebody ends it
     task: asyncio.Task[object] | None = None
     _timer: Timer | None = None
 
@@ -54,7 +55,8 @@ class ActiveRequest(msgspec.Struct, eq=False):
             raise is_over() from None
 
     def lasts(self) -> None:
-        """It ends only when somebody ends it."""
+        """Until its principal's key or token is over."""
+        self.is_lasting = True
         if self.principal.expires is not None and not self._timer:
             left = max(0.0, self.principal.expires - self._clock.wall())
             self._timer = self._clock.call_later(left, self.expel)
@@ -71,9 +73,9 @@ class ActiveRequests:
     def __init__(self) -> None:
         self.all: set[ActiveRequest] = set()
 
-    def expel_unknown(self, is_known: Known) -> None:
+    def expel_unknown(self, is_known: Known, only_lasting: bool = False) -> None:
         for active_request in list(self.all):
-            if not is_known(active_request.principal):
+            if (active_request.is_lasting or not only_lasting) and not is_known(active_request.principal):
                 active_request.expel()
 
 

@@ -143,6 +143,10 @@ class HttpFrontend(Application):
         self._modern.end_unknown(is_known)
         self.web.end_unknown(is_known)
 
+    def end_unknown_streams(self, is_known: Known) -> None:
+        """What their clients have begun in time may end; it is streams and WebSockets that do not end by themselves."""
+        self._active_requests.expel_unknown(is_known, only_lasting=True)
+
     def _refusal(self, request: Request, error: BaseException | None) -> tuple[int, HeaderList] | None:
         """The status of a failure that its client's authorization can fix, and how; and that of a path which it may
         not come to any more."""

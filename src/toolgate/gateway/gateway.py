@@ -88,6 +88,10 @@ class Gateway:
         self.subscriptions = Subscriptions(self.rechecks.entered, self._resolver.placed, clock, redactor, self._current)
         self.in_turns = FairLimit(1)  # what is done in a thread: large lists and results, completions
 
+    def know_by(self, is_known: Callable[[Principal], bool]) -> None:
+        """Whether who was let in once would be let in still, wherever calls go on for long."""
+        self._views.is_known = is_known
+
     def _current(self) -> Snapshot:
         return self.snapshot
 

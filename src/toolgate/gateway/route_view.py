@@ -22,7 +22,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Client, Done, EventSink, Outcome
+from toolgate.core.model import Call, Client, Done, EventSink, Outcome, Principal
 from toolgate.gateway import changes, stored, token_meter
 from toolgate.gateway.activated import ActivatedTools
 from toolgate.gateway.embedding import Embeddings
@@ -68,6 +68,7 @@ class RouteViews:
         self.importing = Importing(provisioning, self.workspace.workspace)
         scripts.run = self._run_stored
         self.handle = handle
+        self.is_known: Callable[[Principal], bool] = lambda _principal: True
         self.gateway_info = gateway_info
         self.editor = editor
         self.overflow = policy_deps.overflow
@@ -368,11 +369,12 @@ class RouteView:
     async def _handle(self, call: Call) -> Outcome:
         """A call that was made here goes the way of what is served at its path by then. Raises `Fault`, also where that
         by which its client was let in has expired since: code and batches may go on for hours."""
-        expires = call.client.principal.expires
-        if expires is not None and self._views.clock.wall() >= expires:
+        principal, views = call.client.principal, self._views
+        is_over = principal.expires is not None and views.clock.wall() >= principal.expires
+        if is_over or not views.is_known(principal):
             text = "The key or token by which this was begun is no longer valid, so it makes no further calls"
             raise Fault("ACCESS_DENIED", text, reach="not_sent", hint="call again with a valid one")
-        return await self._views.handle(call, self._views.current().route(self._route.path))
+        return await views.handle(call, views.current().route(self._route.path))
 
     @property
     def providers(self) -> Providers:
