@@ -12,6 +12,7 @@ from virtualtime import settle
 
 from toolgate.config import Config, Sessions
 from toolgate.core.model import Principal
+from toolgate.frontends import session, sessions
 from toolgate.frontends.guards import Headers
 
 HALF_AN_HOUR = 30 * 60
@@ -337,6 +338,28 @@ async def test_a_session_that_is_used_for_a_long_call_or_a_stream_is_not_idle() 
         await listening.gone()
         await app.clock.sleep(HALF_AN_HOUR - 60)
         assert (await visitor.ask("ping")).status == 200
+
+
+async def test_of_sessions_that_end_together_few_do_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    ended = session.Session.close
+
+    async def close(self: session.Session) -> None:
+        begun.append(self.id)
+        await ended(self)
+
+    monkeypatch.setattr(session.Session, "close", close)
+    monkeypatch.setattr(sessions, "AT_ONCE", 2)
+    async with gateway() as app:
+        for _ in range(5):
+            await Visitor(app).initialize()
+        app.sessions.end_unknown(lambda principal: False)
+        assert len(app.sessions) == 0  # none of them is there any more
+        rounds: list[int] = []
+        while len(begun) < 5:
+            await asyncio.sleep(0)
+            rounds.append(len(begun))
+        assert max(after - before for before, after in zip([0, *rounds], rounds, strict=False)) <= 2
 
 
 async def test_sessions_that_were_made_by_the_way_take_a_tenth_of_the_room() -> None:

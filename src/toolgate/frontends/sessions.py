@@ -8,6 +8,7 @@ first, so that nobody ends what is another's by having many; and of theirs none 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 
 from toolgate.core import mcp
@@ -17,6 +18,8 @@ from toolgate.core.model import Principal
 from toolgate.frontends.active_requests import Known
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.session import Session
+
+AT_ONCE = 32  # sessions whose end begins in one round of the event loop
 
 
 class Sessions:
@@ -30,6 +33,7 @@ class Sessions:
         self._kept: dict[str, Session] = {}
         self._shares: Shares[Session] = Shares()  # all of them, of each principal least recently used first
         self._implicit_shares: Shares[Session] = Shares()  # of these, the implicit ones
+        self._ended: deque[Session] = deque()  # those that are not being closed yet
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._sweep_later()
@@ -82,16 +86,28 @@ class Sessions:
     def end(self, session: Session) -> None:
         """End one that is ours. Its closing goes on in the background, and is waited for by `close`."""
         if self._forget(session):
-            task = asyncio.get_running_loop().create_task(session.close())
+            self._ended.append(session)
+            if len(self._ended) == 1:
+                asyncio.get_running_loop().call_soon(self._close_some)
+
+    def _close_some(self) -> None:
+        """Thousands may end at the same moment: when a client's key is revoked, or half an hour after a flood."""
+        loop = asyncio.get_running_loop()
+        for _ in range(min(AT_ONCE, len(self._ended))):
+            task = loop.create_task(self._ended.popleft().close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+        if self._ended:
+            loop.call_soon(self._close_some)
 
     async def close(self) -> None:
         self._is_closed = True
         self._timer.cancel()
         for session in self.all():
             self.end(session)
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        while self._ended or self._closing:
+            await asyncio.gather(*self._closing, return_exceptions=True)
+            await asyncio.sleep(0)  # until those of the next round are being closed
 
     def _forget(self, session: Session) -> bool:
         is_ours = self._was_implicit(session) or bool(self._kept.pop(session.id, None))

@@ -320,7 +320,8 @@ class Gateway:
         """A client's session is over. Which connections end with it each upstream decides: it says which scopes have
         ended, and the catalog forgets those. All of them do, though the one that waits here is cancelled."""
         self._views.forget(client)
-        await asyncio.shield(asyncio.gather(*(each.leave(client) for each in self.snapshot.upstreams.values())))
+        if leaving := [ending for each in self.snapshot.upstreams.values() if (ending := each.leave(client))]:
+            await asyncio.shield(asyncio.gather(*leaving))
 
     # Another configuration, and the end.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -166,8 +166,8 @@ class Upstream(Protocol):
         """Pass that on to a server that is this client's own."""
         ...
 
-    async def leave(self, client: Client) -> None:
-        """This client is gone: end what was held for it alone."""
+    def leave(self, client: Client) -> Awaitable[None] | None:
+        """This client is gone: end what was held for it alone. None where nothing has to be waited for."""
         ...
 
     @property

@@ -101,7 +101,7 @@ class InProcessUpstream:
     async def roots_changed(self, client: Client) -> None:
         self._tools.roots_changed(client)
 
-    async def leave(self, client: Client) -> None:
+    def leave(self, client: Client) -> None:
         self._tools.left(client)
 
     @property

@@ -12,6 +12,7 @@ import errno
 import os
 import socket
 import ssl
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -478,9 +479,10 @@ class ConnectionPool:
         """Nobody waits any more for the answer on this one. If that is because the server vanished, then so have
         those that were idle when the request was sent."""
         wire.abort()
-        for idle in self._idle:
-            if idle.idle_since < wire.sent:
-                idle.close()
+        number = bisect_left(self._idle, wire.sent, key=lambda idle: idle.idle_since)  # the longest idle come first
+        stale, self._idle = self._idle[:number], self._idle[number:] if number else self._idle
+        for idle in stale:
+            idle.close()
 
     def drain(self) -> None:
         """Close what is idle now, and all else when it is."""

@@ -214,11 +214,15 @@ class McpUpstream:
         if live and self._server.scope == "session" and live.requests.dialect.hears_of_roots:
             await live.requests.tell(jsonrpc.notification(mcp.ROOTS_CHANGED))
 
-    async def leave(self, client: Client) -> None:
+    def leave(self, client: Client) -> Awaitable[None] | None:
         if self._server.scope != "session" or not client.session:
-            return
+            return None
         theirs = f"{client.principal.id}/{client.session}/"  # whatever the client could do when each was opened
-        for place, session in [each for each in self._sessions.items() if each[0][0].startswith(theirs)]:
+        left = {place: session for place, session in self._sessions.items() if place[0].startswith(theirs)}
+        return self._left(left) if left else None
+
+    async def _left(self, sessions: Mapping[Place, UpstreamSession]) -> None:
+        for place, session in sessions.items():
             await session.close()
             self._forget(place)
 
