@@ -7,6 +7,8 @@ for the principal, the path and the list that it was made for.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from itertools import accumulate, takewhile
 
 import msgspec
 from msgspec import Raw
@@ -22,6 +24,7 @@ from toolgate.core.services import Swap, sets
 from toolgate.eras import calls
 from toolgate.gateway.snapshot import Route
 
+LARGEST = 3 * 1024 * 1024  # bytes of a page: as a line its characters may take three times as much, see `responses`
 DIGEST = 12  # bytes of a digest of an item
 
 
@@ -36,7 +39,8 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pages:
-    """`size` items make a page. It may change at any time: a cursor says where the next one begins."""
+    """`size` items make a page, or as many as have `LARGEST` bytes. It may change at any time: a cursor says where the
+    next page begins."""
 
     def __init__(self, seal: Seal, size: int) -> None:
         self._seal = seal
@@ -48,14 +52,15 @@ class Pages:
     def cut(self, listing: Listing, params: Members, route: Route, client: Client) -> Listing:
         """The page that a request asks for. Raises `Fault` for a cursor that is not one of ours."""
         start = self._start(listing, params, route, client)
-        end = start + self.size
+        end = _end(listing.items, start, self.size)
         if start == 0 and end >= len(listing.items):
             return listing
         cursor = None
         if end < len(listing.items):
             last = _digest(listing.items[end - 1])
             cursor = self._seal.seal(Cursor(client.principal.id, route.path, listing.kind, end, last))
-        joined = None if start % self.size else listing.joined  # pages that overlap would be kept without end
+        is_usual = not start % self.size and (end == start + self.size or not cursor)
+        joined = listing.joined if is_usual else None  # pages that overlap would be kept without end
         return msgspec.structs.replace(
             listing, items=listing.items[start:end], next_cursor=cursor, start=start, joined=joined
         )
@@ -76,6 +81,15 @@ class Pages:
         if before and _digest(before[0]) == cursor.last:
             return cursor.position
         return _behind(cursor.last, listing) or min(cursor.position, len(listing.items))
+
+
+def _end(items: Sequence[Raw], start: int, size: int) -> int:
+    """Where a page that begins at `start` ends."""
+    page = items[start : start + size]
+    if sum(map(len, page)) <= LARGEST:
+        return start + size
+    sizes = accumulate(map(len, page))
+    return start + max(1, sum(1 for _ in takewhile(LARGEST.__ge__, sizes)))
 
 
 def _unknown() -> Fault:

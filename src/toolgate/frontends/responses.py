@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -65,6 +66,21 @@ def write_failed(id: bytes, error: BaseException, code_of: Callable[[Fault], int
     """The error response for whatever went wrong; `code_of` is the era's."""
     fault = rescued(error)
     return write_error(id, fault, code_of(fault))
+
+
+LONGEST_LINE = 10 * 1024 * 1024 - 128 * 1024  # bytes; the official TypeScript SDK ends its session at 10 MiB
+_response = re.compile(rb'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*),"result":')
+
+
+def as_line(message: bytes) -> bytes:
+    """A message for a client that reads lines: in place of a response that is so long that the client would end its
+    session, and lose all servers with it, an error."""
+    found = _response.match(message) if len(message) > LONGEST_LINE else None
+    if not found:
+        return message
+    text = f"The result has {len(message):,} bytes; over stdio it may have {LONGEST_LINE:,}"
+    hint = "ask for less at once, or connect over HTTP; with `result_limit` the rest is kept, to be read in parts"
+    return write_error(found[1], Fault("UPSTREAM_ERROR", text, hint=hint, reach="executed"), jsonrpc.INTERNAL_ERROR)
 
 
 def method_not_found(message: Message) -> Fault:

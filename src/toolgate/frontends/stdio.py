@@ -11,6 +11,7 @@ from toolgate.auth.access import THE_OPERATOR
 from toolgate.core import counting
 from toolgate.core.lines import Lines
 from toolgate.core.model import Principal
+from toolgate.frontends import responses
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT
@@ -30,7 +31,7 @@ class StdioFrontend(asyncio.Protocol):
         principal: Principal | None = None,
     ) -> None:
         def write_line(message: bytes) -> None:
-            write(message + b"\n")
+            write(responses.as_line(message) + b"\n")
 
         self.closed = asyncio.Event()
         self._limit = deps.config.http.body_limit

@@ -35,6 +35,9 @@ MOST_PAGES = 1000  # of one list
 LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
 VALUES = 100  # JSON values that an item may have, taking all of a page together
 MOST_TOLD = 10  # tools that are named to people
+LARGEST_ITEM = (
+    2 * 1024 * 1024
+)  # bytes: clients end their session at a line of 10 MiB, and text may be written thrice as long
 MOST_VALUES = 10_000  # of one item: that one is left out. Of 7,400 real tools the largest has 240
 
 
@@ -146,6 +149,7 @@ _names: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
     msgspec.defstruct("_Names", [(name, Raw, jsonrpc.NOTHING) for name in _NAMED_BY])
 )
 _VALUES, _LEVELS = f"more than {MOST_VALUES:,} JSON values", f"more than {jsonrpc.DEEPEST_ITEM} levels"
+_BYTES = f"more than {LARGEST_ITEM:,} bytes"
 _NAME = f"more than {calls.LONGEST_NAME:,} characters of a name or URI"
 
 
@@ -189,6 +193,8 @@ def _kept(whole: Sequence[Raw], kind: str, has_headers: bool, in_ours: Repair | 
 
 
 def _why_too_much(item: Raw) -> str:
+    if len(item) > LARGEST_ITEM:
+        return _BYTES
     if counting.has_more_values(bytes(item), MOST_VALUES):
         return _VALUES
     return _LEVELS if counting.is_deeper(bytes(item), jsonrpc.DEEPEST_ITEM) else ""
