@@ -433,10 +433,14 @@ async def test_a_progress_token_that_each_note_would_repeat_is_bounded(revision:
 
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
-@pytest.mark.parametrize("size", [1_000_000, LONGEST_NOTE])
+@pytest.mark.parametrize(
+    "text", ["x" * 1_000_000, "x" * LONGEST_NOTE, "\u0085" * 200_000, "\u2028" * 200_000, "\u00e9" * 450_000], ids=len
+)
 async def test_a_note_without_end_is_dropped_and_said(
-    caplog: pytest.LogCaptureFixture, revision: str, size: int
+    caplog: pytest.LogCaptureFixture, revision: str, text: str
 ) -> None:
+    """What some take for the end of a line is written as an escape, which is longer."""
+
     there = Scripted(revision, tools_list=tools("act"), tools_call=...)
     async with gateway(scripts={"there": there}) as app:
         visitor = Visitor(app)
@@ -446,11 +450,14 @@ async def test_a_note_without_end_is_dropped_and_said(
         begun = visitor.begin("POST", dumped(call))
         await settle()
         token = there.requests[-1]["params"]["_meta"]["progressToken"]
-        there.tell("notifications/progress", progressToken=token, progress=1, message="x" * size)
-        there.tell("notifications/message", level="error", data="x" * size)
+        for method, params in (
+            ("notifications/progress", {"progressToken": token, "progress": 1, "message": text}),
+            ("notifications/message", {"level": "error", "data": text}),
+        ):
+            there.say(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}, ensure_ascii=False).encode())
         there.answer_last(said("done") | ({"resultType": "complete"} if revision == MODERN else {}))
         heard = [each.get("method") for each in (await begun.response()).messages]
-    is_dropped = size == LONGEST_NOTE
+    is_dropped = text[0] not in ("x", "\u00e9") or len(text) == LONGEST_NOTE
     assert ("notifications/progress" in heard) is not is_dropped
     assert ("notifications/message" in heard) is not is_dropped
     assert sum("dropped, because" in each.getMessage() for each in caplog.records) == 2 * is_dropped

@@ -11,6 +11,7 @@ from scripts_room import Room, room
 
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions
+from toolgate.gateway import scripts
 
 OBSERVED = "// The result is as observed in earlier calls; the server does not declare it."
 
@@ -76,6 +77,14 @@ async def test_an_error_of_code_shows_the_nearest_tool_and_how_it_is_declared() 
         [error] = here.code.errors
         for part in ("The nearest tool of shop is:", "declare function buy(", "price: number;"):
             assert part in error
+
+
+async def test_code_that_guesses_names_hears_what_is_near_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time it is compared with all names of the server, while others wait."""
+    monkeypatch.setattr(scripts, "MOST_MISSES", 3)
+    async with room(of("ann")) as here:
+        await here.execute(*(["shop", f"buy{number}", {}] for number in range(5)), who="ann")
+        assert ["The nearest tool" in error for error in here.code.errors] == [True, True, True, False, False]
 
 
 async def test_what_its_caller_may_not_call_is_near_to_nothing() -> None:

@@ -39,7 +39,7 @@ _MOST_REMEMBERED = 8192  # decisions of one client; names may be anything that s
 _UI = "ui://"
 _LONGEST_NAME = 2048  # characters of a tool's or a prompt's; what a longer one may be read as is not looked for
 _LONGEST_REMEMBERED = 512  # characters of a name; of a longer one its digest is remembered
-_MOST_COMPLETED = 64 * 1024  # characters that are judged of one completion, its template and its names among them
+_MOST_COMPLETED = 16 * 1024  # characters that are judged of one completion, its template and its names among them
 
 
 def strictest(verdicts: Iterable[Verdict]) -> Verdict:

@@ -16,7 +16,7 @@ from msgspec import Raw
 from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.large import Whole
 
-LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
+LONGEST_NOTE = 1020 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
 BEGINNING = 16 * 1024  # bytes of a message in which its method is looked for, and the id of a task
 MOST_ESCAPES = 20_000  # characters written as escapes: some hundredths of a second, to look for secrets in them
 MOST_VALUES = 2048  # that are taken apart for each who hears it, several times: 1 ms together

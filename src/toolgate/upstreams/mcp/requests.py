@@ -559,7 +559,7 @@ class Requests:
             if not message.method:
                 self._answered(message, origin, frame)
             elif message.is_notification:
-                return self._notified(message, origin, len(data))
+                return self._notified(message, origin, _as_written(data))
             else:
                 self.on_question(message, origin)
         except (Fault, *jsonrpc.UNREADABLE) as error:
@@ -803,6 +803,11 @@ class Requests:
 
 async def _all(waited: list[asyncio.Future[None]]) -> None:
     await asyncio.wait(waited)
+
+
+def _as_written(data: bytes) -> int:
+    """Bytes that a message has for clients. The official Python SDK gives up a stream with an event above 1 MiB."""
+    return len(data) if len(data) < LONGEST_NOTE // 3 or data.isascii() else len(jsonrpc.one_line(data))
 
 
 _GAP = b"\0"  # which stands in no JSON
