@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from inmemory import Visitor
 from inmemory import gateway as in_memory
 from official import LEGACY, MODERN
-from peers import LegacyServer, Scene, form, gateway, named
+from peers import LegacyServer, Scene, form, gateway, named, rooted
 from virtualtime import FakeClock
 
 from toolgate.config import Server
@@ -77,3 +78,25 @@ async def test_a_task_that_its_store_does_not_take_is_given_up_after_the_time_of
         assert clock.now() - began == Server(id="any", name="any", type="registry").timeout
         del store.transact  # type: ignore[attr-defined]
         answer.set()
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon", "/mcp/servers/gobby-tasks"])
+async def test_tasks_are_in_the_project_of_the_roots_that_a_client_has_now(path: str, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name / ".gobby").mkdir(parents=True)
+        (tmp_path / name / ".gobby/project.json").write_text(json.dumps({"id": name, "name": name}))
+    roots = ["first"]
+
+    async with gateway(there=LegacyServer({"plain": plain})) as rig:
+        answers = {"roots/list": lambda _: rooted(f"file://{tmp_path / roots[-1]}")}
+        capabilities = {"roots": {"listChanged": True}}
+        client = await rig.legacy(stdio=True, path=path, capabilities=capabilities, answers=answers)
+        name = "create_task" if path.endswith("tasks") else "gobby-tasks__create_task"
+
+        async def project() -> str:
+            return json.loads((await client.call(name, arguments={"title": "t"})).text)["project_id"]
+
+        assert await project() == "first"
+        roots.append("second")
+        client.tell({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+        assert await project() == "second"

@@ -295,7 +295,7 @@ class Gateway:
         self, route: Route, client: Client, tell: Callable[[Upstream], Coroutine[Any, Any, None]]
     ) -> None:
         async with asyncio.TaskGroup() as together:
-            for upstream in self.lists.upstreams(route, client):
+            for upstream in self.lists.told(route, client):
                 together.create_task(tell(upstream))
 
     # Who comes in where, and goes.

@@ -170,6 +170,12 @@ class Lists:
         seen = route.seen_by(self._access.rules(client.principal))
         return [route.upstreams[id] for id in seen if id not in names.INTERNAL or route.is_strict]
 
+    def told(self, route: Route, client: Client) -> Sequence[Upstream]:
+        """Those that hear what a client tells of itself: the gateway's own too, whatever is shown at its path."""
+        served = self._current().upstreams
+        own = [served[id] for id in names.INTERNAL if id in served]
+        return [*(each for each in self.upstreams(route, client) if each not in own), *own]
+
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route. However often it asks, one list of them
         is made at a time: each asks servers a thousand times, and keeps what they say."""
