@@ -46,7 +46,9 @@ _dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
 _drive = re.compile(r"(?<=/)([A-Za-z])[:|](?=/|$)")  # a segment that URL parsers take for a drive of Windows
 _plain_enough = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^:?#%;\\\x00-\x20\x7f-\U0010ffff]*")
 """What all readers resolve `..` of to the same, or to one of a few."""
-_parameters = re.compile(r"(?:;|%(?:25)*(?:u00)?3b)[^/?#]*(?=[?#]|$)", re.IGNORECASE)  # of its last segment
+_parameters = re.compile(  # of its last segment; each segment is looked at once, however many it may have
+    r"(?<![^/?#])(?>([^/?#]*?)(?:;|%(?:25)*(?:u00)?3b))[^/?#]*+(?=[?#]|$)", re.IGNORECASE
+)
 _differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orders
 
 
@@ -60,9 +62,9 @@ def forms(uri: str) -> tuple[str, ...]:
 def _visible(uri: str) -> Iterable[str]:
     """As it is, and without what some leave out before they do anything else."""
     found = _once((*_bare_of_own_scheme(uri), *_bare_of_own_scheme(_without_hidden(uri))))
-    bare = _once(_parameters.sub("", each) for each in found)
+    bare = _once(_parameters.sub(r"\1", each) for each in found)
     decoded = (_unquoted(each) for each in bare if "%" in each)
-    return _once((*found, *bare, *(_parameters.sub("", each) for each in decoded if ";" in each)))
+    return _once((*found, *bare, *(_parameters.sub(r"\1", each) for each in decoded if ";" in each)))
 
 
 def _bare_of_own_scheme(uri: str) -> Iterable[str]:

@@ -198,6 +198,8 @@ class Approval(Policy):
                 return Required((question,), state)
         if "operator" in by:
             return Wait(lambda: self._wait_for_operator(approval_request))
+        if not can_client:
+            raise _required(approval_request, "and its user has not answered", _AGAIN)
         raise _required(approval_request, "and nobody can be asked", _NOBODY)
 
     def _who_decides(self, approval_request: ApprovalRequest) -> Sequence[Who]:
