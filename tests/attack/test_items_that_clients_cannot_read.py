@@ -108,6 +108,7 @@ BAD = {
         *(GOOD["resources"] % more for more in EVERYWHERE),
         '{"uri":"x:a"}',
         '{"uri":"x:a","name":null}',
+        '{"uri":"x:a","name":""}',
         '{"uri":["x:a"],"name":"a"}',
         f'{{"uri":"x:a","name":"a","size":{DIGITS}}}',
         *(json.dumps({"uri": uri, "name": "a"}) for uri in NO_URIS),
@@ -116,6 +117,7 @@ BAD = {
         *(GOOD["resourceTemplates"] % more for more in EVERYWHERE),
         '{"uriTemplate":"x:{a}"}',
         '{"uriTemplate":"x:{a}","name":{}}',
+        '{"uriTemplate":"x:{a}","name":""}',
         r'{"uriTemplate":"x:{a}\udfff","name":"a"}',
     ],
 }
@@ -128,7 +130,12 @@ MENDED = {
         ',"_meta":[1]',
         ',"icons":[{},5,null,{"src":1}]',
     ],
-    "prompts": [',"arguments":[{"a":1},5,null,{"name":7}]', ',"arguments":"x"', ',"title":null', ',"_meta":7'],
+    "prompts": [
+        ',"arguments":[{"a":1},5,null,{"name":7},{"name":""}]',
+        ',"arguments":"x"',
+        ',"title":null',
+        ',"_meta":7',
+    ],
     "resources": [',"size":"x"', ',"size":1.5', ',"size":-1', ',"size":%s' % ("9" * 300), ',"mimeType":5'],
     "resourceTemplates": [',"annotations":{"audience":["robot"],"priority":99}', ',"mimeType":null'],
 }

@@ -1,13 +1,15 @@
-"""The official TypeScript SDK ends its session at a line of more than 10 MiB, and all servers are lost with it. Whatever
-one server lists or answers, no line of stdio is as long."""
+"""The official SDKs of TypeScript and Java end their session at a line that they cannot read, and all servers are lost
+with it: one of more than 10 MiB, a number of more than 1,000 digits. Whatever one server lists, answers or says, no
+line of stdio is like that."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
-from inmemory import LATEST, MODERN, Scripted, gateway, said, tools
+from inmemory import LATEST, MODERN, Refusal, Scripted, gateway, said, tools
 from virtualtime import settle
 
 TYPESCRIPT = 10 * 1024 * 1024
@@ -96,4 +98,59 @@ async def test_a_result_that_is_too_long_for_a_line_is_an_error_of_its_own_call(
         )
         answered = await pipe.ask("tools/call", name="good__g", arguments={})
         assert answered["result"]["content"] == said("here")["content"]
+        await pipe.frontend.close()
+
+
+DIGITS, NAME = "9" * 5_000, "n" * 60_000
+ODD = {
+    "number": f'"result":{{"content":[],"structuredContent":{{"a":{DIGITS}}}}}',
+    "name": f'"result":{{"content":[],"structuredContent":{{"{NAME}":1}}}}',
+    "name with quotes": '"result":{"content":[],"_meta":{"%s":1}}' % ('n\\":' * 20_000),
+    "number of an error": f'"error":{{"code":-32000,"message":"no","data":{DIGITS}}}',
+    "name of an error": f'"error":{{"code":-32000,"message":"no","data":{{"{NAME}":1}}}}',
+}
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("odd", ODD)
+async def test_what_the_java_sdk_ends_at_is_an_error_of_its_own_call(odd: str, revision: str) -> None:
+    evil = Scripted(tools_list=tools("t"), tools_call=...)
+    async with gateway(scripts={"evil": evil}) as app:
+        pipe = Pipe(app, revision)
+        await pipe.begin()
+        asked = asyncio.ensure_future(pipe.ask("tools/call", name="evil__t", arguments={}))
+        while not any(each["method"] == "tools/call" for each in evil.requests):
+            await settle()
+        evil.say(b'{"jsonrpc":"2.0","id":%d,%b}' % (evil.requests[-1]["id"], ODD[odd].encode()))
+        told = json.dumps(await asked)
+        assert "which some clients cannot read" in told and DIGITS not in told and NAME not in told
+        await pipe.frontend.close()
+
+
+async def test_a_log_line_that_the_java_sdk_ends_at_is_not_sent() -> None:
+    evil = Scripted(tools_list=tools("t"), tools_call=...)
+    async with gateway(scripts={"evil": evil}) as app:
+        pipe = Pipe(app, LATEST)
+        await pipe.begin()
+        asked = asyncio.ensure_future(pipe.ask("tools/call", name="evil__t", arguments={}))
+        while not any(each["method"] == "tools/call" for each in evil.requests):
+            await settle()
+        log = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":%s}}'
+        evil.say((log % DIGITS).encode())
+        await settle()
+        evil.answer_last(said("done"))
+        assert (await asked)["result"] == said("done")
+        await pipe.frontend.close()
+
+
+@pytest.mark.parametrize(("code", "told"), [(-99999999999, -32603), (2**31, -32603), (2**31 - 1, 2**31 - 1)])
+async def test_the_code_of_an_error_has_32_bits_over_stdio(code: int, told: int) -> None:
+    def refuse(_params: Any) -> Any:
+        raise Refusal(code, "no")
+
+    async with gateway(scripts={"evil": Scripted(tools_list=tools("t"), tools_call=refuse)}) as app:
+        pipe = Pipe(app, LATEST)
+        await pipe.begin()
+        error = (await pipe.ask("tools/call", name="evil__t", arguments={}))["error"]
+        assert (error["code"], error["message"]) == (told, "no")
         await pipe.frontend.close()

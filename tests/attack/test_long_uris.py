@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from bridge.test_permissions import client, clients
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Raw
 from peers import MODERN, LegacyServer, Scene, gateway
 from virtualtime import settle
@@ -276,3 +279,16 @@ async def test_what_is_told_of_a_uri_without_end_is_not_heard() -> None:
         assert ear.updated == ["there+file:///public/a"]
         assert [each.uri for each in events if each.kind == "updated"] == ["file:///public/a"]
         stop()
+
+
+segments = st.lists(
+    st.sampled_from([";", "%3b", "%253B", "%u003b", "/", "?", "#", "a", ":", "%", "25", "\n"]), max_size=12
+)
+
+
+@given(segments)
+def test_the_parameters_of_a_last_segment_are_found_segment_by_segment(parts: list[str]) -> None:
+    """As by the plain pattern, which looks through the whole segment anew at each `;` of it."""
+    plain = re.compile(r"(?:;|%(?:25)*(?:u00)?3b)[^/?#]*(?=[?#]|$)", re.IGNORECASE)
+    uri = "".join(parts)
+    assert uri_readings._parameters.sub(r"\1", uri) == plain.sub("", uri)  # pyright: ignore[reportPrivateUsage]

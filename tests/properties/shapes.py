@@ -9,6 +9,7 @@ from properties.material import values
 
 MODERN = "2026-07-28"
 text = st.text(max_size=6)
+of_one = st.text(min_size=1, max_size=6)  # what has an empty name is left out
 meta = st.dictionaries(text, values, max_size=2)
 others = st.dictionaries(st.sampled_from(["x", "vendor/y", "ttl"]), values, max_size=2)
 uris = st.sampled_from(["file:///a", "https://example.com/b?c=1", "data:image/png;base64,AA==", "x:y"])
@@ -81,7 +82,7 @@ def resource(revision: str, key: str, uri: Any) -> Any:
 
 def prompt(revision: str) -> Any:
     known = {"title": ("2025-06-18", text), "description": ("", text), "required": ("", st.booleans())}
-    return named(revision, {}, arguments=("", st.lists(shaped(revision, {"name": text}, known), max_size=2)))
+    return named(revision, {}, arguments=("", st.lists(shaped(revision, {"name": of_one}, known), max_size=2)))
 
 
 ITEMS = {

@@ -11,7 +11,7 @@ import ipaddress
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Raw
@@ -35,7 +35,7 @@ class _Tool(msgspec.Struct):
 
 
 class _Resource(msgspec.Struct):
-    name: str
+    name: Annotated[str, msgspec.Meta(min_length=1)]  # without a character Java's SDK cannot read the whole list
     uri: str = ""
 
 
@@ -78,9 +78,19 @@ def why_unreadable(kind: str, item: Raw) -> str:
     data = bytes(item)
     if kind in _CALLED and b"\\u0000" in data and "\0" in jsonrpc.read(item, type=_Named).name:
         return NUL
-    if len(data) > LONGEST_NAME and any(len(each[1]) > LONGEST_NAME for each in _names.finditer(data)):
-        return NAME
-    return NUMBER if has_number_out_of_range(data) else ""
+    return why_unparsable(data)
+
+
+def why_unparsable(data: bytes) -> str:
+    """What some readers of JSON end at, in a message or a part of it; empty where there is nothing."""
+    return NAME if _has_long_name(data) else NUMBER if has_number_out_of_range(data) else ""
+
+
+def _has_long_name(data: bytes) -> bool:
+    half = LONGEST_NAME // 2  # where each half of one has the end of a name in it, there is none
+    if all(_end_of_name.search(data, at, at + half) for at in range(0, len(data) - half, half)):
+        return False
+    return any(len(each[1]) > LONGEST_NAME for each in _names.finditer(data))
 
 
 def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -96,8 +106,11 @@ def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 LONGEST_NAME, LONGEST_NUMBER = 50_000, 1_000  # bytes; some readers (Jackson) refuse what has more
-_names = re.compile(rb'"((?:[^"\\]|\\.)*+)"(?=\s*:)', re.DOTALL)
-_numbers = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?[0-9][0-9.eE+-]*)', re.DOTALL)
+_names = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(?=\s*:)', re.DOTALL)
+_without_long_numbers = re.compile(
+    rb'(?:[^"0-9-]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?=[0-9-])[0-9.eE+-]{1,1000}+(?![0-9.eE+-]))*+', re.DOTALL
+)
+_end_of_name = re.compile(rb'(?<!\\)"\s*+:')
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://(?P<authority>[^/?#]*))?")
 _AUTHORITY = re.compile(
     r"(?:.*@)?(?:(?P<host>[^\x00-\x20#/<>?@\[\\\]^|:]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]*))?",
@@ -131,6 +144,7 @@ def _is_address(text: str) -> bool:
 
 
 _FOLDED = bytes.maketrans(b"123456789E", b"000000000e")
+_DIGITS_BEGIN = {bytes((each,)) for each in b"-0123456789"}
 _MANY_DIGITS = b"0" * 200  # fewer, with an exponent of two digits, are within the range
 
 
@@ -140,12 +154,17 @@ def has_number_out_of_range(data: bytes) -> bool:
     folded = data.translate(_FOLDED, b"+")
     if b"000" not in folded or (b"e000" not in folded and _MANY_DIGITS not in folded):
         return False
-    if len(data) > LONGEST_NUMBER and any(len(each[1] or b"") > LONGEST_NUMBER for each in _numbers.finditer(data)):
+    if len(data) > LONGEST_NUMBER and _has_long_number(data):
         return True
     try:
         return any(abs(number) > sys.float_info.max for number in _integers(jsonrpc.value(data)))
     except jsonrpc.UNREADABLE:
         return True
+
+
+def _has_long_number(data: bytes) -> bool:
+    found = _without_long_numbers.match(data)
+    return found is not None and data[found.end() : found.end() + 1] in _DIGITS_BEGIN
 
 
 def _integers(value: Any) -> Iterator[int]:

@@ -203,7 +203,8 @@ _task_support = _flat(options(taskSupport=_support), ("taskSupport",))
 _argument_members = {
     name: optional(repair) for name, repair in (("title", TEXT), ("description", TEXT), ("required", FLAG))
 }
-_argument = _having("name", _flat(object_of({"name": TEXT, **_argument_members}), ("name", *_argument_members)))
+_name = of_type(Annotated[str, msgspec.Meta(min_length=1)])  # what has an empty one some readers refuse
+_argument = _having("name", _flat(object_of({"name": _name, **_argument_members}), ("name", *_argument_members)))
 _exact: jsonrpc.Decoder[float] = jsonrpc.Decoder(
     Annotated[float, msgspec.Meta(ge=0, lt=2**53)]
 )  # what every reader has as a whole number

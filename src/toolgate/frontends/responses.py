@@ -18,7 +18,7 @@ from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Client, Done, Outcome
 from toolgate.core.notes import Note
-from toolgate.eras import revisions
+from toolgate.eras import listed, revisions
 
 log = logging.getLogger(__name__)
 
@@ -69,17 +69,30 @@ def write_failed(id: bytes, error: BaseException, code_of: Callable[[Fault], int
 
 
 LONGEST_LINE = 10 * 1024 * 1024 - 128 * 1024  # bytes; the official TypeScript SDK ends its session at 10 MiB
-_response = re.compile(rb'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*),"result":')
+LARGEST_CODE = 2**31 - 1  # of an error: the official Java SDK ends its session at a larger one
+_response = re.compile(
+    rb'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*),"(?:result":|error":\{"code":(-?[0-9]+))'
+)
 
 
 def as_line(message: bytes) -> bytes:
-    """A message for a client that reads lines: in place of a response that is so long that the client would end its
-    session, and lose all servers with it, an error."""
-    found = _response.match(message) if len(message) > LONGEST_LINE else None
-    if not found:
+    """A message for a client that reads lines. Many end their session at one that they cannot read, and lose all
+    servers with it: in place of such a response they get an error, and of anything else nothing."""
+    found = _response.match(message)
+    if found and found[2] and abs(int(found[2])) > LARGEST_CODE:
+        message = b"%b%d%b" % (message[: found.start(2)], jsonrpc.INTERNAL_ERROR, message[found.end(2) :])
+    if len(message) <= listed.LONGEST_NUMBER:
         return message
-    text = f"The result has {len(message):,} bytes; over stdio it may have {LONGEST_LINE:,}"
-    hint = "ask for less at once, or connect over HTTP; with `result_limit` the rest is kept, to be read in parts"
+    if len(message) > LONGEST_LINE:
+        text = f"The result has {len(message):,} bytes; over stdio it may have {LONGEST_LINE:,}"
+        hint = "ask for less at once, or connect over HTTP; with `result_limit` the rest is kept, to be read in parts"
+    elif why := listed.why_unparsable(message):
+        text, hint = f"The answer of the server has {why}, which some clients cannot read", "connect over HTTP"
+    else:
+        return message
+    if not found:
+        log.warning("a message of %d bytes was not sent over stdio: its client may not read it", len(message))
+        return b""
     return write_error(found[1], Fault("UPSTREAM_ERROR", text, hint=hint, reach="executed"), jsonrpc.INTERNAL_ERROR)
 
 

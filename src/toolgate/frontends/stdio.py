@@ -31,7 +31,8 @@ class StdioFrontend(asyncio.Protocol):
         principal: Principal | None = None,
     ) -> None:
         def write_line(message: bytes) -> None:
-            write(responses.as_line(message) + b"\n")
+            if line := responses.as_line(message):
+                write(line + b"\n")
 
         self.closed = asyncio.Event()
         self._limit = deps.config.http.body_limit
