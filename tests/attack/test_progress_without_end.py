@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
+from msgspec import Raw
 from peers import LATEST, MODERN, LegacyServer, Scene, gateway
 from virtualtime import patience
 
+from toolgate.core import mcp
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Principal
+from toolgate.core.notes import Notes
 from toolgate.upstreams.breaker import FAILURES
 
 
@@ -61,3 +67,17 @@ async def test_a_failing_server_that_is_tried_with_an_endless_call_is_tried_with
         with patience(70.0):
             assert (await ann.call("there__quick")).text == "quick"
         assert endless.is_answered
+
+
+async def test_a_call_of_a_key_that_has_expired_has_no_more_time() -> None:
+    async with gateway(there=Endless().server()) as rig:
+        eve = Principal("eve", expires=rig.clock.wall() + 90)
+        request = Call("tools/call", "works", Client(eve, revision=mcp.LATEST["modern"]), server="there")
+        notes = Notes()
+        call = msgspec.structs.replace(request, notes=notes, wants_progress=True, arguments=Raw(b"{}"))
+        making = asyncio.ensure_future(rig.app.gateway.snapshot.upstreams["there"].invoke(call))
+        await asyncio.sleep(80)
+        assert not making.done()
+        await asyncio.sleep(75)
+        with pytest.raises(Fault, match="No answer within the time limit"):
+            await making

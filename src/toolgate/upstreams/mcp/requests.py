@@ -180,11 +180,15 @@ class Requests:
         return any(limit.waiting > limit.waiting_of(whose.counted_as) for limit in limits)
 
     def goes_on(self, id: int) -> None:
-        """The server reports progress with a call: that has its time anew, if nobody else waits until it is over."""
+        """The server reports progress with a call: that has its time anew, if nobody else waits until it is over, and
+        its client would still be let in."""
         request = self.pending.get(id)
         call = request.call if request else None
-        if call and call.wants_progress and not self.is_tried() and not self._keeps_waiting(call.client.principal):
-            assert request
+        if not request or not call or not call.wants_progress or self.is_tried():
+            return
+        principal = call.client.principal
+        is_over = principal.expires is not None and self.clock.wall() >= principal.expires
+        if not is_over and not self._keeps_waiting(principal):
             request.exchange.renew()
 
     # Requests of ours.
