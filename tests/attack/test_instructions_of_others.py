@@ -7,8 +7,10 @@ import re
 
 import pytest
 from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, tools
+from virtualtime import VirtualTimeLoop
 
 from toolgate.auth import safe_text
+from toolgate.catalog.server_info import CUT, LONGEST
 from toolgate.config import Server
 
 HEADINGS = [
@@ -60,3 +62,40 @@ async def test_nor_does_one_that_was_given_such_a_name() -> None:
 
 def test_what_is_cited_is_all_there() -> None:
     assert safe_text.cited("a\n\n  b\n") == "> a\n>\n>   b"
+
+
+UNSEEN = "\u202e" * 32_768  # each of which is cited as six characters
+
+
+async def test_what_servers_say_is_looked_through_once_and_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cite, where = safe_text.cited, list[bool]()
+
+    def noted(text: str) -> str:
+        where.append(VirtualTimeLoop.is_aside)
+        return cite(text)
+
+    monkeypatch.setattr(safe_text, "cited", noted)
+    async with gateway(scripts={"wild": saying(UNSEEN, LATEST), "bank": saying(UNSEEN, MODERN)}) as app:
+        first = [(await Visitor(app).initialize()).result["instructions"] for _ in range(3)][-1]
+        assert (await Visitor(app).ask_modern("server/discover")).result["instructions"] == first
+    assert where == [True, True]
+
+
+async def test_a_secret_that_is_learned_later_is_in_nothing_that_is_said_from_then_on() -> None:
+    async with gateway(scripts={"evil": saying("Use canary-7f3a9c21bb.", LATEST), "bank": saying("", LATEST)}) as app:
+        for path in ("/mcp", "/mcp/servers/evil"):
+            assert "canary" in (await Visitor(app, path).initialize()).result["instructions"]
+        app.redactor.learn(["canary-7f3a9c21bb"])
+        for path in ("/mcp", "/mcp/servers/evil"):
+            assert (await Visitor(app, path).initialize()).result["instructions"].endswith("Use [secret]")
+
+
+async def test_many_who_say_much_share_the_room_and_each_says_all_of_it_at_its_own_path() -> None:
+    wild = {f"wild{number}": saying(UNSEEN, LATEST) for number in range(5)}
+    async with gateway(scripts={**wild, "bank": saying("Pay.", LATEST)}) as app:
+        told = (await Visitor(app).initialize()).result["instructions"]
+        assert (await Visitor(app, "/mcp/servers/wild0").initialize()).result["instructions"] == UNSEEN
+    assert told.endswith("# bank\n> Pay.")
+    assert told.count(CUT) == 5 and LONGEST - 100 < told.count("\\u202e") * 6 < len(told) < LONGEST + 500

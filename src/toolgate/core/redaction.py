@@ -64,7 +64,8 @@ class InTheClear(NamedTuple):
 
 
 class Secrets:
-    """Some secrets, to be taken out of what is shown: `text` and `body` give back what may be."""
+    """Some secrets, to be taken out of what is shown: `text` and `body` give back what may be. What was looked through
+    is to be again when there is another `version`."""
 
     def __init__(self) -> None:
         self._look_for(())
@@ -92,6 +93,7 @@ class Secrets:
         self.longest = max(map(len, self._texts), default=0)
         self._reach = escapes.LONGEST * (2 + max(map(len, self._ways), default=0))  # of the longest, all of it escaped
         self.overlap = max(map(len, (*self._bodies, self._escape))) - 1
+        self.version = object()  # at last: what a thread has looked through meanwhile counts as looked through before
 
     def text(self, shown: str) -> str:
         """Any text that is no JSON."""

@@ -18,7 +18,7 @@ from toolgate.auth.access import Access, Rules
 from toolgate.catalog import server_info
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.views import CatalogView
-from toolgate.core import jsonrpc, names, surrogates
+from toolgate.core import names, surrogates
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.listing import Listing
@@ -58,11 +58,13 @@ class Lists:
         self._as_known = as_known
         self._current = current
         self._known = KnownListings()
+        self._introductions = server_info.Introductions()
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # principals for their tasks
 
     def forget(self) -> None:
         """Another configuration is served: what was shown by the old one is not shown again."""
         self._known.clear()
+        self._introductions.forget()
 
     async def view(self, kind: str, route: Route, client: Client, hears: bool = False) -> Listing:
         """One list of everything on this route. `hears`: this client hears later of what is not there yet
@@ -149,21 +151,14 @@ class Lists:
             return served
         servers = {server.id: server.name for server in self.upstreams(route, client)}
         patience = server_info.PATIENCE if served else self._current().list_timeout
-        said = {
-            id: self._scrubbed(id, about) for id, about in (await catalog.introduced(servers, client, patience)).items()
+        said = await catalog.introduced(servers, client, patience)
+        known, whose = self._introductions, client.principal.counted_as
+        told = {
+            servers[id]: await known.of(id, about, self._redactor.of(id), whose) for id, about in said.items() if about
         }
         if not served:
-            return server_info.alone(next(iter(said.values()), None))
-        told = {name: about for id, name in servers.items() if (about := said.get(id))}
+            return server_info.alone(next((each.about for each in told.values()), None))
         return server_info.merged(served, told, len(servers) > 1)
-
-    def _scrubbed(self, server: str, about: About | None) -> About | None:
-        if not about:
-            return None
-        secrets, can = self._redactor.of(server), about.capabilities
-        if (scrubbed := secrets.body(before := jsonrpc.encode(can))) is not before:
-            can = jsonrpc.value(scrubbed)
-        return msgspec.structs.replace(about, instructions=secrets.text(about.instructions), capabilities=can)
 
     def upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
         """Those that may tell of themselves: not the gateway's own."""
