@@ -292,6 +292,7 @@ class App:
             last_first.push_async_callback(self._to_the_end.close)  # the others may wait for the store
             last_first.push_async_callback(self.sign_ins.close)
             last_first.push_async_callback(self._close_upstreams)
+            last_first.push_async_callback(self._pins.close)
             last_first.push_async_callback(self._catalog.close)
             last_first.callback(self._policy_deps.checker.close)
             last_first.push_async_callback(self.gateway.close)

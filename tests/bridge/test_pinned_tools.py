@@ -174,6 +174,18 @@ async def test_what_was_pinned_holds_after_a_restart_and_for_whoever_starts_next
         assert await names(client) == ["there__find", "there__drop"]
 
 
+async def test_what_is_held_just_before_the_end_is_pending_at_the_next_start() -> None:
+    there, store = a_server(scope="session"), MemoryStore(FakeClock())
+    async with gateway(there=there, config=QUARANTINE, store=store) as rig:
+        assert await names(await rig.legacy(principal="ann"))
+        there.offer("tools", *(tool(f"t{each}", "x" * 60_000) for each in range(100)))
+        assert await names(await rig.legacy(principal="bob")) == []
+        there.offer("tools", tool("last"))
+        assert await names(await rig.legacy(principal="eve")) == []
+        assert len(StoredPins(store, "").pending("there")) == 100, "it is not written again so soon"
+    assert StoredPins(store, "").pending("there").keys() == {*(f"t{each}" for each in range(100)), "last"}
+
+
 async def test_what_comes_back_as_it_was_is_pending_no_more() -> None:
     there, store = a_server(), MemoryStore(FakeClock())
     async with gateway(there=there, config=QUARANTINE, store=store) as rig:

@@ -20,6 +20,7 @@ from toolgate.core.fault import RPC_CODES, Code, Fault, Words
 from toolgate.eras import listed
 from toolgate.eras.output_schemas import OutputSchemas
 from toolgate.state.base import Store
+from toolgate.state.latest import LatestValues
 from toolgate.upstreams.base import About
 from toolgate.upstreams.known_eras import space_of
 
@@ -49,6 +50,7 @@ class CatalogCache:
     def __init__(self, store: Store, clock: Clock, prints: Mapping[str, str]) -> None:
         self.prints = prints
         self._store = store
+        self._lists = LatestValues(store, clock)
         self._clock = clock
         self._written: dict[tuple[str, str], tuple[object, float]] = {}  # by space and key: what, and when
 
@@ -70,9 +72,12 @@ class CatalogCache:
         space = self._space(server, scope)
         if space and self._is_due(space, kind, (list(server_list.own.items()), ttl, server_list.is_public)):
             wall = self._clock.wall() - (self._clock.now() - server_list.fetched)
-            items = {name: bytes(raw) for name, raw in server_list.own.items()}
-            record = _List(wall, ttl, server_list.is_public, items)
-            self._store.put(space, kind, surrogates.pack(record), ttl=KEPT)
+
+            def pack() -> bytes:
+                items = {name: bytes(raw) for name, raw in server_list.own.items()}
+                return surrogates.pack(_List(wall, ttl, server_list.is_public, items))
+
+            self._lists.put(space, kind, server_list.size, pack, KEPT)
 
     def save_fault(self, place: Place, fault: Fault) -> None:
         """Why a list that was never known could not be had: who starts again need not wait for that anew."""
@@ -90,22 +95,25 @@ class CatalogCache:
 
     def drop(self, place: Place) -> None:
         server, scope, kind = place
-        self._drop(self._space(server, scope), kind)
+        if space := self._space(server, scope):
+            self._written.pop((space, kind), None)
+            self._lists.delete(space, kind)
 
     def drop_fault(self, place: Place) -> None:
         server, scope, kind = place
-        self._drop(self._space(server, scope), _FAULT + kind)
-
-    def _drop(self, space: str, key: str) -> None:
-        if space:
-            self._written.pop((space, key), None)
-            self._store.delete(space, key)
+        if space := self._space(server, scope):
+            self._written.pop((space, _FAULT + kind), None)
+            self._store.delete(space, _FAULT + kind)
 
     def forget(self, server: str) -> None:
         """This server is configured no more, or otherwise. Its records stay: the configuration may come back."""
         space = self._space(server)
         for written in [written for written in self._written if written[0] == space]:
             del self._written[written]
+
+    async def close(self) -> None:
+        """What waits is on its way to the store then."""
+        await self._lists.close()
 
     def _space(self, server: str, scope: str = "") -> str:
         """Empty where nothing is kept."""

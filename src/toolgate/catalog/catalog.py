@@ -481,6 +481,7 @@ class Catalog:
         await asyncio.gather(*fetching, return_exceptions=True)
         if self._reviews:
             await self._reviews.close()
+        await self._cache.close()
 
     def _fetching(self) -> list[asyncio.Task[ServerList]]:
         return [slot.fetch for slot in self._slots.values() if slot.fetch]

@@ -22,8 +22,9 @@ import hashlib
 import json
 import logging
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -40,6 +41,7 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.services import Swap
 from toolgate.core.steps import InSteps, at_once
 from toolgate.state.base import NotKept, Store
+from toolgate.state.latest import LatestValues
 from toolgate.upstreams.bounds import little_together
 
 log = logging.getLogger(__name__)
@@ -55,6 +57,8 @@ MOST_NEAR = 5  # new tools, and gone ones, that are compared for whether they ar
 NEARNESS = 1000  # characters that are compared
 PIECE = 3  # characters of the pieces in which they are
 NEAR = 0.75  # the share of these that both have, where they are
+
+PENDING = "pending"  # the space of what waits to be approved
 
 Mode = Literal["off", "warn", "quarantine"]
 Note = Callable[..., object]  # as `audit.Trail.note`
@@ -112,10 +116,65 @@ class _Waits(NamedTuple):
 
     whose: str
     pending: Mapping[str, Pending]
+    size: int
 
-    @property
-    def size(self) -> int:
-        return sum(len(name) + len(each.text) for name, each in self.pending.items())
+    @classmethod
+    def of(cls, whose: str, pending: Mapping[str, Pending]) -> _Waits:
+        return cls(whose, pending, sum(len(name) + len(each.text) for name, each in pending.items()))
+
+
+class _Scopes:
+    """What is pending of one server by scope, the latest last."""
+
+    def __init__(self) -> None:
+        self.waits: dict[str, _Waits] = {}
+        self.count = self.size = 0
+        self._counts, self._sizes = Counter[str](), Counter[str]()  # by whose they are
+
+    def put(self, scope: str, waits: _Waits) -> tuple[Sequence[str], Collection[str]]:
+        """What is pending of this scope by now. Where all together is too much, the scopes of whoever has most give
+        way, the oldest first; of this one, what there is no room for. The names of which others may be pending now, and
+        those of them that gave way."""
+        touched = [*waits.pending, *self._take(scope).pending]
+        self._add(scope, waits)
+        gone: set[str] = set()
+        while self.count > MOST_PENDING or self.size > MOST_TEXT:
+            shares = {whose: self._share(whose) for whose in self._counts}
+            most = max(shares.values())
+            oldest = next(each for each, known in self.waits.items() if shares[known.whose] == most)
+            given = self._take(oldest)
+            gone |= given.pending.keys()
+            if oldest == scope:
+                self._add(scope, _cut(given, MOST_PENDING - self.count, MOST_TEXT - self.size))
+        return [*touched, *gone], gone
+
+    def together(self) -> dict[str, Pending]:
+        found = dict[str, Pending]()
+        for each in self.waits.values():
+            found.update(each.pending)
+        return found
+
+    def _add(self, scope: str, waits: _Waits) -> None:
+        if waits.pending:
+            self.waits[scope] = waits
+            self._count(waits, 1)
+
+    def _take(self, scope: str) -> _Waits:
+        waits = self.waits.pop(scope, _Waits("", {}, 0))
+        self._count(waits, -1)
+        return waits
+
+    def _count(self, waits: _Waits, times: int) -> None:
+        many, size = times * len(waits.pending), times * waits.size
+        self.count, self.size = self.count + many, self.size + size
+        self._counts[waits.whose] += many
+        self._sizes[waits.whose] += size
+        if not self._counts[waits.whose]:
+            del self._counts[waits.whose], self._sizes[waits.whose]
+
+    def _share(self, whose: str) -> float:
+        """In hundredths: among those that are much alike, age decides."""
+        return round(max(self._counts[whose] / MOST_PENDING, self._sizes[whose] / MOST_TEXT), 2)
 
 
 class Unreadable(Exception):
@@ -162,7 +221,7 @@ class StoredPins:
         return {} if raw is None else self.unpacked_pending(raw)
 
     def packed_pending(self, server: str) -> bytes | None:
-        return self.store.get("pending", self.key(server))
+        return self.store.get(PENDING, self.key(server))
 
     @staticmethod
     def unpacked_pending(raw: bytes) -> dict[str, Pending]:
@@ -188,8 +247,8 @@ class StoredPins:
 
     def set_pending(self, server: str, pending: Mapping[str, Pending]) -> Awaitable[None]:
         if not pending:
-            return self.store.delete("pending", self.key(server))
-        return self.store.put("pending", self.key(server), surrogates.pack(pending))
+            return self.store.delete(PENDING, self.key(server))
+        return self.store.put(PENDING, self.key(server), surrogates.pack(pending))
 
     async def approve(self, server: str, tools: Collection[str], seen: str, now: float) -> list[str] | None:
         """Pin these tools (none: all) as they are pending now; their names. None where what is pending is not what was
@@ -233,10 +292,11 @@ class Pins:
         self._modes: Mapping[str, Modes] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
         self._pending: dict[str, dict[str, Pending]] = {}  # of all its scopes, as it is stored
-        self._scopes: dict[str, dict[str, _Waits]] = {}  # by server and scope, the latest last
+        self._scopes: dict[str, _Scopes] = {}  # by server
         self._read: dict[str, ReadTools] = {}  # by server: the last list
         self._said: set[tuple[str, str, str]] = set()
         self._renewing = BackgroundTasks()
+        self._to_keep = LatestValues(store, clock)  # what is pending
         self._unknown: dict[str, str] = {}  # by server: why it is not known what was trusted
         self.on_change: Callable[[], object] = lambda: None  # what was shown as trusted is held back after all
 
@@ -256,8 +316,13 @@ class Pins:
         """Somebody has approved of something."""
         self._pins.clear()
         self._pending.clear()
+        self._to_keep.forget()  # or what was approved would be pending again; the rest is, when it is judged anew
         self._scopes.clear()
         self._unknown.clear()
+
+    async def close(self) -> None:
+        """What is pending is on its way to the store then."""
+        await self._to_keep.close()
 
     def holds(self, server: str) -> bool:
         """Whether any of a server's tools may be in quarantine."""
@@ -272,7 +337,7 @@ class Pins:
             return None
         listed = self._listed(server, tools)
         pending = self._compared(server, listed, rules)
-        self._keep(server, scope, _Waits(whose or scope, pending))
+        self._keep(server, scope, _Waits.of(whose or scope, pending))
         self._say(server, pending)
         if not self.holds(server):
             return None
@@ -392,17 +457,24 @@ class Pins:
         if server not in self._pending:
             self._pending[server] = self._records.pending(server)
         before = self._pending[server]
-        scopes = self._scopes.setdefault(server, {"": _Waits("", before)} if scope and before else {})
-        scopes.pop(scope, None)
-        if waits.pending:
-            scopes[scope] = waits
-        gone = _less(scopes, scope)
-        after = {name: each for waits in scopes.values() for name, each in waits.pending.items()}
+        if server not in self._scopes:
+            self._scopes[server] = _Scopes()
+            self._scopes[server].put("", _Waits.of("", before))
+        touched, gone = self._scopes[server].put(scope, waits)
+        after = self._scopes[server].together()
         if after != before:
             self._pending[server] = after
-            self._records.set_pending(server, after)
-            known = {name: each for name, each in before.items() if name in after or name not in gone}
-            self._note_quarantine(server, _held(known), _held(after))
+            self._keep_pending(server, after, self._scopes[server].size)
+            now = {name: after[name] for name in touched if name in after}
+            known = {name: before[name] for name in touched if name in before and (name in now or name not in gone)}
+            self._note_quarantine(server, _held(known), _held(now))
+
+    def _keep_pending(self, server: str, pending: Mapping[str, Pending], size: int) -> None:
+        key = self._records.key(server)
+        if pending:
+            self._to_keep.put(PENDING, key, size, partial(surrogates.pack, pending))
+        else:
+            self._to_keep.delete(PENDING, key)
 
     def _note_quarantine(self, server: str, before: Mapping[str, Pending], after: Mapping[str, Pending]) -> None:
         def note(event: str, tools: Mapping[str, str]) -> None:
@@ -440,37 +512,6 @@ def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:
     return {name: each for name, each in pending.items() if each.is_held}
 
 
-def _less(scopes: dict[str, _Waits], latest: str) -> set[str]:
-    """Where all together is too much, the scopes of whoever has most give way, the oldest first; of the latest, what
-    there is no room for. The names that went."""
-    gone: set[str] = set()
-    counts, sizes = Counter[str](), Counter[str]()
-    theirs: dict[str, deque[str]] = {}
-
-    def count(waits: _Waits, times: int) -> None:
-        counts[waits.whose] += times * len(waits.pending)
-        sizes[waits.whose] += times * waits.size
-
-    def share(whose: str) -> float:  # in hundredths: among those that are much alike, age decides
-        return round(max(counts[whose] / MOST_PENDING, sizes[whose] / MOST_TEXT), 2)
-
-    for scope, waits in scopes.items():
-        count(waits, 1)
-        theirs.setdefault(waits.whose, deque()).append(scope)
-    while counts.total() > MOST_PENDING or sizes.total() > MOST_TEXT:
-        whose = max(theirs, key=share)
-        scope = theirs[whose].popleft()
-        waits = scopes.pop(scope)
-        gone |= waits.pending.keys()
-        count(waits, -1)
-        if scope == latest:
-            scopes[scope] = waits = _cut(waits, MOST_PENDING - counts.total(), MOST_TEXT - sizes.total())
-            count(waits, 1)
-        if not theirs[whose]:
-            del theirs[whose]
-    return gone
-
-
 def _cut(waits: _Waits, count: int, size: int) -> _Waits:
     """The first of these, as far as there is room for so many tools and characters."""
     kept: dict[str, Pending] = {}
@@ -479,7 +520,7 @@ def _cut(waits: _Waits, count: int, size: int) -> _Waits:
         if len(kept) == count or size < 0:
             break
         kept[name] = each
-    return waits._replace(pending=kept)
+    return _Waits.of(waits.whose, kept)
 
 
 class _Listed(NamedTuple):

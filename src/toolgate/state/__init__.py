@@ -10,6 +10,7 @@ has a rule of its own, `audit.on_failure`.
     memory      a store that lasts as long as its object
     sqlite      the store on disk: one file, written by one thread, shared by all gateways of the folder
     read_only   the store as a worker has it
+    latest      values that others can have written anew as often as they like
     opening     opening that file: its folder, its version, a damaged one
     holders     which programs keep others from opening or writing that file
     backups     copies of that file, and one put in its place

@@ -89,9 +89,11 @@ async def test_what_goes_into_quarantine_and_what_comes_out_of_it_is_noted_once(
     for _ in range(2):
         judged(known, other)
         assert noted == held
+        await known.close()
         known = pins(store, note)  # the gateway is started again
     judged(known, other, TOOL | {"name": "new"})
     assert noted.pop() == ("pins.held", "there", {"new": "it is new"})
+    await known.close()
     await StoredPins(store, "").approve("there", ["new"], "", 0.0)
     known.read_again()
     judged(known, other, TOOL | {"name": "new"})
@@ -144,6 +146,7 @@ async def test_a_principals_own_list_is_held_against_the_same_pins() -> None:
     judged(known, TOOL, scope="ann")
     assert judged(known, TOOL | {"title": "R"}, scope="bob") == {"read": "it has changed"}
     assert judged(known, TOOL, scope="ann") == {}
+    await known.close()
     assert list(StoredPins(store, "").pending("there")) == ["read"]
 
 
@@ -152,6 +155,7 @@ async def test_what_was_approved_is_pinned_and_the_old_name_of_what_was_renamed_
     known = pins(store)
     judged(known, TOOL)
     judged(known, TOOL | {"name": "peruse"})
+    await known.close()
     server_lists = StoredPins(store, "")
     assert await server_lists.approve("there", (), mark(server_lists.pending("there")), 7.0) == ["peruse"]
     found = server_lists.pins("there") or {}
