@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from inmemory import LATEST, Scripted, Visitor, gateway
 from msgspec import Raw
+from virtualtime import VirtualTimeLoop, settle
 
-from toolgate.core import items
+from toolgate.core import items, jsonrpc
+from toolgate.gateway import route_view
 from toolgate.search import briefs, signatures
 from toolgate.search.briefs import brief
 from toolgate.search.signatures import Budget, Tool
-from toolgate.surfaces.controls import daemon, meta
+from toolgate.surfaces.controls import base, daemon, meta
+from toolgate.surfaces.controls.base import OfLists
 
 # Briefs.
 
@@ -115,11 +118,11 @@ def test_tools_as_servers_have_them_are_written_in_full() -> None:
 # What clients ask for.
 
 
-async def asked(path: str, name: str, arguments: Any, description: str = "a. " * 600) -> list[Any]:
-    """What ten calls at once, and one after them, are told of a server with 1,000 such tools."""
+async def asked(path: str, name: str, arguments: Any, description: str = "a. " * 600, many: int = 1_000) -> list[Any]:
+    """What ten calls at once, and one after them, are told of a server with so many such tools."""
     tools = [
         {"name": f"t{number}", "description": description, "inputSchema": SELF, "outputSchema": SELF}
-        for number in range(1_000)
+        for number in range(many)
     ]
     async with gateway(scripts={"there": Scripted(LATEST, tools_list={"tools": tools})}) as app:
         visitor = Visitor(app, path)
@@ -149,6 +152,72 @@ async def test_signatures_of_a_list_are_made_once_and_within_one_budget(
         beyond = sum(tool["signature"].endswith("(…)") for tool in each["tools"])
         assert 900 < beyond < 1_000 and "tools are shown without their parameters" in each["note"]
         assert int(each["note"].split()[0]) - beyond in (0, 1)  # of one there was room for the line only
+
+
+TOLD = [
+    ("/mcp/children", "get_schema", {"server_id": "there"}),
+    ("/mcp/meta", "mcp_discover", {"server": "there"}),
+    ("/mcp/meta", "mcp_discover", {"server": "there", "format": "python"}),
+    ("/mcp/daemon", "list_tools", {"server": "there"}),
+    ("/mcp/daemon", "list_tools", {}),
+    ("/mcp/daemon", "get_tool_schema", {"server_name": "there", "tool_name": "t7"}),
+]
+
+
+@pytest.mark.parametrize(("path", "name", "arguments"), TOLD)
+async def test_lists_are_written_once_for_all_who_are_told_them_and_beside_the_event_loop(
+    path: str, name: str, arguments: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, here, in_text, once = jsonrpc.encode, list[int](), base.in_text, list[int]()
+
+    def encoded(value: Any) -> bytes:
+        written = encode(value)
+        here.append(0 if VirtualTimeLoop.is_aside else len(written))
+        return written
+
+    monkeypatch.setattr(jsonrpc, "encode", encoded)
+    monkeypatch.setattr(base, "in_text", lambda written: once.append(len(written)) or in_text(written))
+    of_one = ("a. " * 20_000, 10) if name == "get_tool_schema" else ()
+    answers = await asked(path, name, arguments, *of_one)
+    size = len(json.dumps(answers[0]))
+    assert all(each == answers[0] for each in answers)
+    assert size > 50_000 and max(here) < 10_000 and sum(once) < 2 * size
+
+
+async def test_what_is_told_of_lists_is_made_when_there_is_room_and_counts_until_its_client_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write, kept = OfLists.written, list[int]()
+    tools = [{"name": f"t{number}", "description": "a. " * 600, "inputSchema": SELF} for number in range(1_500)]
+    async with gateway(scripts={"there": Scripted(LATEST, tools_list={"tools": tools})}) as app:
+        results = app._link_deps.results
+
+        def noted(self: OfLists) -> bytes:
+            kept.append(results._kept)
+            return write(self)
+
+        monkeypatch.setattr(OfLists, "written", noted)
+        visitor = Visitor(app, "/mcp/children")
+        await visitor.initialize()
+        asking = [visitor.ask("tools/call", name="get_schema", arguments={"server_id": "there"}) for _ in range(10)]
+        size = len((await asyncio.gather(*asking))[0].body)
+        assert len(kept) == 10 and all(0.9 * size < each < 3 * size for each in kept)
+        await settle()
+        assert not results._by
+
+
+async def test_of_one_client_as_many_wait_to_be_told_of_lists_as_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(route_view, "MOST_WAITING", 5)
+    tools = [{"name": f"t{number}", "description": "a. " * 600, "inputSchema": SELF} for number in range(1_500)]
+    async with gateway(scripts={"there": Scripted(LATEST, tools_list={"tools": tools})}) as app:
+        visitor = Visitor(app, "/mcp/children")
+        await visitor.initialize()
+        asking = [visitor.ask("tools/call", name="get_schema", arguments={"server_id": "there"}) for _ in range(20)]
+        answers = [json.loads(each.result["content"][0]["text"]) for each in await asyncio.gather(*asking)]
+    refused = [each for each in answers if "tools" not in each]
+    assert 0 < len(answers) - len(refused) <= 8 and {each["code"] for each in refused} == {"RATE_LIMITED"}
 
 
 def test_hits_of_a_search_have_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from toolgate.catalog.base import ServerList, ServerSummary, View, summary
 from toolgate.catalog.permitted import permitted
 from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp, names
-from toolgate.core.bodies import Kept
+from toolgate.core.bodies import FREE, Kept
 from toolgate.core.clock import Clock
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairLimit, OneEach
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, EventSink, Outcome, Principal
@@ -48,6 +48,7 @@ from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.providers.services import Providers
 
 LARGE = 64 * 1024  # bytes of what came of code; more is written in a thread
+MOST_WAITING = 1000  # answers with whole lists, of one principal; and principals of which one waits for room
 
 
 class RouteViews:
@@ -83,6 +84,7 @@ class RouteViews:
         self.observed = ObservedShapes()
         self.in_turns = FairLimit(1)  # large results that code gets, and gives
         self.counting = FairLimit(1)  # tokens
+        self.telling = OneEach(MOST_WAITING, most=MOST_WAITING, what="answers with whole lists")
         self._activated = ActivatedTools(tell)
         self.activated, self.activate = self._activated.of, self._activated.activate
 
@@ -161,6 +163,11 @@ class _Summaries(Mapping[str, ServerSummary]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _is_metered(call: Call) -> bool:
+    control = controls.find(call.target) if call.method == mcp.CALL else None
+    return control is not None and not control.changes and not control.runs_code
 
 
 class RouteView:
@@ -409,14 +416,34 @@ class RouteView:
         return await token_meter.of(self.given, names_of, self._views.counting, self.client.principal.counted_as)
 
     async def metered(self, call: Call, result: Object) -> Object:
+        if not _is_metered(call):
+            return result
+        meter = await self._loaded(call, token_meter.size_of(result))
+        return {**result, "_meta": {**result.get("_meta", {}), **meter}} if meter else result
+
+    async def told(self, call: Call, size: int, tokens: int, write: Callable[[], bytes], /) -> EncodedResult:
+        kept = await self._room(size) if size > FREE else None
+        meter: Object = await self._loaded(call, tokens) if _is_metered(call) else {}
+        body = write()
+        return EncodedResult(jsonrpc.with_members(body, {"_meta": jsonrpc.encode(meter)}) if meter else body, kept)
+
+    async def _room(self, size: int) -> Kept:
+        """What a result of so many bytes counts as, when there is room for it. One of this client's waits there: what
+        waits counts already. Raises `Fault` RATE_LIMITED where enough wait behind it."""
+        telling, whose = self._views.telling, self.client.principal.counted_as
+        await telling.turn(whose)
+        try:
+            kept = Kept(self._views.sandbox.held.begun(whose))
+            if not kept.body.has(size):
+                await kept.body.room()
+            return kept
+        finally:
+            telling.give_back(whose)
+
+    async def _loaded(self, call: Call, tokens: int) -> Object:
         """What a control tool says of tools is loaded, too; whoever asks for it is told with it how much that is."""
-        control = controls.find(call.target) if call.method == mcp.CALL else None
-        if not control or control.changes or control.runs_code:
-            return result
-        self._snapshot.catalog.loaded.told(self.client, self._about(call), token_meter.size_of(result))
-        if token_meter.KEY not in call.meta:
-            return result
-        return {**result, "_meta": {**result.get("_meta", {}), token_meter.KEY: await self.tokens()}}
+        self._snapshot.catalog.loaded.told(self.client, self._about(call), tokens)
+        return {token_meter.KEY: await self.tokens()} if token_meter.KEY in call.meta else {}
 
     def _about(self, call: Call) -> str:
         """The server that a call of a control tool is about."""

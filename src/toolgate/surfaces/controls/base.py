@@ -17,6 +17,7 @@ from toolgate.catalog.base import ServerList, View
 from toolgate.core import counting, jsonrpc, mcp, names, surrogates
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, Hints, Outcome
+from toolgate.search import tokens
 from toolgate.surfaces.controls.context import ControlContext
 
 Object: TypeAlias = Mapping[str, Any]
@@ -275,6 +276,58 @@ async def derived(server_list: ServerList, what: str, make: Callable[[], Derived
 
 
 Derived = TypeVar("Derived")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What of an answer is made of a server's list: `pieces` by the names of its items, as they stand in a text of
+    JSON, and how many tokens they are."""
+
+    pieces: Mapping[str, bytes]
+    tokens: int
+
+
+LIST, VALUE = Raw(b"[\0]"), Raw(b"\0")  # where a part stands, as a list or as what it is: no JSON has a zero byte
+
+
+class OfLists(msgspec.Struct, frozen=True):
+    """What a control tool that works has to say of lists, which may be long: in `said`, `LIST` or `VALUE` stands in the
+    place of each part, in this order."""
+
+    said: Object
+    parts: Sequence[Part]
+
+    @property
+    def size(self) -> int:
+        """In bytes, of its parts."""
+        return sum(len(piece) for part in self.parts for piece in part.pieces.values())
+
+    @property
+    def tokens(self) -> int:
+        return tokens.estimate(jsonrpc.encode(self.said)) + sum(part.tokens for part in self.parts)
+
+    def written(self) -> bytes:
+        """The result, as `text` would have it."""
+        first, *others = map(in_text, jsonrpc.encode(self.said).split(b"\0"))
+        written = [b'{"content":[{"type":"text","text":"', first]
+        for part, behind in zip(self.parts, others, strict=True):
+            written += [b",".join(part.pieces.values()), behind]
+        return b"".join([*written, b'"}]}'])
+
+
+async def part(server_list: ServerList, what: str, make: Callable[[], Mapping[str, Any]]) -> Part:
+    """What is said of the items of a list, as `make` has it by their names; written once, as all that is derived."""
+    return await derived(server_list, what, lambda: part_of(make()))
+
+
+def part_of(said: Mapping[str, Any]) -> Part:
+    written = {name: jsonrpc.encode(each) for name, each in said.items()}
+    counted = tokens.estimate(b",".join(written.values()))
+    return Part({name: in_text(each) for name, each in written.items()}, counted)
+
+
+def in_text(written: bytes) -> bytes:
+    """JSON as it stands in a text of JSON."""
+    return jsonrpc.encode(written.decode())[1:-1]
 
 
 def _check_length(what: str, named: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Raw
@@ -39,17 +40,21 @@ _SERVER = {"type": "string", "description": "Name of the child server"}
 _CHILD_NAME = {"child_name": "server_id"}
 
 
-async def get_schema(given: Given, context: ControlContext) -> Object:
+async def get_schema(given: Given, context: ControlContext) -> Any:
     id = base.find_server(given["server_id"], context.gateway.names)
     view = await context.gateway.lists([(id, "tools"), (id, "resources")])
     server_list = view.server_list(id, "tools")
     if server_list is None:
         raise view.fault(id, "tools") or base.not_listed_yet(id)
     resources = view.server_list(id, "resources")
-    return {
-        "tools": [_described(raw) for raw in server_list.items.values()],
-        "resources": [_located(raw) for raw in resources.items.values()] if resources else [],
-    }
+    parts = [await base.part(server_list, "schemas", partial(_of_each, _described, server_list))]
+    if resources:
+        parts.append(await base.part(resources, "places", partial(_of_each, _located, resources)))
+    return base.OfLists({"tools": base.LIST, "resources": base.LIST if resources else []}, parts)
+
+
+def _of_each(told: Callable[[Raw], Object], server_list: ServerList) -> Mapping[str, Object]:
+    return {name: told(raw) for name, raw in server_list.items.items()}
 
 
 def _described(raw: Raw) -> Object:

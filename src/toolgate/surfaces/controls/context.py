@@ -160,6 +160,11 @@ class GatewayView(Protocol):
         guesses at secrets."""
         ...
 
+    async def told(self, call: Call, size: int, tokens: int, write: Callable[[], bytes], /) -> EncodedResult:
+        """The result of a call of a control tool that tells of lists, as `write` makes it. It counts for as many bytes
+        and tokens; it is made when there is room for it."""
+        ...
+
     async def as_call(
         self, control: str, arguments: Mapping[str, Any], context: ToolContext, does: Callable[[Any], Any] | None, /
     ) -> EncodedResult:

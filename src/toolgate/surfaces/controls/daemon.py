@@ -129,7 +129,7 @@ async def list_mcp_servers(given: Given, context: ControlContext) -> Object:
     }
 
 
-async def list_tools(given: Given, context: ControlContext) -> Object:
+async def list_tools(given: Given, context: ControlContext) -> Any:
     one = base.find_server(given["server"], context.gateway.names) if "server" in given else None
     servers = [one] if one else list(context.gateway.servers)
     view = await context.gateway.lists([(id, "tools") for id in servers])
@@ -137,34 +137,38 @@ async def list_tools(given: Given, context: ControlContext) -> Object:
         server_list = view.server_list(one, "tools")
         if server_list is None:
             raise view.fault(one, "tools") or base.not_listed_yet(one)
-        return {"success": True, "server": view.servers[one], "tools": await _briefs(server_list)}
+        told = {"success": True, "server": view.servers[one], "tools": base.LIST}
+        return base.OfLists(told, [await _briefs(server_list)])
     listed: list[Object] = []
+    parts: list[base.Part] = []
     for id in servers:
         server_list, fault = view.server_list(id, "tools"), view.fault(id, "tools")
-        said: dict[str, Any] = {"name": view.servers[id], "tools": await _briefs(server_list) if server_list else []}
+        said: dict[str, Any] = {"name": view.servers[id], "tools": base.LIST if server_list else []}
+        parts += [await _briefs(server_list)] if server_list else []
         listed.append(said | ({"error": fault.message} if fault else {} if server_list else {"pending": True}))
-    return {"success": True, "servers": listed}
+    return base.OfLists({"success": True, "servers": listed}, parts)
 
 
-async def _briefs(server_list: ServerList) -> list[Object]:
+async def _briefs(server_list: ServerList) -> base.Part:
     """A line on each tool of a list."""
-    return await base.derived(
-        server_list,
-        "briefs",
-        lambda: [
-            {"name": tool.name, "brief": brief(tool.description)}
-            for tool in map(items.read, server_list.items.values())
-        ],
+    tools = server_list.items
+    return await base.part(
+        server_list, "briefs", lambda: {name: _in_a_line(items.read(raw)) for name, raw in tools.items()}
     )
 
 
-async def get_tool_schema(given: Given, context: ControlContext) -> Object:
-    id = base.find_server(given["server_name"], context.gateway.names)
+def _in_a_line(tool: items.Item) -> Object:
+    return {"name": tool.name, "brief": brief(tool.description)}
+
+
+async def get_tool_schema(given: Given, context: ControlContext) -> Any:
+    id, tool = base.find_server(given["server_name"], context.gateway.names), given["tool_name"]
     view = await context.gateway.lists([(id, "tools")])
-    base.check_offered(id, "tools", given["tool_name"], view)
+    base.check_offered(id, "tools", tool, view)
     server_list = view.server_list(id, "tools")
     assert server_list
-    return {"success": True, "server": view.servers[id], "tool": server_list.items[given["tool_name"]]}
+    told = {"success": True, "server": view.servers[id], "tool": base.VALUE}
+    return base.OfLists(told, [await base.part(server_list, f"tool {tool}", lambda: {tool: server_list.items[tool]})])
 
 
 def table_of_new(given: Given) -> Mapping[str, Any]:
@@ -195,7 +199,7 @@ def planned(given: Given, asks: bool) -> Object:
     return {**said, "ok": not any(each["level"] == "problem" for each in found), "checks": found}
 
 
-async def add_mcp_server(given: Given, context: ControlContext) -> Object:
+async def add_mcp_server(given: Given, context: ControlContext) -> Any:
     if given.get("dryRun"):
         return planned(given, asks=True)
     id = await context.gateway.add(given["name"], table_of_new(given), context)
@@ -205,11 +209,12 @@ async def add_mcp_server(given: Given, context: ControlContext) -> Object:
     view = await context.gateway.lists([(id, "tools")])
     server_list, fault = view.server_list(id, "tools"), view.fault(id, "tools")
     status = context.gateway.status(id)
-    told = {**said, "state": IN_004[status.state], "tools": await _briefs(server_list) if server_list else []}
-    if not fault:
-        return told
-    hint = status.hint or fault.hint
-    return told | {"error": fault.message} | ({"hint": hint} if hint else {})
+    parts = [await _briefs(server_list)] if server_list else []
+    told: Object = {**said, "state": IN_004[status.state], "tools": base.LIST if parts else []}
+    if fault:
+        hint = status.hint or fault.hint
+        told = {**told, "error": fault.message, **({"hint": hint} if hint else {})}
+    return base.OfLists(told, parts)
 
 
 async def remove_mcp_server(given: Given, context: ControlContext) -> Object:

@@ -73,12 +73,12 @@ async def _discovered(
             if id in context.gateway.servers
         ]
     server_list = view.server_list(one, "tools")
-    told: Object = (
-        await _all_told(one, server_list, given.get("format"), context.gateway) if server_list else {"tools": []}
-    )
+    said = _summary(known[one], context.gateway.status(one), server_list)
+    if server_list:
+        part, note = await _all_told(one, server_list, given.get("format"), context.gateway)
+        return base.OfLists({**said, "tools": base.LIST, **({"note": note} if note else {})}, [part])
     fault = view.fault(one, "tools")
-    said = {**_summary(known[one], context.gateway.status(one), server_list), **told}
-    return said | ({"error": fault.message} if fault and not server_list else {})
+    return {**said, "tools": [], **({"error": fault.message} if fault else {})}
 
 
 def _summary(server: ServerSummary, status: Status, tools: ServerList | None) -> Object:
@@ -148,30 +148,35 @@ def _found(hit: Hit, context: ControlContext, format: str | None, budget: signat
     return {**said, **_declared(items.read(raw), format, budget, observed)}
 
 
-async def _all_told(server: str, server_list: ServerList, format: str | None, gateway: GatewayView) -> Object:
-    """All tools of a list, which is written once for all who ask for it; what was observed is for each alone."""
-    told = await base.derived(server_list, f"told {format or ''}", lambda: _written(server_list, format))
+async def _all_told(
+    server: str, server_list: ServerList, format: str | None, gateway: GatewayView
+) -> tuple[base.Part, str]:
+    """All tools of a list, which is written once for all who ask for it, and what is to be said of that; what was
+    observed is for each alone."""
+    part, note = await base.derived(server_list, f"told {format or ''}", lambda: _written(server_list, format))
+    if not format:
+        return part, note
     budget = signatures.Budget(_MOST_OF_A_SEARCH)
-
-    def own(tool: Object) -> Object:
-        observed = gateway.observed(server, tool["tool"])
-        found = _declared(items.read(server_list.items[tool["tool"]]), format, budget, observed) if observed else {}
-        return {**tool, **found} if "declaration" in found else tool
-
-    return {**told, "tools": [own(each) for each in told["tools"]]} if format else told
+    observed = {name: shape for name in part.pieces if (shape := gateway.observed(server, name))}
+    found = {name: _told(server_list.items[name], format, budget, shape) for name, shape in observed.items()}
+    own = base.part_of({name: each for name, each in found.items() if "declaration" in each})
+    return base.Part({**part.pieces, **own.pieces}, part.tokens), note
 
 
-def _written(server_list: ServerList, format: str | None) -> Object:
+def _written(server_list: ServerList, format: str | None) -> tuple[base.Part, str]:
     budget = signatures.Budget(_MOST_OF_A_LIST)
-    told: list[Object] = []
+    told: dict[str, Object] = {}
     whole = 0
-    for tool in map(items.read, server_list.items.values()):
-        told.append({"tool": tool.name, "description": tool.description, **_declared(tool, format, budget)})
+    for name, raw in server_list.items.items():
+        told[name] = _told(raw, format, budget)
         whole += not budget.is_over
-    if whole == len(told):
-        return {"tools": told}
     note = f"{len(told) - whole:,} tools are shown without their parameters, because the list is too large: search"
-    return {"tools": told, "note": f"{note} for one of them"}
+    return base.part_of(told), f"{note} for one of them" if whole < len(told) else ""
+
+
+def _told(raw: Raw, format: str | None, budget: signatures.Budget, observed: bytes = b"") -> Object:
+    tool = items.read(raw)
+    return {"tool": tool.name, "description": tool.description, **_declared(tool, format, budget, observed)}
 
 
 def _declared(tool: items.Item, format: str | None, budget: signatures.Budget, observed: bytes = b"") -> dict[str, Any]:

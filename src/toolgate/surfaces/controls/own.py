@@ -23,6 +23,8 @@ async def answer(context: ControlContext) -> Result:
         said = await (call.does(context) if call.does else control.work(given, context))
         if callable(said):  # what came of code, which may be large
             return await context.gateway.written(lambda: base.say(control, said()))
+        if isinstance(said, base.OfLists):
+            return await context.gateway.told(call, said.size, said.tokens, said.written)
         return said if isinstance(said, EncodedResult) else base.say(control, said)
     if call.target.startswith(KEPT):
         return context.gateway.kept(call)
