@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
 from toolgate.core import internal_errors
@@ -17,6 +18,25 @@ from toolgate.core.clock import Clock
 log = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
+
+
+AT_ONCE = 64  # tasks that are cancelled in one round of the event loop
+
+
+async def end_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel them, and return when all have ended. Each takes some time of the event loop to end, and there may be
+    thousands: others have their turns in between."""
+    left = deque(tasks)
+    ending = [*left]
+    try:
+        while left:
+            for _ in range(min(AT_ONCE, len(left))):
+                left.popleft().cancel()
+            await asyncio.sleep(0)
+    finally:
+        for task in left:
+            task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 class BackgroundTasks:
@@ -51,10 +71,7 @@ class BackgroundTasks:
             log.error("background task failed: %s", task.get_name(), exc_info=error)
 
     async def close(self) -> None:
-        under_way = list(self._under_way)
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await end_all(self._under_way)
 
 
 _writes = BackgroundTasks()

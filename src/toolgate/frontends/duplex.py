@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.background import end_all
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Principal
@@ -157,9 +158,7 @@ class Conversation:
             log.info("the client disconnected; requests cancelled: %d", len(under_way))
 
     async def close(self) -> None:
-        for task in list(self._in_flight.values()):
-            task.cancel()
-        await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
+        await end_all(self._in_flight.values())
         await self.session.close()
         self._write, self._hang_up = _unread, _nothing  # its carrier holds this, too: a reference cycle
         self._backlog = _no_bytes

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import asks, jsonrpc, large, mcp
+from toolgate.core.background import AT_ONCE, end_all
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message, RpcError
@@ -423,12 +424,12 @@ class Session:
 
     async def close(self) -> None:
         """End all that was begun in it; its client is told nothing more."""
-        work = [*self._work]
-        for each in work:
-            each.cancel()
-        for key in list(self._in_flight):
-            self._cancel(key)
-        await asyncio.gather(*work, return_exceptions=True)
+        await end_all(self._work)
+        for number, key in enumerate(list(self._in_flight), 1):
+            if key in self._in_flight:
+                self._cancel(key)
+            if not number % AT_ONCE:
+                await asyncio.sleep(0)
         while self._in_flight:
             self._rest = self._rest or asyncio.Event()
             self._rest.clear()

@@ -45,6 +45,7 @@ class Rotation:
         self._kept_waiting: dict[str, tuple[float, float]] = {}  # by principal, the seconds, and as of when
         self._waited_since: float | None = None  # where nobody is charged with that yet
         self._timer: Timer | None = None
+        self._is_to_settle = False
         self._ends = clock.now() + QUIET
 
     @property
@@ -91,7 +92,9 @@ class Rotation:
             self._holders[holder].discard(id)
             if not self._holders[holder]:
                 del self._holders[holder]
-            self._settle()
+            if self._queue and not self._is_to_settle:  # once for the thousands that may be over in this round
+                self._is_to_settle = True
+                asyncio.get_running_loop().call_soon(self._settle)
 
     def end(self) -> None:
         """The connection is over: nobody waits any more."""
@@ -112,6 +115,7 @@ class Rotation:
     def _settle(self) -> None:
         """Give turns to those who may have them now; for the others the time of those who have one runs."""
         self._charge()
+        self._is_to_settle = False
         if self._timer:
             self._timer.cancel()
             self._timer = None
