@@ -128,7 +128,11 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     ] = {}
     surface: Annotated[
         str,
-        Key(choice(*shapes.SURFACES), "what `/mcp` shows this client", default="`surface` at the root"),
+        Key(
+            choice(*shapes.SURFACES),
+            "what `/mcp` shows this client. An edit ends its sessions",
+            default="`surface` at the root",
+        ),
         allowing.LOOKS,
     ] = ""
     admin: Annotated[bool, Key(flag, "`true`: the client may add and remove servers"), allowing.TOLD] = False
@@ -374,7 +378,11 @@ class Approvals(msgspec.Struct, frozen=True):
     wait: Annotated[
         float, Key(duration_or_none, "how long a call waits for an operator; `0`: it does not wait"), allowing.PACE
     ] = 50.0
-    ttl: Annotated[float, Key(duration, "how long a person has to decide"), allowing.PACE] = 900.0
+    ttl: Annotated[
+        float,
+        Key(duration, "how long a person has to decide; a client's own user has no longer than `parking.ttl`"),
+        allowing.PACE,
+    ] = 900.0
     notify: Annotated[
         str | tuple[str, ...],
         Key(
