@@ -24,7 +24,7 @@ from toolgate.core.services import Swap, sets
 from toolgate.eras import calls
 from toolgate.gateway.snapshot import Route
 
-LARGEST = 3 * 1024 * 1024  # bytes of a page: as a line its characters may take three times as much, see `responses`
+LARGEST = 9 * 1024 * 1024  # bytes of a page as a line: many clients read only the first, and some take 10 MiB at most
 DIGEST = 12  # bytes of a digest of an item
 
 
@@ -86,9 +86,9 @@ class Pages:
 def _end(items: Sequence[Raw], start: int, size: int) -> int:
     """Where a page that begins at `start` ends."""
     page = items[start : start + size]
-    if sum(map(len, page)) <= LARGEST:
+    if sum(map(len, page)) <= LARGEST // 3:  # as a line, text may take three times as much
         return start + size
-    sizes = accumulate(map(len, page))
+    sizes = accumulate(len(jsonrpc.one_line(bytes(item))) for item in page)
     return start + max(1, sum(1 for _ in takewhile(LARGEST.__ge__, sizes)))
 
 
