@@ -11,7 +11,7 @@ from virtualtime import FakeClock, settle
 
 from toolgate.auth import safe_text
 from toolgate.frontends.web import decisions
-from toolgate.policy.approvals import MOST_REQUESTS, MOST_UNDECIDED, Approvals, Place, TooMany
+from toolgate.policy.approvals import LOOKED, MOST_REQUESTS, MOST_UNDECIDED, Approvals, Place, TooMany
 from toolgate.state.memory import MemoryStore
 
 TTL = 900.0
@@ -24,7 +24,8 @@ def place(principal: str) -> Place:
 class Book(Approvals):
     def __init__(self) -> None:
         self.clock = FakeClock()
-        super().__init__(MemoryStore(self.clock), self.clock)
+        self.store = MemoryStore(self.clock)
+        super().__init__(self.store, self.clock)
 
     async def asked(self, principal: str, digest: object, ttl: float = TTL) -> None:
         await self.ask(place(principal), str(digest), ttl, lambda: {"shown": "{}"})
@@ -62,6 +63,30 @@ async def test_a_request_whose_call_is_given_up_while_it_is_written_is_heard_of(
     assert asking.cancelled() and told == ["digest"]
     assert await book.ask(place("ann"), "digest", TTL, lambda: {"shown": "{}"}) == book.requests()[0]
     assert told == ["digest"]
+
+
+async def test_who_is_refused_again_and_again_has_all_requests_read_once_in_a_while() -> None:
+    book = Book()
+    store = book.store
+    for digest in range(MOST_UNDECIDED):
+        await book.asked("mallory", digest)
+    reads, items = list[str](), store.items
+
+    def counted(space: str) -> Any:
+        reads.append(space)
+        return items(space)
+
+    store.items = counted  # type: ignore[method-assign]
+    for digest in range(100):
+        with pytest.raises(TooMany):
+            await book.ask(place("mallory"), f"more {digest}", TTL, lambda: {"shown": "{}"})
+    assert len(reads) <= 1
+    elsewhere = Approvals(store, book.clock)
+    await elsewhere.deny(elsewhere.requests()[0], TTL)  # by the command line
+    await book.clock.sleep(LOOKED)
+    await book.asked("mallory", "there is room again")
+    await book.allow(book.requests()[-1], "once", TTL)
+    await book.asked("mallory", "at once, where it was decided here")
 
 
 @pytest.mark.parametrize("how", ["denied", "allowed"])

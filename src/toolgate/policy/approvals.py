@@ -31,6 +31,7 @@ HOUR = 3600.0
 LONGEST_SESSION = 7 * 24 * 3600.0  # seconds; the id of a session comes never again
 MOST_UNDECIDED = 32  # requests of one principal
 MOST_REQUESTS = 512  # of all
+LOOKED = 1.0  # seconds after which all requests are read again: other processes make and decide some, too
 MOST_CALLS = 128  # of one principal that wait for what an operator decides, on few requests or on many
 TOO_MANY = "too many calls are already waiting for an operator"
 MOST_GRANTS = 4096
@@ -93,6 +94,7 @@ class _Waiting(msgspec.Struct, frozen=True):
     """What of a request says for whom it takes room: the rest is passed over."""
 
     place: Place
+    until: float
     state: str = "undecided"
     asked: float = 0.0
 
@@ -136,6 +138,8 @@ class Approvals:
         self._store = store
         self._clock = clock
         self._being_written: Counter[str] = Counter()  # requests, by principal
+        self._known: dict[str, _Waiting] = {}  # by where they are: those of the last look, and those made here since
+        self._looked: float | None = None
         self._calls: Counter[str] = Counter()  # that wait for an operator, by whose they are
         self._passages: OrderedDict[str, ApprovalPass] = OrderedDict()  # the store's, some of them not written yet
 
@@ -168,17 +172,19 @@ class Approvals:
         finally:
             self._being_written[place.principal] -= 1
             self._being_written += Counter()  # without those that are none
+        if gives_way or not is_ours:
+            self._looked = None
         if is_ours:
+            self._known[where] = _Waiting(place, request.until, asked=request.asked)
             self._on_new(request)
             return request
         return self.find(place, request.digest) or request
 
-    def _giving_way(self, principal: str) -> str:
+    def _giving_way(self, principal: str, anew: bool = False) -> str:
         """Where that request is which gives way to one more of this principal; empty where there is room. It is of
         whoever has most, and more than this one, what was decided of the longest ago: nobody makes room by asking for
         what was denied to itself. Raises `TooMany`."""
-        read = {where: _read(raw, _Waiting) for where, raw in self._store.items(_REQUESTS).items()}
-        known = {where: each for where, each in read.items() if each}
+        known = self._look(anew)
         undecided = sum(each.place.principal == principal and each.state == "undecided" for each in known.values())
         if undecided + self._being_written[principal] >= MOST_UNDECIDED:
             raise TooMany(TOO_MANY)
@@ -192,7 +198,19 @@ class Approvals:
         decided = [where for where, each in known.items() if each.state != "undecided" and has_more(each)]
         if not decided:
             raise TooMany(TOO_MANY)
+        if not anew:
+            return self._giving_way(principal, anew=True)  # what was used up meanwhile may have been asked for again
         return min(decided, key=lambda where: (-counts[known[where].place.principal], known[where].asked))
+
+    def _look(self, anew: bool) -> Mapping[str, _Waiting]:
+        """All requests by where they are, as they were a moment ago: to read them takes long where they are large, and
+        who is refused may come again at once."""
+        now = self._clock.now()
+        if anew or self._looked is None or now - self._looked >= LOOKED:
+            read = {where: _read(raw, _Waiting) for where, raw in self._store.items(_REQUESTS).items()}
+            self._known, self._looked = {where: each for where, each in read.items() if each}, now
+        wall = self._clock.wall()
+        return {where: each for where, each in self._known.items() if each.until > wall}
 
     @contextmanager
     def waiting(self, whose: str) -> Generator[None]:
@@ -210,7 +228,9 @@ class Approvals:
     async def use(self, request: StoredRequest) -> bool:
         """Use a decision up. Whether it was there to be used: somebody else may have been faster."""
         where = key(request.place, request.digest)
-        return await self._store.compare_and_set(_REQUESTS, where, _bytes(request), None)
+        is_used = await self._store.compare_and_set(_REQUESTS, where, _bytes(request), None)
+        self._looked = None
+        return is_used
 
     def requests(self) -> list[StoredRequest]:
         """All that are undecided or not used up, the oldest first."""
@@ -237,7 +257,9 @@ class Approvals:
     async def _decide(self, request: StoredRequest, ttl: float, **how: str) -> None:
         decided = msgspec.structs.replace(request, until=self._clock.wall() + ttl, **how)
         where = key(request.place, request.digest)
-        if not await self._store.compare_and_set(_REQUESTS, where, _bytes(request), _bytes(decided), ttl):
+        is_first = await self._store.compare_and_set(_REQUESTS, where, _bytes(request), _bytes(decided), ttl)
+        self._looked = None
+        if not is_first:
             raise Unfit("it was decided in the meantime or has expired")
 
     # Grants.
