@@ -73,7 +73,7 @@ class Secrets:
 
     def _look_for(self, certain: Iterable[_Spellings], guessed: Iterable[_Spellings] = ()) -> None:
         """Of JSON, what is `guessed` changes values, and no names of members."""
-        self._certain_forms, self._guessed_forms = _Forms(certain), _Forms(guessed)
+        self._certain_forms, self._guessed_forms = _SpellingCounts(certain), _SpellingCounts(guessed)
         self._look()
 
     def _exchange(self, come: Iterable[_Spellings], gone: Iterable[_Spellings]) -> None:
@@ -398,7 +398,7 @@ class _Tokens(NamedTuple):
         return [*self.now.values(), *self.before.values()]
 
 
-class _Forms:
+class _SpellingCounts:
     """The forms of some secrets, and how many have each. What is no longer counted leaves its letters in the
     `alphabet`, which is of all that may be there."""
 
