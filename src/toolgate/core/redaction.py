@@ -18,6 +18,7 @@ import re
 import string
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
@@ -69,26 +70,39 @@ class Secrets:
     def __init__(self) -> None:
         self._look_for(())
 
-    def _look_for(self, certain: Sequence[_Spellings], guessed: Sequence[_Spellings] = ()) -> None:
-        """Of JSON, what is `guessed` changes values, and no names of members. Threads may be looking meanwhile: each of
-        these is whole by itself, and none goes by its place in another."""
-        secrets = [*certain, *guessed]
-        self.knows_any = bool(secrets)
+    def _look_for(self, certain: Iterable[_Spellings], guessed: Iterable[_Spellings] = ()) -> None:
+        """Of JSON, what is `guessed` changes values, and no names of members."""
+        self._certain_forms, self._guessed_forms = _SpellingCounts(certain), _SpellingCounts(guessed)
+        self._look()
+
+    def _exchange(self, come: Iterable[_Spellings], gone: Iterable[_Spellings]) -> None:
+        """Look for what has `come`, too, and once less often for each that has `gone`: a secret that was given twice is
+        looked for until it has gone twice. Both are certain; what is in both stays known meanwhile."""
+        for each in come:
+            self._certain_forms.count(each, 1)
+        for each in gone:
+            self._certain_forms.count(each, -1)
+        self._look()
+
+    def _look(self) -> None:
+        """Threads may be looking meanwhile: each of these is whole by itself, and none goes by its place in another."""
+        certain, guessed = self._certain_forms, self._guessed_forms
         # In each way of writing them; `_bodies` as JSON writes them, a character for each byte.
-        self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
-        self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
+        self._texts = tuple(certain.texts | guessed.texts)
+        self._bodies = tuple(certain.bodies | guessed.bodies)
+        self.knows_any = bool(self._texts)
         self.forms = len(self._bodies)  # that each body is searched for
         # What stands in whichever is written without `\uXXXX`: one look for each secret tells that none is there.
-        self._cores = tuple(dict.fromkeys(forms.core for forms in secrets))
-        self._letters = {core: frozenset(core) for core in self._cores}
-        self._alphabet = frozenset[str]().union(*self._letters.values())
-        self._certain_cores = tuple(dict.fromkeys(forms.core for forms in certain))
-        self._ways = tuple(dict.fromkeys(way for forms in secrets for way in forms.ways))  # no escapes
-        self._loosely = tuple(dict.fromkeys(loose for forms in secrets for loose in forms.loosely))  # no backslashes
-        self._spared = _forms(guessed).difference(_forms(certain)) if guessed else frozenset[str]()
-        is_ascii = all(forms.texts[0].isascii() for forms in secrets)
+        self._alphabet = certain.alphabet | guessed.alphabet
+        self._letters = certain.letters | guessed.letters
+        self._cores = tuple(self._letters)
+        self._certain_cores = tuple(certain.letters)
+        self._ways = tuple(certain.ways | guessed.ways)  # no escapes
+        self._loosely = tuple(certain.loosely | guessed.loosely)  # no backslashes
+        self._spared = frozenset(guessed.all()).difference(certain.all()) if guessed.texts else frozenset[str]()
+        is_ascii = not (certain.beyond_ascii or guessed.beyond_ascii)
         self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
-        self._has_astral = not all(map(_is_of_units, self._texts))
+        self._has_astral = bool(certain.astral or guessed.astral)
         self.longest = max(map(len, self._texts), default=0)
         self._reach = escapes.LONGEST * (2 + max(map(len, self._ways), default=0))  # of the longest, all of it escaped
         self.overlap = max(map(len, (*self._bodies, self._escape))) - 1
@@ -230,6 +244,7 @@ class Redactor(Secrets):
         self._guessed: dict[str, dict[str, _Spellings]] = {}
         self._no_names: dict[str, set[str]] = {}  # of these
         self._tokens: dict[str, dict[str, _Tokens]] = {}  # by whose they are
+        self._known_tokens = Counter[str]()
         self._of: dict[str, Secrets] = {}
         self._listed: dict[str, Secrets] = {}
         self._removed: set[str] = set()
@@ -285,16 +300,21 @@ class Redactor(Secrets):
             now, before = known.get(whose, _Tokens({}, {}))
             if {*now, *before} >= set(pieces):
                 return
-            known.pop(whose, None)
-            known[whose] = _Tokens({each: now.get(each) or _spellings(each) for each in pieces}, now)
-            while sum(len(each.now) + len(each.before) for each in known.values()) > MOST:
-                del known[next(iter(known))]
-            self._look_of(server, self._of[server], self._listed[server])
-            self._look_in_logs()
+            come = _Tokens({each: now.get(each) or _spellings(each) for each in pieces}, now)
+            gone = [known.pop(whose)] if whose in known else []
+            known[whose] = come
+            self._known_tokens[server] += come.many - sum(each.many for each in gone)
+            while self._known_tokens[server] > MOST:
+                gone.append(known.pop(next(iter(known))))
+                self._known_tokens[server] -= gone[-1].many
+            fresh, old = come.all(), [forms for each in gone for forms in each.all()]
+            for secrets in (self._of[server], self._listed[server]):
+                secrets._exchange(fresh, old)
+            self.anywhere._exchange(_random(fresh), _random(old))
 
-    def _tokens_of(self, server: str) -> dict[str, _Spellings]:
-        known = self._tokens.get(server, {}).values()
-        return {piece: forms for each in known for pieces in each for piece, forms in pieces.items()}
+    def _tokens_of(self, server: str) -> list[_Spellings]:
+        """As often as they are known: each leaves by itself."""
+        return [forms for each in self._tokens.get(server, {}).values() for forms in each.all()]
 
     def keep(self, servers: Container[str]) -> None:
         """Forget what was configured for others: at once in what the rest say, and in what they say themselves when
@@ -319,7 +339,7 @@ class Redactor(Secrets):
         return [forms for secrets in known[:MOST] for forms in [*secrets.values()][-share:]]
 
     def _look_of(self, server: str, said: Secrets, listed: Secrets) -> None:
-        own = [*self._lasting.values(), *self._sure.get(server, {}).values(), *self._tokens_of(server).values()]
+        own = [*self._lasting.values(), *self._sure.get(server, {}).values(), *self._tokens_of(server)]
         known, no_names = self._guessed.get(server, {}), self._no_names.get(server, set())
         own += (known[each] for each in known if each in no_names)
         guessed = [known[each] for each in known if each not in no_names]
@@ -327,8 +347,7 @@ class Redactor(Secrets):
         listed._look_for(own, guessed)
 
     def _look_in_logs(self) -> None:
-        tokens = (each for server in self._tokens for each in self._tokens_of(server).items())
-        random = [forms for token, forms in tokens if _is_random(token)]
+        random = [forms for server in self._tokens for forms in _random(self._tokens_of(server))]
         random += [forms for known in self._guessed.values() for each, forms in known.items() if looks_like_token(each)]
         self.anywhere._look_for([*self._lasting.values(), *self._all_sure(), *random])
 
@@ -358,6 +377,9 @@ class _Spellings(NamedTuple):
     ways: tuple[str, ...]
     loosely: tuple[str, ...]
     core: str  # what stands in each of these, and nobody writes with a short escape or in another way in URLs
+    letters: frozenset[str]  # of that
+    is_ascii: bool
+    is_astral: bool  # some of its characters are two for JSON's escapes
 
 
 class _Tokens(NamedTuple):
@@ -366,9 +388,57 @@ class _Tokens(NamedTuple):
     now: Mapping[str, _Spellings]
     before: Mapping[str, _Spellings]
 
+    @property
+    def many(self) -> int:
+        return len(self.now) + len(self.before)
 
-def _forms(secrets: Iterable[_Spellings]) -> frozenset[str]:
-    return frozenset(each for forms in secrets for each in (*forms.texts, *forms.bodies, *forms.ways, *forms.loosely))
+    def all(self) -> list[_Spellings]:
+        return [*self.now.values(), *self.before.values()]
+
+
+class _SpellingCounts:
+    """The forms of some secrets, and how many have each. What is no longer counted leaves its letters in the
+    `alphabet`, which is of all that may be there."""
+
+    def __init__(self, secrets: Iterable[_Spellings]) -> None:
+        self.texts, self.bodies = dict[str, int](), dict[str, int]()
+        self.ways, self.loosely = dict[str, int](), dict[str, int]()
+        self.letters: dict[str, frozenset[str]] = {}  # by core
+        self._cores = dict[str, int]()
+        self.alphabet = frozenset[str]()
+        self.beyond_ascii = self.astral = 0
+        for each in secrets:
+            self.count(each, 1)
+
+    def count(self, forms: _Spellings, times: int) -> None:
+        _count(self.texts, forms.texts, times)
+        _count(self.bodies, forms.bodies, times)
+        _count(self.ways, forms.ways, times)
+        _count(self.loosely, forms.loosely, times)
+        _count(self._cores, (forms.core,), times)
+        if forms.core in self._cores:
+            self.letters[forms.core] = forms.letters
+        else:
+            del self.letters[forms.core]
+        if not forms.letters <= self.alphabet:
+            self.alphabet |= forms.letters
+        self.beyond_ascii += 0 if forms.is_ascii else times
+        self.astral += times if forms.is_astral else 0
+
+    def all(self) -> Iterator[str]:
+        return itertools.chain(self.texts, self.bodies, self.ways, self.loosely)
+
+
+def _count(counts: dict[str, int], forms: Iterable[str], times: int) -> None:
+    for each in forms:
+        if count := counts.get(each, 0) + times:
+            counts[each] = count
+        else:
+            del counts[each]
+
+
+def _random(tokens: Iterable[_Spellings]) -> list[_Spellings]:
+    return [each for each in tokens if _is_random(each.texts[0])]
 
 
 def _spellings(secret: str) -> _Spellings:
@@ -379,12 +449,16 @@ def _spellings(secret: str) -> _Spellings:
     )
     written = dict.fromkeys(form for way in ways for form in _as_json(way))
     loosely = (loose for way in ways if len(loose := escapes.loosely(escapes.units(way))) >= SHORTEST)
+    core = max(_unreserved.findall(secret), key=len, default="")
     return _Spellings(
         texts=tuple(dict.fromkeys([*ways, *written])),
         bodies=tuple(map(_as_bytes, written)),
         ways=tuple(map(escapes.units, ways)),
         loosely=tuple(dict.fromkeys(loosely)),
-        core=max(_unreserved.findall(secret), key=len, default=""),
+        core=core,
+        letters=frozenset(core),
+        is_ascii=secret.isascii(),
+        is_astral=max(secret) > "\uffff",
     )
 
 
@@ -405,10 +479,6 @@ def _in_lines(secret: str) -> Iterator[str]:
 
 _ESCAPE = "\\u"
 _ASCII_ESCAPE = "\\u00"
-
-
-def _is_of_units(text: str) -> bool:
-    return max(text) <= "\uffff"
 
 
 def _as_bytes(text: str) -> str:

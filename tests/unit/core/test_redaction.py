@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from random import Random
 from typing import Any
 from urllib.parse import quote
 
@@ -104,7 +105,7 @@ def test_what_is_known_is_taken_out_while_a_thread_learns_another() -> None:
     left = list[bool]()
 
     def seen(frame: Any, event: str, arg: Any) -> Any:
-        if frame.f_code is redaction.Secrets._look_for.__code__:  # pyright: ignore[reportPrivateUsage]
+        if frame.f_code is redaction.Secrets._look.__code__:  # pyright: ignore[reportPrivateUsage]
             left.append(SECRET.encode() in there.body(said))
             return seen
         return None
@@ -510,6 +511,63 @@ def test_of_the_tokens_of_more_principals_than_can_be_looked_for_the_latest_are(
     assert known.text("token-17-of-somebody token-another-0") == f"{GONE} {GONE}"
     assert known.text("token-19-of-somebody token-12-of-somebody") == f"{GONE} {GONE}"
     assert known.forms <= 10 and known.text("token-3-of-somebody") == "token-3-of-somebody"
+
+
+def test_what_several_are_shown_is_known_until_the_last_of_them_has_another() -> None:
+    redactor = Redactor()
+    shared = "Shared-by-all-0123456789"
+    for whose in ("ann", "bob"):
+        redactor.learn_tokens("mail", [shared], whose)
+    for round in range(3):
+        redactor.learn_tokens("mail", [f"Token-of-{round}-of-ann-alone"], "ann")
+        assert redactor.of("mail").text(shared) == redactor.anywhere.text(shared) == GONE
+        assert redactor.of("mail").text(f"Token-of-{round}-of-ann-alone") == GONE
+    for round in range(3):
+        redactor.learn_tokens("mail", [f"Token-of-{round}-of-bob-alone"], "bob")
+    assert redactor.of("mail").text(shared) == redactor.anywhere.text(shared) == shared
+
+
+SEEN = ("_texts", "_bodies", "_cores", "_certain_cores", "_ways", "_loosely", "_spared", "_letters", "_escape")
+
+
+def test_what_is_looked_for_is_the_same_token_by_token_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "MOST", 40)
+    random = Random(7)
+    tokens = [f"To/ken+{each}-{'ü' * (each % 5 == 0)}{'x' * (each % 9)}Y" for each in range(30)]
+    redactor = Redactor([SECRET])
+    redactor.learn_configured({"mail": InTheClear(guessed=[tokens[0], "guessed-value-1"], no_names=[tokens[1]])})
+    for step in range(400):
+        given = random.sample(tokens, random.randrange(4))
+        redactor.learn_tokens(random.choice(["mail", "tables"]), given, random.choice("abcdefg"))
+        if step % 20:
+            continue
+        known = (redactor.of("mail"), redactor.listed("mail"), redactor.of("tables"), redactor.anywhere)
+        found = [[sorted(getattr(each, name)) for name in SEEN] + [each.longest, each.overlap] for each in known]
+        assert all(letters <= each._alphabet for each in known for letters in each._letters.values())
+        redactor._look_everywhere()
+        assert found == [
+            [sorted(getattr(each, name)) for name in SEEN] + [each.longest, each.overlap] for each in known
+        ]
+
+
+def test_a_token_that_is_renewed_costs_the_same_however_many_others_are_known() -> None:
+    def calls(many: int) -> int:
+        redactor, count = Redactor(), 0
+        for number in range(many):
+            redactor.learn_tokens("mail", [f"Token-of-one-{number:04}"], f"user:{number}")
+
+        def called(frame: Any, event: str, arg: Any) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(called)
+        try:
+            redactor.learn_tokens("mail", ["Another-token-0000"], "user:0")
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert calls(300) <= calls(30)
 
 
 KEY = "-----BEGIN KEY-----\nMIIEvQ/ABCD+efgh\n\nijklmnop==\n-----END KEY-----"
