@@ -243,7 +243,7 @@ async def test_answers_that_nobody_reads_are_not_kept_without_end() -> None:
     def play(process: Process, told: Json) -> None:
         if "run" in told:
             process.calls(*["much"] * 30)
-            asyncio.get_running_loop().call_soon(process.worker.full)  # its pipe
+            asyncio.get_running_loop().call_later(0.5, process.worker.full)  # its pipe, when all have begun
         elif len(process.told) == 31:
             process.says({"done": {"value": sum("error" in told for told in process.told)}})
 
