@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from inmemory import LATEST, MODERN, Refusal, Scripted, Visitor, gateway, tools
 from msgspec import Raw
 from pydantic import AnyUrl, TypeAdapter, UrlConstraints
-from virtualtime import FakeClock
+from virtualtime import FakeClock, settle
 
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache
@@ -438,6 +438,7 @@ async def test_what_was_kept_is_looked_at_when_it_is_read_back() -> None:
     cache = CatalogCache(MemoryStore(FakeClock()), FakeClock(), {"evil": "print"})
     items = {f"{number}": Raw(item.encode()) for number, item in enumerate([*BAD["tools"][:-4], GOOD["tools"] % ""])}
     cache.save(("evil", "", "tools"), ServerList(items))
+    await settle()
     cache.save_about("evil", About({"x": "\ud83d"}, "hello \ud83d"))
     lists, _, about = cache.load("evil")
     assert list(lists["tools"].items.values()) == [Raw((GOOD["tools"] % "").encode())]

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from inmemory import LATEST, MODERN, Json, Scripted, Visitor, gateway, said
 from msgspec import Raw
-from virtualtime import FakeClock
+from virtualtime import FakeClock, settle
 
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache
@@ -210,6 +210,7 @@ async def test_what_was_kept_is_looked_at_when_it_is_read_back() -> None:
         name: Raw(json.dumps(tool(name, schema)).encode()) for name, schema in (("a", THROW[0]), ("b", COMPILE[0]))
     }
     cache.save(("evil", "", "tools"), ServerList(items))
+    await settle()
     found = cache.load("evil")[0]["tools"].items
     assert b"outputSchema" not in bytes(found["a"]) and found["b"] == items["b"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -25,13 +24,14 @@ AT_ONCE = 64  # tasks that are cancelled in one round of the event loop
 
 async def end_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel them, and return when all have ended. Each takes some time of the event loop to end, and there may be
-    thousands: others have their turns in between."""
-    left = deque(tasks)
-    ending = [*left]
+    thousands: others have their turns in between. The latest end first: they may wait for what the others leave."""
+    ending = [*tasks]
+    left = [*ending]
     try:
         while left:
-            for _ in range(min(AT_ONCE, len(left))):
-                left.popleft().cancel()
+            for task in reversed(left[-AT_ONCE:]):
+                task.cancel()
+            del left[-AT_ONCE:]
             await asyncio.sleep(0)
     finally:
         for task in left:

@@ -90,7 +90,8 @@ def _has_long_name(data: bytes) -> bool:
     half = LONGEST_NAME // 2  # where each half of one has the end of a name in it, there is none
     if all(_end_of_name.search(data, at, at + half) for at in range(0, len(data) - half, half)):
         return False
-    return any(len(each[1]) > LONGEST_NAME for each in _names.finditer(data))
+    found = _without_long_names.match(data)
+    return found is not None and found.end() < len(data)
 
 
 def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -106,7 +107,9 @@ def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 LONGEST_NAME, LONGEST_NUMBER = 50_000, 1_000  # bytes; some readers (Jackson) refuse what has more
-_names = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(?=\s*:)', re.DOTALL)
+_without_long_names = re.compile(  # nothing is looked at twice, whatever stands in a text
+    rb'(?:[^"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"(?!\s*:)|"(?:[^"\\]|\\.){0,50000}+"(?=\s*:))*+', re.DOTALL
+)
 _without_long_numbers = re.compile(
     rb'(?:[^"0-9-]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?=[0-9-])[0-9.eE+-]{1,1000}+(?![0-9.eE+-]))*+', re.DOTALL
 )

@@ -422,14 +422,21 @@ class Session:
         if self._replay_buffer:
             self._replay_buffer.expire()
 
+    def give_up(self) -> None:
+        """End what is under way, before that of another lets any of it begin."""
+        for key in list(self._in_flight):
+            self._cancel(key)
+        for each in self._work:
+            each.cancel()
+
     async def close(self) -> None:
         """End all that was begun in it; its client is told nothing more."""
-        await end_all(self._work)
-        for number, key in enumerate(list(self._in_flight), 1):
+        for number, key in enumerate(reversed(list(self._in_flight)), 1):  # those that wait for the others first
             if key in self._in_flight:
                 self._cancel(key)
             if not number % AT_ONCE:
                 await asyncio.sleep(0)
+        await end_all(self._work)
         while self._in_flight:
             self._rest = self._rest or asyncio.Event()
             self._rest.clear()

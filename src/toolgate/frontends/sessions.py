@@ -86,6 +86,7 @@ class Sessions:
     def end(self, session: Session) -> None:
         """End one that is ours. Its closing goes on in the background, and is waited for by `close`."""
         if self._forget(session):
+            session.give_up()
             self._ended.append(session)
             if len(self._ended) == 1:
                 asyncio.get_running_loop().call_soon(self._close_some)
