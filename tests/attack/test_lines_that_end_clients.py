@@ -9,8 +9,11 @@ import json
 from typing import Any
 
 import pytest
-from inmemory import LATEST, MODERN, Refusal, Scripted, gateway, said, tools
+from doors.pipes import WebSocket
+from inmemory import LATEST, MODERN, Refusal, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
+
+from toolgate.config import Server
 
 TYPESCRIPT = 10 * 1024 * 1024
 
@@ -92,7 +95,7 @@ async def test_a_result_that_is_too_long_for_a_line_is_an_error_of_its_own_call(
         pipe = Pipe(app, revision)
         await pipe.begin()
         refused = await pipe.ask("tools/call", name="evil__t", arguments={})
-        assert "over stdio it may have" in refused["error"]["message"]
+        assert "over this transport it may have" in refused["error"]["message"]
         assert (
             refused["error"]["data"]["code"] == "UPSTREAM_ERROR" and "result_limit" in refused["error"]["data"]["hint"]
         )
@@ -154,3 +157,38 @@ async def test_the_code_of_an_error_has_32_bits_over_stdio(code: int, told: int)
         error = (await pipe.ask("tools/call", name="evil__t", arguments={}))["error"]
         assert (error["code"], error["message"]) == (told, "no")
         await pipe.frontend.close()
+
+
+@pytest.mark.parametrize("said", [DIGITS, f'{{"{NAME}":1}}'])
+async def test_a_log_line_that_the_java_sdk_ends_its_stream_at_reaches_no_session(said: str) -> None:
+    evil = Scripted(tools_list=tools("t"))
+    own = Server(id="evil", name="evil", type="stdio", command="memory", scope="session")
+    async with gateway(own, scripts={"evil": evil}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        stream = visitor.begin("GET", headers={"accept": "text/event-stream"})
+        await visitor.ask("tools/list")
+        for data in ('"before"', said, '"behind"'):
+            log = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":%s}}'
+            evil.say((log % data).encode())
+            await settle()
+        heard = [each["params"]["data"] for each in stream.so_far.messages if "level" in each.get("params", {})]
+        assert heard == ["before", "behind"]
+        await stream.gone()
+
+
+async def test_a_websocket_has_no_error_that_the_java_sdk_ends_at() -> None:
+    def refuse(_params: Any) -> Any:
+        raise Refusal(2**31, DIGITS)
+
+    async with gateway(scripts={"evil": Scripted(tools_list=tools("t"), tools_call=refuse)}) as app:
+        told: list[bytes] = []
+        socket = WebSocket(app.http, on_message=told.append)
+        hello = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        for id, (method, params) in enumerate(
+            [("initialize", hello), ("tools/call", {"name": "evil__t", "arguments": {}})]
+        ):
+            socket.say({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+            await settle()
+        assert json.loads(told[-1])["error"]["code"] == -32603
+        await socket.leave()

@@ -15,6 +15,7 @@ from virtualtime import FakeClock, settle
 
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache
+from toolgate.eras import output_schemas
 from toolgate.eras.output_schemas import MOST_OF_LIST, MOST_PARTS, OutputSchemas
 from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.component import metadata
@@ -219,3 +220,20 @@ def test_a_components_tool_stays_too() -> None:
     found = metadata.read(json.dumps([tool("a", THROW[0]), tool("b", COMPILE[0])]).encode())
     assert [b"outputSchema" in bytes(each) for each in found.raw] == [False, True]
     assert len(found.faults) == 1 and "output schema of a is ignored" in found.faults[0]
+
+
+def test_a_chain_of_references_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once from each of its links: a list of 8 MiB would take minutes."""
+    count, steps = 400, 0
+    target = output_schemas._Parts._target  # pyright: ignore[reportPrivateUsage]
+
+    def counted(self: Any, reference: str) -> Any:
+        nonlocal steps
+        steps += 1
+        return target(self, reference)
+
+    monkeypatch.setattr(output_schemas._Parts, "_target", counted)  # pyright: ignore[reportPrivateUsage]
+    defs: dict[str, Any] = {str(number): {"$ref": f"#/$defs/{number + 1}"} for number in range(count)}
+    schema = {"type": "object", "$defs": {**defs, str(count): {"type": "string"}}}
+    OutputSchemas().of(Raw(json.dumps(tool("a", schema)).encode()))
+    assert count <= steps <= count + 1

@@ -27,6 +27,8 @@ from virtualtime import settle
 
 from toolgate.core import jsonrpc
 
+UI = "io.modelcontextprotocol/ui"
+
 
 async def hello(scene: Scene) -> str:
     return "hello"
@@ -68,6 +70,19 @@ async def test_what_a_server_declares_by_null_is_not_declared_at_its_own_path(se
         assert all(isinstance(each, dict) and None not in each.values() for each in told.values()), told
         assert "logging" not in told or said != {"tools": {"listChanged": None}, "logging": False}
         assert text_of((await client.call("t")).result) == "hello"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/servers/there"])
+@pytest.mark.parametrize("server", [LegacyServer, ModernServer])
+@pytest.mark.parametrize("said", ["x", 5, ["text/html"], None])
+async def test_an_extension_that_is_no_object_is_told_to_nobody(server: Any, said: Any, path: str) -> None:
+    """At a path of several servers one such word cost clients all of them."""
+    method = "initialize" if server is LegacyServer else "server/discover"
+    there = says(server({"t": hello}), method, {}, {"capabilities": {"tools": {}, "extensions": {UI: said}}})
+    async with gateway(there=there) as rig:
+        await (await rig.client(LATEST, path=path)).request("tools/list")
+        client = rig.legacy_stranger(path=path)
+        assert UI not in (await client.initialize()).result["capabilities"].get("extensions", {})
 
 
 async def test_a_list_that_changes_by_a_notification_with_null_is_looked_up_again() -> None:

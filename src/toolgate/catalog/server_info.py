@@ -121,7 +121,8 @@ _OF_BOTH = frozenset(("tasks", "extensions"))  # of which each era knows its own
 
 
 def _with_pages(capabilities: Mapping[str, Any], abouts: Iterable[About]) -> Mapping[str, Any]:
-    pages = [each for about in abouts if (each := asks.extension(about.capabilities, mcp.UI_EXTENSION))]
+    said = (asks.extension(about.capabilities, mcp.UI_EXTENSION) for about in abouts)
+    pages = [each for each in said if isinstance(each, dict) and each]
     if not pages:
         return capabilities
     return {**capabilities, "extensions": {**capabilities.get("extensions", {}), mcp.UI_EXTENSION: pages[0]}}

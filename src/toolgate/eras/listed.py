@@ -101,8 +101,9 @@ def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
         if told is True:
             found[name] = {}
         elif isinstance(told, dict):
-            parts = cast("dict[str, Any]", told)
-            found[name] = {part: each for part, each in parts.items() if each is not None}
+            parts = {part: each for part, each in cast("dict[str, Any]", told).items() if each is not None}
+            is_objects = name == "extensions"
+            found[name] = {part: each for part, each in parts.items() if not is_objects or isinstance(each, dict)}
     return found
 
 

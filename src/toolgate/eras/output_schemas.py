@@ -153,6 +153,7 @@ class _Parts:
         self._lists_items = "draft-0" in str(whole.get("$schema"))  # since 2019-09 a list of them has another name
         self._sizes: dict[int, tuple[int, bool]] = {}  # of each schema in it, and whether it refers to any
         self._references: list[str] = []
+        self._found: dict[str, int] = {}  # the parts that stand for each
 
     def count(self) -> int:
         """Raises `_Unusable` for a schema that some reader cannot use."""
@@ -188,18 +189,22 @@ class _Parts:
 
     def _inserted(self, reference: str) -> int:
         """The parts that stand for a reference."""
-        seen: set[str] = set()
-        while True:
+        seen: dict[str, None] = {}
+        while (found := self._found.get(reference)) is None:
             target = self._target(reference)
+            seen[reference] = None
             if isinstance(target, bool):
-                return 1
+                found = 1
+                break
             size, refers = self._sizes[id(target)]
             if "$ref" not in target:
-                return 1 if refers else size
-            seen.add(reference)
+                found = 1 if refers else size
+                break
             reference = target["$ref"]
             if reference in seen:
                 raise _Unusable("it refers to itself in a circle")
+        self._found.update(dict.fromkeys(seen, found))  # or a chain would be followed again from each of its links
+        return found
 
     def _target(self, reference: str) -> Any:
         found: Any = self._whole

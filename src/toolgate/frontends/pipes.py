@@ -18,6 +18,7 @@ from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Principal
+from toolgate.frontends import responses
 from toolgate.frontends.channels import shows_no_less
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
@@ -29,6 +30,7 @@ from toolgate.frontends.unread import FREE, Backlog
 
 SUBPROTOCOL = "mcp"
 SESSION = "session_id"  # the parameter that names the connection which a POST belongs to
+LOOKED_THROUGH = 64 * 1024  # bytes of a message, which all wait for
 MOST_WAITING = 64 * 1024 * 1024  # bytes that may wait for a client before it is cut off
 PATIENCE = 60.0  # seconds that a client of a WebSocket may take to read one message
 
@@ -53,7 +55,8 @@ class Pipe:
         self.conversation = Conversation(deps, session, self._write, self._backlog, self.outbox.end, in_order)
 
     def _write(self, message: bytes) -> None:
-        self.outbox.send(message)
+        if message := responses.readable(message, responses.LONGEST_EVENT, LOOKED_THROUGH):
+            self.outbox.send(message)
         if self.outbox.waiting > MOST_WAITING:
             self.is_cut_off.set()
 

@@ -31,7 +31,7 @@ class StdioFrontend(asyncio.Protocol):
         principal: Principal | None = None,
     ) -> None:
         def write_line(message: bytes) -> None:
-            if line := responses.as_line(message):
+            if line := responses.readable(message):
                 write(line + b"\n")
 
         self.closed = asyncio.Event()

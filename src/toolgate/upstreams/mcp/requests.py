@@ -28,7 +28,7 @@ from toolgate.core.jsonrpc import Members, Message, Params, PlainAnswer, RpcErro
 from toolgate.core.large import Whole
 from toolgate.core.model import Accepted, Asker, Call, Client, Done, NeedInput, Outcome, Principal, Required
 from toolgate.core.redaction import excerpt
-from toolgate.eras import calls, legacy, naming
+from toolgate.eras import calls, legacy, listed, naming
 from toolgate.upstreams.base import rechecked
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.concurrency import ConcurrencyLimit, busy
@@ -603,6 +603,8 @@ class Requests:
             self.on_other(message, origin)
         elif has_too_many_values(message.params):
             self._dropped(message.method, size, f"{MOST_VALUES} values and {MOST_ESCAPES} escapes")
+        elif size > listed.LONGEST_NUMBER and (why := listed.why_unparsable(bytes(message.params))):
+            self._dropped(message.method, size, f"what all clients can read, and it has {why}")
         else:
             return handler(message, origin)
         return None
