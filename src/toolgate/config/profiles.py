@@ -131,7 +131,7 @@ def started(
     """The package whose program a command starts, without its version, empty where that cannot be said for certain;
     and the arguments of that program."""
     package, own = _started(command, args)
-    name = re.sub(r".*[/\\]", "", command)
+    name = re.split(r"[/\\]", command)[-1]
     loads_more = any(_LOADS_MORE.fullmatch(each) for each in env)
     if name in RUNNERS:
         is_it = _is_of_the_registry(name, RUNNERS[name].split(args))
@@ -163,7 +163,7 @@ def _is_of_the_registry(runner: str, split: Split) -> bool:
 
 
 def _started(command: str, args: Sequence[str]) -> tuple[str, Sequence[str]]:
-    name = re.sub(r".*[/\\]", "", command)
+    name = re.split(r"[/\\]", command)[-1]
     if name in RUNNERS:
         split = RUNNERS[name].split(args)
         return bare(split.package), split.args

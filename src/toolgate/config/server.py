@@ -682,7 +682,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             yield "args", len(self.args)
             yield "env", dict.fromkeys(self.env, MASK)
         if self.url:
-            yield "host", re.sub(r".*[/@]", "", re.split(r"[/?#]", self.url.partition("://")[2])[0])
+            yield "host", re.split(r"[/?#]", self.url.partition("://")[2])[0].rpartition("@")[2]
             yield "headers", dict.fromkeys(self.headers, MASK)
         if self.problem:
             yield "problem", self.problem

@@ -205,7 +205,7 @@ class _ServerReading:
             self.faults.append("its `envFile` cannot be read: check that it exists")
 
     def _fit_in(self, compat: str, filled: Fields) -> None:
-        program = re.sub(r".*[/\\]", "", filled.get("command", "")).removesuffix(".exe")
+        program = re.split(r"[/\\]", filled.get("command", ""))[-1].removesuffix(".exe")
         if program != "uvx" and not self.faults:
             self._wrong('is only for servers with `command` "uvx"', "give the versions in `args`", "compat")
         filled["args"] = ("--with", compat, *filled.get("args", ()))

@@ -58,9 +58,15 @@ class RoundRobin(Generic[Item]):
     def remove(self, key: str, item: Item) -> bool:
         """Take one out that waits no more; whether it was there."""
         queue = self._queues.get(key)
-        if not queue or item not in queue:
+        if not queue:
             return False
-        queue.remove(item)
+        if queue[-1] == item:  # those that end together end from the last one on
+            queue.pop()
+        else:
+            try:
+                queue.remove(item)
+            except ValueError:
+                return False
         self._took(key)
         return True
 

@@ -78,12 +78,12 @@ def why_unreadable(kind: str, item: Raw) -> str:
     data = bytes(item)
     if kind in _CALLED and b"\\u0000" in data and "\0" in jsonrpc.read(item, type=_Named).name:
         return NUL
-    return why_unparsable(data)
+    return NAME if _has_long_name(data) else NUMBER if has_number_out_of_range(data) else ""
 
 
 def why_unparsable(data: bytes) -> str:
     """What some readers of JSON end at, in a message or a part of it; empty where there is nothing."""
-    return NAME if _has_long_name(data) else NUMBER if has_number_out_of_range(data) else ""
+    return NAME if _has_long_name(data) else NUMBER if _has_many_digits(data) and _has_long_number(data) else ""
 
 
 def _has_long_name(data: bytes) -> bool:
@@ -164,6 +164,10 @@ def has_number_out_of_range(data: bytes) -> bool:
         return any(abs(number) > sys.float_info.max for number in _integers(jsonrpc.value(data)))
     except jsonrpc.UNREADABLE:
         return True
+
+
+def _has_many_digits(data: bytes) -> bool:
+    return _MANY_DIGITS in data.translate(_FOLDED, b"+.e-E")
 
 
 def _has_long_number(data: bytes) -> bool:

@@ -187,12 +187,15 @@ class _Reading:
         parts = schema.get("allOf")
         if not isinstance(parts, list):
             return schema
-        found: dict[str, Any] = {}
+        found, properties, required = dict[str, Any](), dict[str, Any](), set[str]()
         for part in [*cast(list[Any], parts)[:_MOST_CHOICES], {**schema, "allOf": None}]:
             own = self.resolved(part, depth + 1) or _NOTHING
-            both = {"properties": {**_properties(found), **_properties(own)}} if "properties" in found else {}
-            found |= {**own, **both, "required": sorted(_required(found) | _required(own))}
-        return found
+            found |= own
+            properties |= _properties(own)
+            required |= _required(own)
+            self._spend((len(own) + _breadth(own)) // _A_NODE)
+        whole = {"properties": dict(list(properties.items())[:_MOST_MEMBERS])} if properties else {}
+        return found | whole | {"required": sorted(required)}
 
     @property
     def _is_over(self) -> bool:

@@ -175,4 +175,4 @@ def _options(args: Sequence[str], with_value: frozenset[str]) -> Iterator[str]:
 
 
 def _name(command: str) -> str:
-    return re.sub(r"\.(?:exe|cmd)$", "", re.sub(r".*[/\\]", "", command))
+    return re.sub(r"\.(?:exe|cmd)$", "", re.split(r"[/\\]", command)[-1])

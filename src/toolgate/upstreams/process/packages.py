@@ -325,7 +325,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     options: tuple[str, ...]
 
 
-_with_version = re.compile(r"([A-Za-z0-9._-]+(?:\[[^\]]*\])?)@([A-Za-z0-9._+!-]+)")
+_with_version = re.compile(r"(?<![A-Za-z0-9._-])([A-Za-z0-9._-]++(?:\[[^\]]*+\])?)@([A-Za-z0-9._+!-]+)")
 _next_package = re.compile(r",(?=\s*[A-Za-z])")
 
 
