@@ -570,6 +570,8 @@ _uris = st.one_of(
 @example("notes://private%3A80\\p/key?x")
 @example("notes://%u0070rivate/key")
 @example("file:///%C1%B0/key")
+@example("notes://%70rivate:\\%FFp/key/key")
+@example("notes://:\\%FFp/%FFprivate/key")
 @settings(max_examples=500, deadline=None)
 def test_what_any_reader_takes_for_a_closed_resource_is_closed(uri: str) -> None:
     _held(uri)

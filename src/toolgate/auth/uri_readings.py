@@ -18,6 +18,7 @@ from toolgate.core.spelling import as_a_lenient_reader, normalized
 _Form = TypeVar("_Form")
 _MOST_DECODED = 5  # times over that a URI may be percent-encoded
 LONGEST_URI = 2048  # characters; what a longer one means is not looked for
+MOST_LOOKED_AT = 5 * 1024  # characters of all the URIs that may be found in one: each is read in dozens of ways
 MOST_BEYOND = 512  # of them beyond ASCII, decoded and as they fold: each costs fifty times as much, in each reading
 WORK = 54  # times that a character which is not ASCII is looked at: it may become eighteen, and is folded three times
 _MOST_FOLDED = 256 * 1024  # characters of all readings of one URI
@@ -39,6 +40,7 @@ _overlong = re.compile(
 """Bytes that are no UTF-8, and ASCII to some: in longer forms than need be, with anything for the bytes that continue
 one, by surrogates, or as Latin-1 (`\xaa` folds to `a`)."""
 _UNREADABLE = "\ufffd"
+_not_utf8 = re.compile(f"[{_no_utf8}]")  # bytes that some leave out: beside a backslash there is no end to what is made
 _unseen = re.compile(rf"[\x00-\x1f\x7f{_no_utf8}]")  # what URL parsers leave out, and decoders
 _hidden = re.compile(rf"[\x01-\x1f\x7f{_no_utf8}]")  # the same but for the end of a string in C, which cuts
 _parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
@@ -220,8 +222,10 @@ def is_too_long(uri: str) -> bool:
 def is_obscure(uri: str) -> bool:
     """Whether it is so long, or so often encoded, that what it means is not looked for; or its host cannot be read, or
     where its `..` lead depends on who reads it: with an encoded slash, a `?` or the like before them; or it has bytes
-    that are ASCII to some, and left out, or no character at all, to others."""
+    that are ASCII to some, and left out, or no character at all, to others; or such bytes beside a backslash."""
     if is_too_long(uri) or _UNREADABLE in (found := _unquoted(uri)) or _unquote(found) != found:
+        return True
+    if len(uri) * times(uri) > MOST_LOOKED_AT or ("\\" in found and _not_utf8.search(found)):
         return True
     if len(_within(uri)) > _MOST_WITHIN or _UNREADABLE in (settled := _settled(uri)) or _unquote(settled) != settled:
         return True

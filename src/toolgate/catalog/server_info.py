@@ -122,7 +122,7 @@ _OF_BOTH = frozenset(("tasks", "extensions"))  # of which each era knows its own
 
 def _with_pages(capabilities: Mapping[str, Any], abouts: Iterable[About]) -> Mapping[str, Any]:
     said = (asks.extension(about.capabilities, mcp.UI_EXTENSION) for about in abouts)
-    pages = [each for each in said if isinstance(each, dict) and each]
+    pages = [cast("Mapping[str, Any]", each) for each in said if isinstance(each, dict) and each]
     if not pages:
         return capabilities
     return {**capabilities, "extensions": {**capabilities.get("extensions", {}), mcp.UI_EXTENSION: pages[0]}}
