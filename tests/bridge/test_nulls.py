@@ -74,8 +74,10 @@ async def test_what_a_server_declares_by_null_is_not_declared_at_its_own_path(se
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/servers/there"])
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
-@pytest.mark.parametrize("said", ["x", 5, ["text/html"], None])
-async def test_an_extension_that_is_no_object_is_told_to_nobody(server: Any, said: Any, path: str) -> None:
+@pytest.mark.parametrize(
+    "said", ["x", 5, ["text/html"], None, {"n" * 60_000: 1}, json.loads('{"a":' * 90 + "1" + "}" * 90)]
+)
+async def test_an_extension_that_some_clients_cannot_read_is_told_to_nobody(server: Any, said: Any, path: str) -> None:
     """At a path of several servers one such word cost clients all of them."""
     method = "initialize" if server is LegacyServer else "server/discover"
     there = says(server({"t": hello}), method, {}, {"capabilities": {"tools": {}, "extensions": {UI: said}}})

@@ -160,7 +160,7 @@ _strict_members = msgspec.json.Decoder(Members).decode
 _value: Decoder[Any] = Decoder()
 LONGEST_BATCH = 100  # messages
 DEEPEST = 256  # levels of a message: half of what readers that call themselves can follow, and no program's needs
-DEEPEST_ITEM = 120  # of a list: what some readers refuse, with what stands around it, has 128
+DEEPEST_ITEM = 58  # of a list: what .NET's reader refuses, with what stands around it, has 65
 SHALLOW = 2 * DEEPEST  # bytes, in which there are no more levels
 MOST_TOKENS = 10_000  # of what is no message, in which its id is looked for: about 10 ms
 # An array of so many places: what is behind them is passed over. A list would take many times the room of its bytes.

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import jsonrpc, mcp
+from toolgate.core import counting, jsonrpc, mcp
 
 LONE = "text with half of a character (a lone surrogate)"
 NUMBER = "a number that is out of range, or has more than 1,000 digits"
@@ -98,6 +98,9 @@ def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
     """What a server declares, as all clients can read it: each capability is an object, and has no `null` in it."""
     found: dict[str, Any] = {}
     for name, told in (said or {}).items():
+        written = jsonrpc.encode(told)
+        if counting.is_deeper(written, jsonrpc.DEEPEST_ITEM) or why_unparsable(written):
+            continue
         if told is True:
             found[name] = {}
         elif isinstance(told, dict):
