@@ -20,7 +20,7 @@ from virtualtime import soon
 
 Members: TypeAlias = dict[str, Any]
 
-DEEP = b'{"deep":' * 100 + b"[ ]" + b"}" * 100
+DEEP = b'{"deep":' * 50 + b"[ ]" + b"}" * 50  # an item of a list may have `jsonrpc.DEEPEST_ITEM` levels
 ODD = (
     b'"x-odd" :\t[ 1E5 ,0.50,-0,12345678901234567890123, 1e-7, true,null , ""'
     b',"\\u00e9\xc3\xa9\\/\\u2028\\ud83d\\ude00"]'
