@@ -159,6 +159,35 @@ async def test_a_call_does_not_wait_for_roots_for_ever_nor_is_its_client_asked_w
         assert [question["method"] for question in client.asked] == ["roots/list"]
 
 
+async def test_calls_made_while_a_client_is_asked_for_roots_wait_as_the_first_does() -> None:
+    folders = Folders()
+    async with gateway(there=folders.server) as rig:
+        client = await rig.legacy(LATEST, stdio=False, capabilities={"roots": {}})
+        await client.request("tools/list")
+        calls = [asyncio.ensure_future(client.call("folders")) for _ in range(3)]
+        question = await client.question()
+        await settle()
+        assert folders.server.calls == []
+        client.answer(question, rooted("file:///ann"))
+        assert [(await call).text for call in calls] == ["file:///ann"] * 3
+        assert [question["method"] for question in client.asked] == ["roots/list"]
+
+
+async def test_a_call_that_waits_for_the_roots_asked_for_another_asks_when_that_one_is_given_up() -> None:
+    folders = Folders()
+    async with gateway(there=folders.server) as rig:
+        client = await rig.legacy(LATEST, stdio=False, capabilities={"roots": {}})
+        await client.request("tools/list")
+        first = client.start("tools/call", name="folders", arguments={})
+        await client.question()
+        second = asyncio.ensure_future(client.call("folders"))
+        await settle()
+        client.cancel(first)
+        client.answer(await client.question(2), rooted("file:///ann"))
+        assert (await second).text == "file:///ann"
+        assert len(folders.server.calls) == 1
+
+
 async def test_a_call_that_is_given_up_while_roots_are_asked_for_is_never_made() -> None:
     folders = Folders()
     async with gateway(there=folders.server) as rig:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 from time import perf_counter
 from typing import Final, TypeAlias
 
@@ -23,6 +25,7 @@ from toolgate.core.model import Client, Event
 MOST_OF_ONE = 4096  # streams of one principal
 PORTION = 32  # listeners that are told in one go, in a moment at most
 MOST_WAITING = 64  # events of one server beyond which no more are read of it until half of them are told
+MOST_PARTS = 64  # of a URI: of what happens to it hears who watches one of the first, or all of it
 MOST_KEPT = 1024  # of one server; what it has said already, and is beyond that, is dropped
 
 log = logging.getLogger(__name__)
@@ -30,6 +33,7 @@ log = logging.getLogger(__name__)
 _WATCHED: Final = {"updated": "resources", "task": "tasks"}  # what those watch whom such an event may concern
 _SAID_AGAIN: Final = ("updated", "list_changed")  # these mean no more when they are told twice
 _APART = ":/?#"  # what sets the parts of a URI apart
+_apart = re.compile(f"[{_APART}]")
 
 
 def every_list(server: str = "") -> Event:
@@ -72,9 +76,11 @@ class _Watchers:
 
     def of_part(self, uri: str) -> Iterator[Counter[int]]:
         """Those who watch this, or what it is a part of."""
-        for length in self._lengths:
-            is_it = length == len(uri) or (length < len(uri) and _may_end(uri, length))
-            if is_it and (found := self.of.get(uri[:length])):
+        lengths = {len(uri)}
+        for sign in islice(_apart.finditer(uri), MOST_PARTS):
+            lengths |= {sign.start(), sign.end()}
+        for length in lengths & self._lengths.keys():
+            if found := self.of.get(uri[:length]):
                 yield found
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import ChainMap, Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -26,7 +27,7 @@ from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Answer, Ask, AskRoots, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
 from toolgate.eras.questions import read_question, write_model_answer
-from toolgate.upstreams.mcp.attribution import OpenRequest, heir_of, is_certain
+from toolgate.upstreams.mcp.attribution import Identity, OpenRequest, heir_of, is_certain
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.sent_pages import SentPages
 
@@ -53,6 +54,7 @@ class _Held:
         self.live = live
         self.gone = gone
         self.timer = timer
+        self.whose = Counter(_whose(each) for each in (*live.values(), *gone.values()))
         for request in live.values():
             request.exchange.pause()
 
@@ -64,8 +66,14 @@ class _Held:
             request.exchange.go_on()
             if not is_answered:
                 self.gone[id] = request.forgotten()
+                return
         elif is_answered:
-            self.gone.pop(id, None)
+            request = self.gone.pop(id, None)
+        if request:
+            whose = _whose(request)
+            self.whose[whose] -= 1
+            if not self.whose[whose]:
+                del self.whose[whose]
 
     def release(self) -> None:
         self.timer.cancel()
@@ -133,6 +141,7 @@ class Questions:
         self._kept: dict[str, list[_Kept]] = {}  # by whose they are; empty where that is not known
         self.asks_first = False  # before its next call the server wants to know something
         self.calls = 0  # that wait for that
+        self._first: asyncio.Future[None] | None = None  # while a call's client is asked for it
         self._has_missed_roots = False  # of its client: nobody could be asked for as long as it waited
         self._kept_roots: asyncio.Future[None] | None = None  # done when it asks for them
         self._is_over = False
@@ -166,8 +175,9 @@ class Questions:
             self._place(id, read_question(asked, spoken) if spoken else asked, origin)
 
     def _withdrawn(self, message: Message, origin: int | None) -> None:
-        waiting = {jsonrpc.id_key(each.id) for each in (*self._held, *chain.from_iterable(self._kept.values()))}
-        id = calls.read_cancelled(message, {*self._open, *self._in_doubt, *self._apart, *waiting})
+        waiting = {jsonrpc.id_key(each.id): each for each in (*self._held, *chain.from_iterable(self._kept.values()))}
+        known = ChainMap[str | int | float, Any](self._open, self._in_doubt, self._apart, waiting)  # perhaps thousands
+        id = calls.read_cancelled(message, known)
         if id is None:
             return
         found = self._open.pop(id, None)
@@ -211,12 +221,26 @@ class Questions:
         self._see_what_is_first()
 
     def _see_what_is_first(self) -> None:
-        self.asks_first = self._has_missed_roots or any(map(_is_of_roots, self._kept.get("", ())))
+        is_kept = any(map(_is_of_roots, self._kept.get("", ())))
+        self.asks_first = self._has_missed_roots or is_kept or self._first is not None
 
     async def put_first(self, exchange: Exchange, call: Call) -> None:
         """Ask the client, before its call is made, for the roots that the server has asked for outside of calls: it
-        works by them, and many a call is over before its client has answered. Returns when the server knows them, or
-        wants them no more."""
+        works by them, and many a call is over before its client has answered. Its other calls wait as well. Returns
+        when the server knows them, or wants them no more."""
+        while self._first:
+            await asyncio.wait([self._first])
+        if not self.asks_first:
+            return
+        first = self._first = asyncio.get_running_loop().create_future()
+        try:
+            await self._put_before(exchange, call)
+        finally:
+            first.set_result(None)
+            self._first = None
+            self._see_what_is_first()
+
+    async def _put_before(self, exchange: Exchange, call: Call) -> None:
         if self._has_missed_roots and legacy.tells_of_roots(call.client):
             self._has_missed_roots = False
             await self._ask_for_roots_again()
@@ -226,7 +250,7 @@ class Questions:
         for each in kept:
             self._let_go("", each)
             self._end_apart(jsonrpc.id_key(each.id))
-            self._put(each.id, each.ask, exchange, call, [])
+            self._put(each.id, each.ask, exchange, call, [], is_of_call=False)
         waiting = {key: each for key, each in self._open.items() if each.exchange is exchange}
         if not waiting:
             return
@@ -301,10 +325,12 @@ class Questions:
         self._requests.take_turns()
         if self._over not in self._requests.on_over:
             self._requests.on_over.append(self._over)
-        live, gone = self._askers.by_id(), self._requests.late_askers.by_id()
-        if not asks.has_room(ask, [held.ask for held in self._held]) or not is_certain(live.values()):
+        has_room = asks.has_room(ask, [held.ask for held in self._held])
+        live = self._askers.by_id() if has_room else {}
+        if not is_certain(live.values()):
             self._refuse(id, ask, _UNCLEAR)
             return
+        gone = self._requests.late_askers.by_id()
         timer = self._requests.clock.call_later(HELD, lambda: self._give_up(held))
         held = _Held(id, ask, live, gone, timer)
         self._held.append(held)
@@ -313,7 +339,7 @@ class Questions:
         if not held.live:
             self._release(held)
             self._refuse(held.id, held.ask, _OVER)
-        elif is_certain((*held.live.values(), *held.gone.values())):
+        elif len(held.whose) == 1:
             self._release(held)
             *others, owner = held.live.values()
             assert owner.call
@@ -399,9 +425,11 @@ class Questions:
         else:
             self._keep(id, ask, task)
 
-    def _put(self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange]) -> None:
+    def _put(
+        self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange], is_of_call: bool = True
+    ) -> None:
         """Put a question to a call. `others` are the same client's calls that it may be of as well: their time stops
-        too, and one of them takes it over if this call ends first."""
+        too, and one of them takes it over if this call ends first. Without `is_of_call` the next call does."""
         if not asks.is_answerable(ask, call.client.capabilities):
             self._send(legacy.write_answer(id, asks.undeclared(ask)))
             return
@@ -438,7 +466,7 @@ class Questions:
             elif others and (heir := heir_of(call, self._askers)) and heir.call:
                 rest = [other for other in others if other is not heir.exchange]
                 self._put(id, ask, heir.exchange, heir.call, rest)
-            elif self._sole_owner and exchange.is_done and not self._is_over:
+            elif self._sole_owner and (exchange.is_done or not is_of_call) and not self._is_over:
                 self._keep(id, ask)  # a call that ended without the answer had not asked
             else:
                 self._refuse(id, ask, _OVER)
@@ -500,6 +528,10 @@ _UNCLEAR = (
     "Calls of several clients are in progress or were just cancelled, and it is unclear which of them this "
     "question belongs to, so no client was asked. From now on clients take turns here: make the same call again"
 )
+
+
+def _whose(request: OpenRequest) -> Identity | None:
+    return request.call.client.identity if request.call else None
 
 
 def _share(kept: Sequence[_Kept]) -> float:
