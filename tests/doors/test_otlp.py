@@ -104,6 +104,20 @@ async def test_the_context_of_the_headers_is_a_link_beside_that_of_the_request(c
     assert alone.trace_id.hex() == other.split("-")[1] and not alone.links
 
 
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_clients_with_a_handshake_say_their_trace_in_headers_too(collector: Collector, revision: str) -> None:
+    rig = Rig(collector)
+    async with rig.opened() as app:
+        ann = Visitor(app, authorization=f"Bearer {KEY}")
+        await ann.initialize(revision)
+        for number in range(3):
+            message = {"jsonrpc": "2.0", "id": number + 10, "method": "tools/call"}
+            message["params"] = {"name": "git__t", "arguments": {"q": SECRET}}
+            assert (await ann.post(message, headers={"traceparent": PARENT.replace("4bf9", f"aaa{number}")})).result
+    traces = [f"aaa{number}{TRACE[4:]}" for number in range(3)]
+    assert [span.trace_id.hex() for span in collector.spans if span.name == CALL.replace("git__", "")][::2] == traces
+
+
 @pytest.mark.parametrize("written", ["", "00-0-0-0", PARENT.upper(), f"00-{'0' * 32}-{ABOVE}-01", "x" * 10_000, 7, {}])
 async def test_what_is_no_trace_context_begins_a_trace_of_its_own(collector: Collector, written: Any) -> None:
     rig = Rig(collector)

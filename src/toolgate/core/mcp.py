@@ -311,6 +311,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     has_batches: bool = False  # many messages in one array
     has_version_header: bool = False  # each request over HTTP says the revision
     primes_streams: bool = False  # a stream may begin with an event that says nothing, to resume by
+    has_header_arguments: bool = False  # a call over HTTP repeats some in headers
     tasks: Literal["", "experimental", "extension"] = ""  # asked for with a call, or made as the server decides
     takes_any_schema: bool = False  # of a tool; else of objects only, without `true` and `false`, and results alike
     content: frozenset[str] = frozenset()  # kinds of content blocks that not all revisions have
@@ -354,6 +355,7 @@ _2026_07_28 = _revision(
     _2025_11_25,
     "2026-07-28",
     era="modern",
+    has_header_arguments=True,
     tasks="extension",
     takes_any_schema=True,
     question_members=_2025_11_25.question_members - {"elicitationId"},

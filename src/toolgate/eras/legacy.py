@@ -297,7 +297,6 @@ class ToServer:
 
     closing_cancels = False
     hears_of_roots = True
-    has_header_arguments = False
 
     def __init__(self, revision: Revision, found: Initialized) -> None:
         self.revision = revision

@@ -473,7 +473,6 @@ class ToServer:
     closing_cancels = True
     hears_of_roots = False
     runs_tasks = False  # it decides itself
-    has_header_arguments = True
 
     def __init__(self, revision: Revision, found: Discovered, info: Raw) -> None:
         self.revision = revision

@@ -277,7 +277,7 @@ class ModernResponses:
             return calls.read_call(
                 method, params, meta, asked.client, notes, level, False, http, passed_on, asked.target
             )
-        more: dict[str, Any] = {"log_level": level, "passed_on": passed_on}
+        more: dict[str, Any] = {"log_level": level, "headers": http, "passed_on": passed_on}
         return calls.read_undefined(method, params, meta, asked.client, notes, "modern", **more)
 
     async def _call(self, request: Request) -> Reply:

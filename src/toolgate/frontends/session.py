@@ -571,9 +571,9 @@ class Session:
             passed_on = self._gateway.passed_on(stream.headers)
         level = self._log_level
         if message.method in mcp.TARGETED:
-            call = calls.read_call(message.method, params, meta, client, notes, level, True, passed_on=passed_on)
+            call = calls.read_call(message.method, params, meta, client, notes, level, True, stream.headers, passed_on)
         else:
-            more = {"log_level": level, "wants_logs": True, "passed_on": passed_on}
+            more = {"log_level": level, "wants_logs": True, "headers": stream.headers, "passed_on": passed_on}
             call = calls.read_undefined(message.method, params, meta, client, notes, "legacy", **more)
         if call.method == mcp.TASK_RESULT:
             notes.attach(partial(self._report, stream.note, token, call.target))

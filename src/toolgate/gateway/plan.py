@@ -43,7 +43,8 @@ class Plan(msgspec.Struct, frozen=True):
     def enter(self, call: Call) -> Call:
         """The call as its server knows it. Raises `Fault` where its headers do not match its arguments, and for
         arguments that a caller cannot give."""
-        if self.header_arguments and call.headers is not None:
+        revision = call.client.revision
+        if self.header_arguments and call.headers and revision and revision.has_header_arguments:
             header_arguments.check(self.header_arguments, call.arguments, call.headers)
         if self.change:
             call = overlays.enter(call.at(self.server, self.shown), self.change)

@@ -40,11 +40,6 @@ class Dialect(Protocol):
     def instructions(self) -> str: ...
 
     @property
-    def has_header_arguments(self) -> bool:
-        """Whether a request over HTTP repeats arguments in headers."""
-        ...
-
-    @property
     def hears_of_roots(self) -> bool:
         """Whether it can be told that its client's roots have changed."""
         ...
@@ -91,7 +86,6 @@ class Unknown:
     closing_cancels = False
     hears_of_roots = False
     runs_tasks = False
-    has_header_arguments = False
 
     def call(self, call: Call, id: int) -> tuple[Params, Headers]:
         raise NotImplementedError("no call is made before the era is known")

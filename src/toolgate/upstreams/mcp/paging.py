@@ -82,8 +82,10 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
         if cursor is None:
             break
     found = msgspec.structs.replace(_joined(pages), size=size)
-    has_headers = method == "tools/list" and requests.server.type == "http" and requests.dialect.has_header_arguments
-    in_ours = naming.reader(kind, requests.dialect.revision)
+    revision = requests.dialect.revision
+    repeats_some = bool(revision and revision.has_header_arguments) and requests.server.type == "http"
+    has_headers = repeats_some and method == "tools/list"
+    in_ours = naming.reader(kind, revision)
     steps = _kept(found.raw, kind, has_headers, in_ours)
     kept = await bounds.looked_through(server, size, steps, longest_of(found.raw))
     for why, less in kept.left_out.items():
