@@ -145,7 +145,7 @@ def started(
 _LOADS_MORE = re.compile(
     r"PATH|LD_.*|NODE_OPTIONS|NODE_PATH|PYTHON(?:PATH|HOME|STARTUP|USERBASE)|BASH_ENV|ENV|(?i:npm_config|uv)_.*"
 )
-_OF_THE_REGISTRY = re.compile(r"(?:@[\w.-]+/)?[\w.-]+(?:\[[\w., -]*\])?@?[\w.^~<>=!*|+, -]*")
+_OF_THE_REGISTRY = re.compile(r"(?:@[\w.-]++/)?[\w.-]++(?:\[[\w., -]*\])?@?[\w.^~<>=!*|+, -]*")
 _THE_SDK = re.compile(r"mcp[=<>~!0-9.*, ]*")  # which nearly all packages need, in a version that they may not say
 
 

@@ -50,6 +50,14 @@ async def test_what_is_taken_out_is_not_counted_and_has_no_turn() -> None:
     assert waiting.pop() is None
 
 
+async def test_any_one_can_be_taken_out_whichever_it_is() -> None:
+    for index in range(4):
+        items = ["a1", "a2", "a3", "a4"]
+        waiting, taken = queue(*items), items.pop(index)
+        assert waiting.remove("a", taken) and not waiting.remove("a", taken)
+        assert (len(waiting), order(waiting)) == (3, items)
+
+
 async def test_who_may_not_go_keeps_the_place() -> None:
     waiting = queue("a1", "b1", "a2")
     assert waiting.pop(lambda key: key == "b") == "b1"

@@ -57,3 +57,17 @@ def test_it_is_one_line_and_short_whatever_the_schema() -> None:
     wide = line({"a": {"enum": ["x" * 300, "y" * 300]}, "b": {"type": "string"}}, "b")
     assert wide == "f(a?, b, …)"
     assert line({"a": {"$ref": "#"}}) == line({"a": {"$ref": "#"}})
+
+
+def test_what_all_parts_of_a_schema_have_and_require_is_one_tool() -> None:
+    parts = [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"$ref": "#/$defs/more"}, {}]
+    more = {"properties": {"b": {"type": "integer"}, "c": {}}, "required": ["b"]}
+    assert line({"d": {}}, "d", allOf=parts, **{"$defs": {"more": more}}) == "f(a: string, b: integer, c?: any, d: any)"
+
+
+def test_parts_with_thousands_of_names_each_cost_no_more_than_their_share() -> None:
+    names: Any = {"required": [f"name{number}" for number in range(8_000)]}
+    nested = names
+    for _ in range(5):
+        nested = {"allOf": [nested, *({} for _ in range(39))]}
+    assert line({"a": {"type": "string"}}, **nested).startswith("f(")
