@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeGuard
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.mcp import Revision
 from toolgate.eras import modern
@@ -41,6 +41,7 @@ def _read_one(raw: bytes, tokens: int) -> Message | Malformed:
     try:
         message = jsonrpc.decode(raw, tokens)
     except Malformed as error:
+        let_go(error)
         return error
     if message.is_request and modern.speaks_modern(None, message.params):
         refused = _refused(f"revision {mcp.LATEST['modern'].date} does not support batches")

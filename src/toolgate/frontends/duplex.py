@@ -104,6 +104,7 @@ class Conversation:
             message = jsonrpc.decode(data)
         except Malformed as error:
             self._received_other(data, error)
+            let_go(error)
             return
         if not message.is_request:  # what answers a question is taken whatever is under way
             self._told(message)

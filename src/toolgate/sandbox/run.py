@@ -179,6 +179,8 @@ class _Run:
             self.stopwatch.end()
             if self._look:
                 self._look.cancel()
+            self._serving.clear()  # what was cancelled holds its frames, which hold this, and calls of megabytes
+            self._waking = self._room = None
         raise AssertionError  # of a task of the group, which raises none
 
     async def _end_of_all(self) -> End:
