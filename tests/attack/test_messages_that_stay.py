@@ -3,6 +3,7 @@ collector counts objects, however large these are."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator
@@ -11,12 +12,15 @@ from typing import Any
 
 import pytest
 from attack.test_answers_that_stay import LARGE, SMALL, kept
+from attack.test_floods_of_requests import Peer as WebSocketOfAClient
+from attack.test_floods_over_websockets import Peer as WebSocketToAServer
 from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, tools
 from peers import eventually
 from scripted_engine import Process
 from scripted_engine import Scripted as Processes
-from virtualtime import settle
+from virtualtime import FakeClock, settle
 
+from toolgate.frontends.channels import Channel, ReplayBuffers
 from toolgate.sandbox.worker import Engine
 
 UNREADABLE = {
@@ -91,3 +95,75 @@ async def test_code_whose_client_has_left_is_not_kept_nor_are_its_calls(calls: i
         await leave()
         async with nothing_kept():
             await leave()
+
+
+BROKEN = b"%b" + (len(LARGE) + 2).to_bytes(8, "big") + b"%b" + b'"%b"' % LARGE  # with a bit that means nothing
+
+
+def held() -> int:
+    """Bytes of large messages that only the garbage collector frees."""
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        parts = [part for each in gc.garbage for part in gc.get_referents(each) if type(part) in (bytes, bytearray)]
+        return sum(len(part) for part in parts if len(part) >= len(SMALL))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+async def test_a_frame_of_a_client_that_breaks_the_protocol_is_not_kept() -> None:
+    for _ in range(2):
+        peer = await WebSocketOfAClient().opened()
+        gc.collect()
+        gc.disable()
+        try:
+            frame = BROKEN % (b"\xf1\xff", b"\x00" * 4)
+            peer.connection.data_received(frame)
+            del frame
+            for _ in range(20_000):
+                await asyncio.sleep(0)
+            assert peer.written, "it is refused"
+            await peer.end()
+            del peer
+            assert held() == 0
+        finally:
+            gc.enable()
+
+
+async def test_nor_is_one_of_a_server() -> None:
+    for _ in range(2):
+        peer = WebSocketToAServer()
+        gc.collect()
+        gc.disable()
+        try:
+            frame = BROKEN % (b"\xf1\x7f", b"")
+            peer.connection.data_received(frame)
+            del frame
+            for _ in range(20_000):
+                await asyncio.sleep(0)
+            peer.connection.connection_lost(None)
+            await settle()
+            del peer
+            assert held() == 0
+        finally:
+            gc.enable()
+
+
+async def test_what_a_session_has_kept_of_its_streams_goes_with_it() -> None:
+    together = ReplayBuffers(FakeClock())
+    gc.collect()
+    gc.disable()
+    try:
+        replay_buffer = together.open("ann")
+        for kind in ("c", "s"):
+            channel = Channel(can_stream=True, can_ask=True)
+            channel.open(replay_buffer, kind)
+            channel.send(bytes(LARGE))
+        replay_buffer.close()
+        channel.send(bytes(LARGE))
+        assert (await channel.get(FakeClock(), 1, 1), await channel.get(FakeClock(), 1, 1)) != (None, None)
+        del replay_buffer, channel
+        assert held() == 0
+    finally:
+        gc.enable()

@@ -35,6 +35,7 @@ from processes.ground import (
 
 from toolgate.app import App, running
 from toolgate.config import Config
+from toolgate.core import encrypted
 from toolgate.frontends import connections, tls
 from toolgate.frontends.server import bind, serving
 from toolgate.frontends.tls import Certificate
@@ -265,8 +266,8 @@ def test_a_connection_whose_records_carry_next_to_nothing_is_closed(
     tmp_path: Path, loop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Key updates, of 27 bytes each, kept calls of others waiting for as long as they came."""
-    monkeypatch.setattr(tls, "AROUND_NOTHING", 4096)
-    monkeypatch.setattr(tls, "AROUND_A_BYTE", 2)
+    monkeypatch.setattr(encrypted, "AROUND_NOTHING", 4096)
+    monkeypatch.setattr(encrypted, "AROUND_A_BYTE", 2)
 
     @told_in(loop)
     async def tries(folder: Path) -> None:

@@ -25,6 +25,7 @@ import msgspec
 from toolgate.auth.exchange import BadAnswer, Request, exchange
 from toolgate.auth.lookups import Lookups, in_thread
 from toolgate.config import Config
+from toolgate.core import encrypted
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
 
@@ -222,7 +223,7 @@ class SafeNet:
         parts = check_url(url, may)
         host, port = _place(parts)
         if parts.scheme == "https" and not self._tls:
-            self._tls = ssl.create_default_context()
+            self._tls = encrypted.to_servers()
         tls = self._tls if parts.scheme == "https" else None
         request = Request(_written(method, parts, headers, body), host, tls)
         connection = await self._connected(host, port, await self.resolve(asker, host, port, may))

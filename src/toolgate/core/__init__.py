@@ -32,6 +32,7 @@ Work
     steps       work in steps, between which others may go on
     concurrency  how much of something goes on at once; principals that wait take turns
     inflow      reading a connection a piece at a time
+    encrypted   TLS, made sense of a piece at a time
     outflow     writing to many connections at the end of a round
     bodies      how much is kept of bodies that have not ended, and of results on their way
     large       large bodies: in a file while they come, looked at in pieces, written without being joined

@@ -297,10 +297,11 @@ class ReplayBuffer:
         return name
 
     def keep(self, channel: Channel, number: int, message: bytes | Joined) -> Item:
-        self._kept.append(_Kept(self._clock.now(), channel, number, message))
-        channel.kept += 1
-        self._grow(len(message) + EVENT)
-        self._trim()
+        if not self._is_closed:
+            self._kept.append(_Kept(self._clock.now(), channel, number, message))
+            channel.kept += 1
+            self._grow(len(message) + EVENT)
+            self._trim()
         return Item(f"{channel.name}.{number}", message)
 
     def find(self, id: str, rights: Rights) -> tuple[Channel, int] | None:
@@ -349,9 +350,12 @@ class ReplayBuffer:
             self._grow(-CHANNEL)
 
     def close(self) -> None:
-        """The session is over."""
+        """The session is over: nobody comes for the rest, which would hold its channels, and these the rest."""
         self._is_closed = True
         self._together.closed(self)
+        self._kept.clear()
+        self._channels.clear()
+        self._carried.clear()
 
     def _trim(self) -> None:
         since = self._clock.now() - KEPT_FOR

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from toolgate.core.bodies import Bodies, Body
+from toolgate.core.fault import let_go
 from toolgate.core.inflow import Intake, IntakeQueue, PacedProtocol
 from toolgate.frontends.connections import STATE, Connection
 
@@ -111,6 +112,8 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
             self.frames = []
             self.conn.reader.buffer.clear()
             self.conn.parser.close()
+            for error in filter(None, (self.conn.parser_exc, self.conn.handshake_exc)):
+                let_go(error)
 
         def whose(self) -> str:
             return self._connection.backlog.key

@@ -28,6 +28,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from toolgate.core import encrypted
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
@@ -47,6 +48,8 @@ KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
 LONGEST_TARGET = 8 * 1024  # bytes of what a request is for
 LONGEST_PATH = 2 * 1024  # bytes of it before its query
+LONGEST_UPGRADE = 4 * 1024  # bytes of the headers by which another protocol is wished for
+_OF_UPGRADES = (b"connection", b"upgrade")
 MOST_LINES = 200  # of a head, about: each costs twenty times its bytes where these are few
 FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
@@ -369,7 +372,8 @@ class HttpProtocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         """From here on the connection has another protocol, which is told of its end. A client that has requests under
         way has no use for that."""
-        if self.flow.write_paused or (self.cycle and not self.cycle.response_complete):
+        is_busy = self.flow.write_paused or (self.cycle and not self.cycle.response_complete)
+        if is_busy or self.transport.is_closing():  # it was refused
             self._intake.drop()
             self.transport.close()
             return
@@ -493,7 +497,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._patience = HEAD_PATIENCE
 
     def on_headers_complete(self) -> None:
-        if not self.transport.is_closing() and (refused := _refused_target(self.url)):
+        if not self.transport.is_closing() and (refused := _refused_target(self.url) or self._refused_upgrade()):
             self._refuse(*refused)
         if self.transport.is_closing():
             self._is_passed_over = True
@@ -531,9 +535,18 @@ class HttpProtocol(HttpToolsProtocol):
         self._intake.drop()
         self.transport.close()
 
+    def _refused_upgrade(self) -> tuple[int, str] | None:
+        """Each word of what is said of another protocol is taken apart, some of it more than once."""
+        if not self.parser.should_upgrade():
+            return None
+        said = [value for name, value in self.headers if name in _OF_UPGRADES or name.startswith(b"sec-websocket-")]
+        if sum(map(len, said)) <= LONGEST_UPGRADE:
+            return None
+        return 431, f"The headers of an upgrade have more than {LONGEST_UPGRADE:,} bytes."
+
     def _should_upgrade(self) -> bool:
         self.headers = self.scope["headers"]  # type: ignore[assignment]
-        return super()._should_upgrade()
+        return self.transport.is_closing() or super()._should_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Who asks for another protocol than WebSocket is answered in this one (RFC 9110, 7.8). The parser has stopped
@@ -712,6 +725,7 @@ def bind(host: str, port: int) -> socket.socket:
 _who = {
     "uvicorn.error": "an HTTP client",
     tls.of_clients.name: "a TLS client",
+    encrypted.log.name: "a TLS connection",
     frames.log.name: "a WebSocket client",
     unread.log.name: "a client whose connection was closed",
 }

@@ -14,19 +14,16 @@ import os
 import socket
 import ssl
 import time
-from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 from toolgate.config import ownership
 from toolgate.core.background import BackgroundTasks, rounds
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.concurrency import Shared
+from toolgate.core.encrypted import EncryptedConnection, bound
 from toolgate.core.fairness import Shares
-from toolgate.core.inflow import READ, READ_INTO, Intake, IntakeQueue, SharedTransport
 from toolgate.frontends.accepting import GivesWay, accepted
 from toolgate.frontends.connections import Connection, Connections
 
@@ -37,10 +34,6 @@ FIRST_BYTES = 10.0  # seconds for a client to say something
 PATIENCE = 10.0  # seconds for a handshake, and before that for a place
 MOST = 512  # handshakes at once: each takes about 50 KB
 STANDS_STILL = 1.0  # seconds after which a handshake loses its place where others wait
-GOODBYE = 1.0  # seconds for a client to end TLS in order
-PIECE = 4 * 1024  # bytes of TLS that are made sense of in one go
-AROUND_NOTHING = 64 * 1024  # bytes of TLS, handshakes among them, before it has carried anything
-AROUND_A_BYTE = 48  # bytes of TLS for each that it has carried: more than around a record of one
 
 log = logging.getLogger(__name__)
 of_clients = log.getChild("clients")  # what they do wrong
@@ -105,7 +98,7 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
         if begin not in text:
             raise Unusable(f"the TLS {what} {file} has no {what} in PEM form: convert it with openssl")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.sslobject_class = _Heard
+    bound(context)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
@@ -142,68 +135,6 @@ def _ending(certificate: Path) -> str:
     if left > SOON * 86_400:
         return ""
     return f"the TLS certificate {certificate} {'ends' if left > 0 else 'has ended'} on {ends:%Y-%m-%d at %H:%M} UTC"
-
-
-class _Heard(ssl.SSLObject):
-    """`bytes`: how much was read of it."""
-
-    bytes = 0
-
-    def read(self, *given: Any) -> Any:  # type: ignore[override]
-        found: int | bytes = super().read(*given)
-        self.bytes += found if isinstance(found, int) else len(found)
-        return found
-
-
-class EncryptedConnection(SSLProtocol):
-    """TLS of a connection. Its records are made sense of in turns, since each takes some microseconds however little is
-    in it; `whose` they are goes by the address. It ends where they carry next to nothing."""
-
-    max_size = READ  # of the buffer that each connection has, until garbage is collected
-
-    def __init__(self, turns: IntakeQueue, whose: str, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
-        self._turns = turns
-        self._whose = whose
-        self._came = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._raw = cast(asyncio.Transport, transport)
-        self._intake = Intake(self._take, self._raw, PIECE, self._turns, lambda whose=self._whose: whose)
-        super().connection_made(cast(Any, SharedTransport(transport, self._intake, self._turns.outflow)))
-
-    def get_buffer(self, n: int) -> memoryview:
-        return READ_INTO
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._intake.put(bytes(READ_INTO[:nbytes]))
-
-    def _take(self, piece: bytes) -> None:
-        super().get_buffer(-1)[: len(piece)] = piece
-        super().buffer_updated(len(piece))
-        self._came += len(piece)
-        known = getattr(self, "_sslobj", None)
-        heard = known.bytes if isinstance(known, _Heard) else 0
-        if self._came > AROUND_NOTHING + AROUND_A_BYTE * heard and not getattr(self, "_app_reading_paused", False):
-            of_clients.warning("a TLS connection was closed: of %d bytes only %d said something", self._came, heard)
-            self._intake.drop()
-            self._raw.abort()
-
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """When all that came before it is taken."""
-        self._intake.finish(self._end)
-        return True
-
-    def _end(self) -> None:
-        if not super().eof_received() and not self._raw.is_closing():
-            self._raw.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # type: ignore[override]
-        self._intake.finish(partial(self._lost, exc))
-
-    def _lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._intake.forget()  # else they hold each other
 
 
 class _Handshake:
@@ -335,25 +266,9 @@ class _Listener:
 
     async def _shake(self, handshake: _Handshake) -> None:
         try:
-            loop = asyncio.get_running_loop()
-            shaken = loop.create_future()
-            encrypted = EncryptedConnection(
-                self.connections.turns,
-                handshake.connection.key,
-                loop,
-                self._made(),
-                self._certificate.context,
-                shaken,
-                server_side=True,
-                ssl_handshake_timeout=PATIENCE,  # type: ignore[reportArgumentType]  floats do
-                ssl_shutdown_timeout=GOODBYE,
-            )
-            transport, _ = await loop.connect_accepted_socket(lambda: encrypted, handshake.socket)
-            try:
-                await shaken
-            except BaseException:
-                transport.close()
-                raise
+            turns, whose, context = self.connections.turns, handshake.connection.key, self._certificate.context
+            encrypted = EncryptedConnection(turns, whose, self._made(), context, PATIENCE)
+            await encrypted.shake_hands(handshake.socket)
         except ssl.SSLError as error:
             is_plain = error.reason == "HTTP_REQUEST"
             why = "it sent plain HTTP" if is_plain else (error.reason or "not TLS").lower().replace("_", " ")

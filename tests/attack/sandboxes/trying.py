@@ -324,7 +324,7 @@ def none_escapes(kind: str, folder: Path | None, counted: Callable[[str], None])
     came = asyncio.run(try_all(kind, folder)) if folder else as_nobody(kind)
     who = f"as user {os.geteuid() if folder else NOBODY}"
     counted(f"{kind}, {who}: {len(came['found'])} escapes of {came['tried']} attempts")
-    assert came["found"] == {}
+    assert came["found"] == {}, came["found"]
     assert came["tried"] > 40
 
 

@@ -14,7 +14,7 @@ import socket
 import ssl
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import httptools  # pyright: ignore[reportMissingTypeStubs]
@@ -22,9 +22,10 @@ import msgspec
 
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
-from toolgate.core import sse
+from toolgate.core import encrypted, sse
 from toolgate.core.bodies import FREE, Body
 from toolgate.core.clock import Clock, Timer
+from toolgate.core.encrypted import EncryptedConnection
 from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.core.outflow import SHORT
 from toolgate.upstreams.links.places import Places, Tenant
@@ -435,15 +436,18 @@ class ConnectionPool:
             self._give_up_unneeded()
         target = self.target
         if target.tls and not self._tls:
-            self._tls = ssl.create_default_context()
-        loop = asyncio.get_running_loop()
+            self._tls = encrypted.to_servers()
+        loop, wire = asyncio.get_running_loop(), Wire(self)
         async with self._clock.timeout(CONNECT_TIMEOUT):
             connection = await self._dial(target.host, target.port)
-            tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": target.host} if target.tls else {}
-            transport, wire = await loop.create_connection(lambda: Wire(self), sock=connection, **tls)
-        if transport.is_closing():
+            if self._tls:
+                whole = EncryptedConnection(self.turns, self._server, wire, self._tls, CONNECT_TIMEOUT, target.host)
+                await whole.shake_hands(connection)
+            else:
+                await loop.create_connection(lambda: wire, sock=connection)
+        if wire.is_closing():
             raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-        _notice_its_end(transport.get_extra_info("socket"))
+        _notice_its_end(connection)
         return wire
 
     def _give_up_unneeded(self) -> None:

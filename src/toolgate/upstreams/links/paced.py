@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from toolgate.core.bodies import FREE, Bodies
+from toolgate.core.fault import let_go
 from toolgate.core.inflow import IntakeQueue, PacedProtocol
 from toolgate.upstreams.links.unended import Unended
 
@@ -100,5 +101,7 @@ def paced_connection() -> Callable[..., ClientConnection]:
             super().connection_lost(exc)
             self.protocol.reader.buffer.clear()  # which the library's parser holds in a cycle
             self.protocol.parser.close()
+            for error in filter(None, (self.protocol.parser_exc, self.protocol.handshake_exc)):
+                let_go(error)
 
     return PacedConnection

@@ -19,6 +19,7 @@ from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import Clock
+from toolgate.core.encrypted import EncryptedConnection, to_servers
 from toolgate.core.fault import Words
 from toolgate.core.inflow import MOMENT, IntakeQueue
 from toolgate.core.redaction import excerpt
@@ -74,9 +75,17 @@ class WsLink(PipeLink):
                 """Not followed: the configured headers are for the configured URL."""
                 return exc
 
+            async def open_tcp_connection(self) -> ClientConnection:
+                if not self.ws_uri.secure:
+                    return await super().open_tcp_connection()
+                connection, host = self.factory(self.ws_uri), self.ws_uri.host
+                await EncryptedConnection(turns, server, connection, to_servers(), patience, host).shake_hands(dialled)
+                return connection
+
         paced = partial(paced_connection(), self._turns, self._unended, self._server.id, unread=2 * PING)
         url, address = self._server.url, masking.url(self._server.url)
         began, patience = time.perf_counter(), min(CONNECT_TIMEOUT, self._server.start_timeout)
+        turns, server = self._turns, self._server.id
         try:
             async with asyncio.timeout(patience):
                 dialled = await self._dialled()
