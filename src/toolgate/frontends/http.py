@@ -325,7 +325,7 @@ class HttpFrontend(Application):
             session = self._new_session(request, is_implicit=True)
         channel = _channel(request, response, session)
         whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
+        gathered = batches.Gathered(lambda all: None if whole.done() else whole.set_result(batches.joined(all)))
         whose = request.principal.counted_as
         turn = self.scheduler.in_order(whose)
         size = len(data) + sum(len(name) + len(value) for name, value in request.scope["headers"])
