@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 from doors.pipes import SseClient, WebSocket
 from inmemory import LATEST, MODERN, Refusal, Scripted, Visitor, gateway, said, tools
-from virtualtime import settle
+from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 
@@ -27,9 +27,11 @@ class Pipe:
     def __init__(self, app: Any, way: str, revision: str) -> None:
         self.lines: list[bytes] = []
         self._longest = LONGEST[way]
+        self.say: Callable[[bytes], object]
+        self.leave: Callable[[], Awaitable[None]]
         if way == "stdio":
             frontend = app.stdio(self.lines.append)
-            self.say, self.leave = lambda message: frontend.data_received(message + b"\n"), frontend.close
+            self.say, self.leave = (lambda message: frontend.data_received(message + b"\n")), frontend.close
         elif way == "sse":
             stream = SseClient(app.http, "/mcp/sse", [], self.lines.append)
             self.say, self.leave = stream.say, stream.leave
@@ -264,3 +266,35 @@ async def test_a_websocket_has_no_error_that_the_java_sdk_ends_at() -> None:
             await settle()
         assert json.loads(told[-1])["error"]["code"] == -32603
         await socket.leave()
+
+
+MUCH = json.dumps(tools(*(f"t{number}" for number in range(10)), description="a" * 200_000)).encode()
+
+
+async def test_a_slow_list_is_no_event_which_the_python_sdk_would_lose() -> None:
+    clock = FakeClock()
+    evil = Scripted(tools_list=...)
+    async with gateway(scripts={"evil": evil}, clock=clock) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        listing = visitor.begin("POST", json.dumps(visitor.request("tools/list")).encode())
+        while not any(each["method"] == "tools/list" for each in evil.requests):
+            await settle()
+        await clock.advance(1)
+        assert not listing.so_far.headers
+        evil.answer_last(MUCH)
+        response = await listing.response()
+        assert not response.is_stream and len(response.result["tools"]) == 10
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_page_that_is_an_event_has_no_more_than_the_python_sdk_takes(revision: str) -> None:
+    async with gateway(scripts={"evil": Scripted(tools_list=MUCH)}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        visitor.headers["accept"] = "text/event-stream"
+        if revision == MODERN:
+            del visitor.headers["mcp-session-id"]
+        response = await (visitor.ask_modern if revision == MODERN else visitor.ask)("tools/list")
+        assert response.is_stream and len(response.body) < MIB
+        assert len(response.result["tools"]) == 4 and response.result["nextCursor"]
