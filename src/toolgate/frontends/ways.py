@@ -37,7 +37,7 @@ BODY = Way(sys.maxsize, 9 * MIB, False)  # Streamable HTTP, an answer as it is
 EVENT = Way(sys.maxsize, 900 * KIB, False)  # the same as an event of a stream: Python 2.3 loses one of more than 1 MiB
 SSE = Way(1020 * KIB, 900 * KIB, True)  # of 2024-11-05: there, Python 2.3 ends its session at more than 1 MiB
 WEBSOCKET = Way(1020 * KIB, 900 * KIB, True)  # Python 1 at more than 1 MiB
-STDIO = Way(10 * MIB - 128 * KIB, 9 * MIB, True)  # TypeScript at more than 10 MiB
+STDIO = Way(4 * MIB - 128 * KIB, 3 * MIB, True)  # Ruby and PHP at more than 4 MiB, TypeScript at more than 10
 
 _response = re.compile(
     rb'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*),"(?:result":|error":\{"code":(-?[0-9]+))'
