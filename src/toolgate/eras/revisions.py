@@ -165,19 +165,22 @@ _icon = _having(
 )
 _about = {"title": TEXT, "description": TEXT, "icons": each_of(optional(_icon)), "_meta": ANY_OBJECT}
 _written = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?"
-    r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,16})?"
+    r"(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)"
 )
 
 
 def _moment(raw: Raw) -> Raw:
-    """A date and a time with its zone, as RFC 3339 has it: some clients take no other form of ISO 8601."""
+    """A date and a time with its zone, as RFC 3339 has it: some clients take no other form of ISO 8601. Of these,
+    .NET's reader takes 16 digits of a fraction, zones within 14 hours, and what is in a year of four digits in UTC."""
     found = _written.fullmatch(jsonrpc.read(raw, type=str))
     try:
-        datetime.date.fromisoformat(found[1] if found else "")
-        return raw
+        date = datetime.date.fromisoformat(found[1] if found else "")
     except ValueError:
-        raise msgspec.ValidationError("Expected a date, a time and an offset") from None
+        date = datetime.date.min
+    if not datetime.date.min < date < datetime.date.max:
+        raise msgspec.ValidationError("Expected a date, a time and an offset")
+    return raw
 
 
 _audience = _flat(
