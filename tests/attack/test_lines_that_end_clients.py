@@ -1,6 +1,6 @@
 """Official SDKs end their session at a message that they cannot read, and all servers are lost with it: Python's over
-HTTP with SSE and WebSocket at more than 1 MiB, Ruby's over stdio at more than 4 MiB, Java's at a number of more than 1,000
-digits. Whatever one server lists, answers or says, no message is like that."""
+HTTP with SSE and WebSocket at more than 1 MiB, Ruby's over stdio at more than 4 MiB, Java's at a number of more than
+1,000 digits. Whatever one server lists, answers or says, no message is like that."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 
+HELLO: dict[str, Any] = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 MIB = 1024 * 1024
 LONGEST = {"stdio": 4 * MIB, "sse": MIB, "websocket": MIB}  # that an official SDK takes
 WAYS = [(way, revision) for way in LONGEST for revision in (LATEST, MODERN)]
@@ -183,6 +184,13 @@ ODD = {
     "name with quotes": '"result":{"content":[],"_meta":{"%s":1}}' % ('n\\":' * 20_000),
     "number in much": f'"result":{{"content":[],"structuredContent":{{"a":{DIGITS},"b":"{FILLER}"}}}}',
     "name in much": f'"result":{{"content":[],"structuredContent":{{"{FILLER}":1,"b":["{FILLER}"]}}}}',
+    "levels": f'"result":{{"content":[],"structuredContent":{{"a":{"[" * 125}{"]" * 125}}}}}',
+    "levels of an error": f'"error":{{"code":-32000,"message":"no","data":{"[" * 125}{"]" * 125}}}',
+    "a block that is none": '"result":{"content":[5]}',
+    "a block without a type": '"result":{"content":[{"text":"x"}]}',
+    "a message that is none": '"result":{"messages":[5]}',
+    "a message without a type": '"result":{"messages":[{"role":"user","content":{"text":"x"}}]}',
+    "content that is none": '"result":{"contents":[5]}',
     "number of an error": f'"error":{{"code":-32000,"message":"no","data":{DIGITS}}}',
     "name of an error": f'"error":{{"code":-32000,"message":"no","data":{{"{NAME}":1}}}}',
 }
@@ -190,7 +198,7 @@ ODD = {
 
 @pytest.mark.parametrize(("way", "revision"), WAYS)
 @pytest.mark.parametrize("odd", ODD)
-async def test_what_the_java_sdk_ends_at_is_an_error_of_its_own_call(odd: str, way: str, revision: str) -> None:
+async def test_what_an_sdk_ends_at_is_an_error_of_its_own_call(odd: str, way: str, revision: str) -> None:
     evil = Scripted(tools_list=tools("t"), tools_call=...)
     async with gateway(scripts={"evil": evil}) as app:
         pipe = Pipe(app, way, revision)
@@ -202,6 +210,41 @@ async def test_what_the_java_sdk_ends_at_is_an_error_of_its_own_call(odd: str, w
         told = json.dumps(await asked)
         assert "which some clients cannot read" in told and DIGITS not in told and NAME not in told
         await pipe.leave()
+
+
+HALVES = [
+    '"result":{"content":[{"type":"text","text":"a\\ud83d"}]}',
+    '"error":{"code":-5,"message":"a\\ud83d","data":"\\udc00"}',
+]
+
+
+@pytest.mark.parametrize(("way", "revision"), WAYS)
+@pytest.mark.parametrize("answer", HALVES)
+async def test_half_of_a_character_is_written_so_that_python_can_read_it(answer: str, way: str, revision: str) -> None:
+    """Else a call of its SDK waits for ever."""
+    evil = Scripted(tools_list=tools("t"), tools_call=...)
+    async with gateway(scripts={"evil": evil}) as app:
+        pipe = Pipe(app, way, revision)
+        await pipe.begin()
+        asked = asyncio.ensure_future(pipe.ask("tools/call", name="evil__t", arguments={}))
+        while not any(each["method"] == "tools/call" for each in evil.requests):
+            await settle()
+        evil.say(b'{"jsonrpc":"2.0","id":%d,%b}' % (evil.requests[-1]["id"], answer.encode()))
+        told = json.dumps(await asked)
+        assert "a\\ufffd" in told and "\\ud" not in told
+        await pipe.leave()
+
+
+async def test_at_its_own_path_a_server_says_what_it_likes() -> None:
+    async with gateway(scripts={"evil": Scripted(tools_list=tools("t"), tools_call={"content": [5]})}) as app:
+        told: list[bytes] = []
+        frontend = app.stdio(told.append, "/mcp/servers/evil")
+        for id, (method, params) in enumerate([("initialize", HELLO), ("tools/call", {"name": "t", "arguments": {}})]):
+            message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+            frontend.data_received(json.dumps(message).encode() + b"\n")
+            await settle()
+        assert json.loads(told[-1])["result"]["content"] == [5]
+        await frontend.close()
 
 
 async def test_a_log_line_that_the_java_sdk_ends_at_is_not_sent() -> None:
@@ -258,9 +301,8 @@ async def test_a_websocket_has_no_error_that_the_java_sdk_ends_at() -> None:
     async with gateway(scripts={"evil": Scripted(tools_list=tools("t"), tools_call=refuse)}) as app:
         told: list[bytes] = []
         socket = WebSocket(app.http, on_message=told.append)
-        hello = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         for id, (method, params) in enumerate(
-            [("initialize", hello), ("tools/call", {"name": "evil__t", "arguments": {}})]
+            [("initialize", HELLO), ("tools/call", {"name": "evil__t", "arguments": {}})]
         ):
             socket.say({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
             await settle()

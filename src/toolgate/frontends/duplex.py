@@ -64,6 +64,7 @@ class Conversation:
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
         self.way = way
+        self._is_merged = not session.route.is_transparent
         self._gateway = deps.gateway
         self._modern = deps.modern
         self._limit = deps.config.http.body_limit
@@ -79,8 +80,11 @@ class Conversation:
     # What goes out.
 
     def send(self, message: bytes) -> None:
-        if message := ways.fitting(jsonrpc.one_line(message), self.way):
+        if message := self._fitting(message):
             self._write(message)
+
+    def _fitting(self, message: bytes) -> bytes:
+        return ways.fitting(jsonrpc.one_line(message), self.way, self._is_merged)
 
     def note(self, message: bytes) -> None:
         if self._backlog() < NOTES_KEPT:
@@ -178,7 +182,7 @@ class Conversation:
             """One that would be too long in one array comes by itself."""
             if kept:
                 self._unanswered.answered(whose, kept)
-            fitting = [ways.fitting(jsonrpc.one_line(each), self.way) for each in answers]
+            fitting = [self._fitting(each) for each in answers]
             joined = batches.joined(fitting)
             for each in [joined] if len(joined) <= self.way.longest else fitting:
                 if each:

@@ -733,7 +733,7 @@ class Session:
                 question = asks.with_token(question, id)
                 report = partial(resume.origin.report, ask.key)
             question = jsonrpc.request(id, ask.method, tasks.with_related(question, task))
-            ways.check(question, stream.way)
+            question = ways.readable(question, stream.way, is_merged=False)
         except Exception as error:  # noqa: BLE001  the rescue: who asks is to hear of it
             resume.answer(ask.key, asks.unanswered(responses.rescued(error).message))
             return

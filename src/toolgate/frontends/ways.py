@@ -13,7 +13,7 @@ import sys
 
 import msgspec
 
-from toolgate.core import jsonrpc
+from toolgate.core import counting, jsonrpc, surrogates
 from toolgate.core.fault import Fault
 from toolgate.eras import listed
 
@@ -44,30 +44,85 @@ _response = re.compile(
 )
 
 
-def check(message: bytes, way: Way) -> None:
-    """Raises `Fault` where its reader could not read the message."""
-    if len(message) <= listed.LONGEST_NUMBER or not way.is_one_stream:
-        return
+DEEPEST = 120  # levels: Python's readers answer nothing at 200 of them, Rust's at 128
+
+
+class _Block(msgspec.Struct, frozen=True):
+    type: str
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: _Block | tuple[_Block, ...]
+
+
+class _Object(msgspec.Struct, frozen=True): ...
+
+
+class _Result(msgspec.Struct, frozen=True):
+    content: tuple[_Block, ...] = ()
+    messages: tuple[_Message, ...] = ()
+    contents: tuple[_Object, ...] = ()
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """Of what has another shape, the official Kotlin SDK ends its session."""
+
+    result: _Result = _Result()
+
+
+_any: msgspec.json.Decoder[_Object] = msgspec.json.Decoder(_Object)
+_told: msgspec.json.Decoder[_Told] = msgspec.json.Decoder(_Told)
+
+
+def readable(message: bytes, way: Way, is_merged: bool) -> bytes:
+    """The message as its reader can read it: with U+FFFD in place of each half of a character. Raises `Fault` where it
+    cannot. `is_merged`: the server that it may be from is not the only one on this connection."""
+    if not way.is_one_stream:
+        return message
     if len(message) > way.longest:
         text = f"The message has {len(message):,} bytes; over this transport it may have {way.longest:,}"
         hint = "ask for less at once, or connect over Streamable HTTP; with `result_limit` the rest is kept"
         raise Fault("UPSTREAM_ERROR", text, hint=hint, reach="executed")
-    if why := listed.why_unparsable(message):
+    if b"\\ud" in message or b"\\uD" in message:
+        message = _without_halves(message)
+    why = listed.why_unparsable(message) if len(message) > listed.LONGEST_NUMBER else ""
+    if not why and counting.is_deeper(message, DEEPEST):
+        why = f"more than {DEEPEST} levels"
+    if not why and is_merged and not _has_shape(message):
+        why = "content that MCP does not have"
+    if why:
         text = f"The answer of the server has {why}, which some clients cannot read"
         raise Fault("UPSTREAM_ERROR", text, hint="connect over Streamable HTTP", reach="executed")
+    return message
 
 
-def fitting(message: bytes, way: Way) -> bytes:
+def _without_halves(message: bytes) -> bytes:
+    """The reader of this one looks at the escapes of what it passes over, too, and faster."""
+    try:
+        _any.decode(message)
+        return message
+    except msgspec.DecodeError:
+        return surrogates.replaced(message)
+
+
+def _has_shape(message: bytes) -> bool:
+    try:
+        _told.decode(message)
+        return True
+    except jsonrpc.UNREADABLE:
+        return False
+
+
+def fitting(message: bytes, way: Way, is_merged: bool) -> bytes:
     """What is written in place of a message, which is the message itself as a rule: of a response that its reader could
     not read an error, of anything else nothing."""
     found = _response.match(message) if way.is_one_stream else None
     if found and found[2] and abs(int(found[2])) > LARGEST_CODE:
         message = b"%b%d%b" % (message[: found.start(2)], jsonrpc.INTERNAL_ERROR, message[found.end(2) :])
     try:
-        check(message, way)
+        return readable(message, way, is_merged)
     except Fault as fault:
         if found:
             return jsonrpc.error(found[1], jsonrpc.INTERNAL_ERROR, fault.message, fault.data())
         log.warning("a message of %d bytes was not sent: its client may end its session there", len(message))
         return b""
-    return message
