@@ -457,3 +457,13 @@ def test_a_component_says_which_of_its_tools_cannot_be_read() -> None:
     assert len(found.raw) == 1 and len(found.faults) == 3
     assert all(fault.startswith(f"it has {listed.LONE}") for fault in found.faults)
     jsonrpc.encode(found.faults)
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", LATEST, MODERN])
+async def test_no_schema_of_arguments_costs_the_java_sdk_its_lists(revision: str) -> None:
+    """Up to its version 1, which speaks 2025-06-18, it reads a flag and two objects there."""
+    schema = '{"name":"good","inputSchema":{"type":"object","additionalProperties":{"type":"string"},"$defs":5}}'
+    async with gateway(scripts=two("tools/list", schema)) as app:
+        found = read(await asked(app, "tools/list", revision), "tools")[0].input_schema
+        assert ("additionalProperties" in found) is (revision in (LATEST, MODERN))
+        assert ("$defs" in found) is (revision == MODERN)
