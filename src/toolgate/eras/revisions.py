@@ -180,10 +180,10 @@ def _moment(raw: Raw) -> Raw:
     .NET's reader takes 16 digits of a fraction, zones within 14 hours, and what is in a year of four digits in UTC."""
     found = _written.fullmatch(jsonrpc.read(raw, type=str))
     try:
-        date = datetime.date.fromisoformat(found[1] if found else "")
+        day = datetime.date.fromisoformat(found[1] if found else "")
     except ValueError:
-        date = datetime.date.min
-    if not datetime.date.min < date < datetime.date.max:
+        day = datetime.date.min
+    if not datetime.date.min < day < datetime.date.max:
         raise msgspec.ValidationError("Expected a date, a time and an offset")
     return raw
 
