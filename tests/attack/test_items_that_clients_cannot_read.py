@@ -210,9 +210,16 @@ async def test_what_an_item_can_do_without_costs_nobody_the_item(method: str, mo
         assert len(read(await asked(app, method, revision), kind)) == 2
 
 
-MOMENTS = ["2025-01-12T15:00:58Z", "2024-02-29T00:00:00.123456789+02:00", "2025-01-12T23:59:59-14:00"]
+MOMENTS = [
+    "2025-01-12T15:00:58Z",
+    "2025-01-12T15:00:58.1234567890123456+14:00",
+    "2024-02-29T00:00:00.123456789+02:00",
+    "2025-01-12T23:59:59-14:00",
+]
 NO_MOMENTS = [
     *("2025-01-12", "2025-01-12T15:00:58", "2025-02-29T15:00:58Z", "2025-01-12t15:00:58z", "2025-01-12T24:00:00Z"),
+    *("2025-01-12T15:00:58+14:30", "2025-01-12T15:00:58-23:59", f"2025-01-12T15:00:58.{'1' * 20}Z"),  # .NET
+    *("0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"),
     *("2025-01-12 15:00:58Z", "2025-01-12T15:00Z", "2025-01-12T15:00:58+0200", "yesterday", "", 5, None, {}, ["x"]),
 ]
 
@@ -223,7 +230,7 @@ NO_MOMENTS = [
 async def test_a_time_of_a_change_that_some_client_cannot_read_is_not_shown(
     moment: Any, method: str, revision: str
 ) -> None:
-    """The official TypeScript client takes no other form."""
+    """The official clients of TypeScript and .NET take no other form."""
     kind, _ = LISTS[method]
     annotations = {"audience": ["user"], "lastModified": moment}
     async with gateway(scripts=two(method, GOOD[kind] % f',"annotations":{json.dumps(annotations)}')) as app:
@@ -450,3 +457,13 @@ def test_a_component_says_which_of_its_tools_cannot_be_read() -> None:
     assert len(found.raw) == 1 and len(found.faults) == 3
     assert all(fault.startswith(f"it has {listed.LONE}") for fault in found.faults)
     jsonrpc.encode(found.faults)
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", LATEST, MODERN])
+async def test_no_schema_of_arguments_costs_the_java_sdk_its_lists(revision: str) -> None:
+    """Up to its version 1, which speaks 2025-06-18, it reads a flag and two objects there."""
+    schema = '{"name":"good","inputSchema":{"type":"object","additionalProperties":{"type":"string"},"$defs":5}}'
+    async with gateway(scripts=two("tools/list", schema)) as app:
+        found = read(await asked(app, "tools/list", revision), "tools")[0].input_schema
+        assert ("additionalProperties" in found) is (revision in (LATEST, MODERN))
+        assert ("$defs" in found) is (revision == MODERN)

@@ -129,13 +129,12 @@ listed = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("takes_any", [True, False])
+@pytest.mark.parametrize("takes", revisions._TOOLS)
 @given(written(listed))
-def test_a_tool_that_fits_at_a_glance_needs_no_repair(takes_any: bool, tool: bytes) -> None:
+def test_a_tool_that_fits_at_a_glance_needs_no_repair(takes: tuple[bool, bool], tool: bytes) -> None:
     raw = Raw(tool.strip())
-    items = revisions._ITEMS_NOW if takes_any else revisions._ITEMS
-    if revisions._is_plain(raw, takes_any):
-        assert items["tools"](raw) is raw
+    if revisions._is_plain(raw, takes):
+        assert revisions._TOOLS[takes](raw) is raw
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_a_tool_that_fits_at_a_glance_needs_no_repair(takes_any: bool, tool: byt
 )
 def test_what_is_written_twice_in_annotations_is_repaired(hints: bytes, is_plain: bool) -> None:
     tool = Raw(b'{"name":"a","inputSchema":{"type":"object"},"annotations":%b}' % hints)
-    assert revisions._is_plain(tool, True) == is_plain
+    assert revisions._is_plain(tool, (True, True)) == is_plain
 
 
 @given(written(listed), st.sampled_from(["s__a", "é", '"', "s__" + "a" * 60]))

@@ -314,6 +314,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     has_header_arguments: bool = False  # a call over HTTP repeats some in headers
     tasks: Literal["", "experimental", "extension"] = ""  # asked for with a call, or made as the server decides
     takes_any_schema: bool = False  # of a tool; else of objects only, without `true` and `false`, and results alike
+    takes_schema_of_others: bool = False  # of arguments that have no name; else only whether there may be any
     content: frozenset[str] = frozenset()  # kinds of content blocks that not all revisions have
     notifications: frozenset[str] = frozenset()  # that not all revisions have
     asks: frozenset[str] = frozenset({"roots", "sampling"})  # capabilities by which a client can be asked
@@ -344,6 +345,7 @@ _2025_11_25 = _revision(
     "2025-11-25",
     primes_streams=True,
     tasks="experimental",
+    takes_schema_of_others=True,
     content=_2025_06_18.content | {"tool_use", "tool_result"},
     notifications=frozenset({ELICITED}),
     has_parts_of_asks=True,

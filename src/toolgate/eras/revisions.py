@@ -114,11 +114,16 @@ def _subschema(raw: Raw) -> Raw:
 
 _BOOLEAN_SCHEMAS = {b"true": b"{}", b"false": b'{"not":{}}'}
 _properties = object_of({}, any_other=optional(_subschema))
-_OF_SCHEMA = ("$defs", "$schema", "additionalProperties", "properties", "required", "type")
+_OF_SCHEMA = ("$defs", "$schema", "additionalProperties", "definitions", "properties", "required", "type")
 _schema_now = _alone(options(**{"$schema": TEXT}), _OF_SCHEMA)
-_schema_before = _alone(
-    options(**{"$schema": TEXT, "properties": _properties, "required": of_type(list[str])}), _OF_SCHEMA
-)
+_of_schema_before: Mapping[str, Repair] = {
+    **{"$schema": TEXT, "properties": _properties, "required": of_type(list[str])},
+    **{"$defs": ANY_OBJECT, "definitions": ANY_OBJECT},
+}
+_schema_before = _alone(options(**_of_schema_before), _OF_SCHEMA)
+_schema_first = _alone(
+    options(**_of_schema_before, additionalProperties=FLAG), _OF_SCHEMA
+)  # so Java reads it up to 1.x
 
 
 def _arguments_schema(of_revision: Repair) -> Repair:
@@ -165,19 +170,22 @@ _icon = _having(
 )
 _about = {"title": TEXT, "description": TEXT, "icons": each_of(optional(_icon)), "_meta": ANY_OBJECT}
 _written = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?"
-    r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,16})?"
+    r"(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)"
 )
 
 
 def _moment(raw: Raw) -> Raw:
-    """A date and a time with its zone, as RFC 3339 has it: some clients take no other form of ISO 8601."""
+    """A date and a time with its zone, as RFC 3339 has it: some clients take no other form of ISO 8601. Of these,
+    .NET's reader takes 16 digits of a fraction, zones within 14 hours, and what is in a year of four digits in UTC."""
     found = _written.fullmatch(jsonrpc.read(raw, type=str))
     try:
-        datetime.date.fromisoformat(found[1] if found else "")
-        return raw
+        day = datetime.date.fromisoformat(found[1] if found else "")
     except ValueError:
-        raise msgspec.ValidationError("Expected a date, a time and an offset") from None
+        day = datetime.date.min
+    if not datetime.date.min < day < datetime.date.max:
+        raise msgspec.ValidationError("Expected a date, a time and an offset")
+    return raw
 
 
 _audience = _flat(
@@ -248,12 +256,12 @@ class _PlainHints(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _plain_hints = msgspec.json.Decoder(_PlainHints)
-_OTHERS_OF_SCHEMA = ("title", "description", "definitions", "anyOf", "oneOf", "allOf", "additionalProperties", "$defs")
+_OTHERS_OF_SCHEMA = ("title", "description", "definitions", "anyOf", "oneOf", "allOf", "additionalProperties", "_defs")
 
 
 def _plain_schema(of_type: Any, **members: Any) -> Any:
     fields = [(name, kind, msgspec.UNSET) for name, kind in members.items()]
-    others = [(name.replace("$", "_"), Raw, msgspec.UNSET) for name in _OTHERS_OF_SCHEMA]
+    others = [(name, Raw, msgspec.UNSET) for name in _OTHERS_OF_SCHEMA if name not in members]
     own: list[Any] = [("type", of_type), ("_schema", str, msgspec.UNSET), *fields, *others]
     renamed = {name: name.replace("_", "$") for name, *_ in own}
     return msgspec.defstruct("_PlainSchema", own, forbid_unknown_fields=True, rename=renamed)
@@ -268,16 +276,21 @@ def _plain_tool(input_schema: Any, output_schema: Any) -> msgspec.json.Decoder[A
 
 
 _any_schema = _plain_schema(Raw, properties=Raw, required=Raw)
-_of_before = {"properties": dict[str, dict[str, Raw]], "required": list[str]}
+_of_before: dict[str, Any] = {"properties": dict[str, dict[str, Raw]], "required": list[str]}
+_of_before |= dict.fromkeys(("_defs", "definitions"), dict[str, Raw])
+_output_before = _plain_schema(Literal["object"], **_of_before)
+
+# By what schemas a revision takes: any, and what they say of arguments without a name.
 _PLAIN_TOOLS = {
-    True: _plain_tool(_any_schema, _any_schema),
-    False: _plain_tool(_plain_schema(Raw, **_of_before), _plain_schema(Literal["object"], **_of_before)),
+    (True, True): _plain_tool(_any_schema, _any_schema),
+    (False, True): _plain_tool(_plain_schema(Raw, **_of_before), _output_before),
+    (False, False): _plain_tool(_plain_schema(Raw, **_of_before, additionalProperties=bool), _output_before),
 }
 
 
-def _is_plain(tool: Raw, takes_any: bool) -> bool:
+def _is_plain(tool: Raw, takes: tuple[bool, bool]) -> bool:
     try:
-        found = _PLAIN_TOOLS[takes_any].decode(tool)
+        found = _PLAIN_TOOLS[takes].decode(tool)
         return found.annotations is msgspec.UNSET or _are_plain(bytes(found.annotations))
     except msgspec.DecodeError:
         return False
@@ -317,7 +330,11 @@ _ITEMS: Mapping[str, Repair] = {
     "prompts": _alone(options(arguments=each_of(optional(_argument)), **_about), ("name", "arguments", *_about)),
     "tasks": _task,
 }
-_ITEMS_NOW: Mapping[str, Repair] = {**_ITEMS, "tools": _tool(_schema_now, _schema_now)}
+_TOOLS = {
+    (True, True): _tool(_schema_now, _schema_now),
+    (False, True): _ITEMS["tools"],
+    (False, False): _tool(_schema_first, _object_schema),
+}
 
 _MOST_REMEMBERED = 4096
 _MOST_BYTES = 16 * 1024 * 1024  # of all that is remembered
@@ -326,9 +343,13 @@ _remembered: dict[tuple[int, str], tuple[Raw, Raw]] = {}  # an item is the same 
 _bytes_remembered = 0
 
 
-def _of_items(revision: Revision) -> tuple[bool, frozenset[mcp.Renamed]]:
+def _of_items(revision: Revision) -> tuple[tuple[bool, bool], frozenset[mcp.Renamed]]:
     """All by which items are written otherwise for one revision than for another."""
-    return revision.takes_any_schema, frozenset(each for each in revision.names if each.of in _ITEMS)
+    return _takes(revision), frozenset(each for each in revision.names if each.of in _ITEMS)
+
+
+def _takes(revision: Revision) -> tuple[bool, bool]:
+    return revision.takes_any_schema, revision.takes_schema_of_others
 
 
 # By date, the oldest revision for which items are written alike.
@@ -344,11 +365,11 @@ def write_item(kind: str, raw: Raw, revision: Revision) -> Raw:
     found = _remembered.get(key)
     if found and found[0] is raw:
         return found[1]
-    takes_any, in_theirs = revision.takes_any_schema, naming.writer(kind, revision)
+    takes, in_theirs = _takes(revision), naming.writer(kind, revision)
     once = kept(_once)(raw)
-    if kind == "tools" and not in_theirs and once is raw and _is_plain(raw, takes_any):
+    if kind == "tools" and not in_theirs and once is raw and _is_plain(raw, takes):
         return raw
-    written = kept((_ITEMS_NOW if takes_any else _ITEMS)[kind])(once)
+    written = kept(_TOOLS[takes] if kind == "tools" else _ITEMS[kind])(once)
     written = in_theirs(written) if in_theirs else written
     size = len(memoryview(raw)) + len(memoryview(written))
     if size <= 2 * _LONGEST_REMEMBERED:

@@ -42,6 +42,7 @@ Clients
     subscriber       what one client is told without having called
     pages            pages of our lists, and their sealed cursors
     responses        who we are, what we offer, errors as bytes
+    ways             the ways to a client, what is read at the end of each, and that no message is more than that
     deps             `FrontendDeps`: what every frontend works with
 
 What a legacy session says over HTTP goes over channels, one for each call and one for each listening stream. Its

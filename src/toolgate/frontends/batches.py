@@ -69,10 +69,15 @@ def _is_request(each: Message | Malformed) -> TypeGuard[Message]:
     return isinstance(each, Message) and each.is_request
 
 
-class Gathered:
-    """Responses on their way into one array. `then` gets it when the last one is there; empty where there is none."""
+def joined(responses: Sequence[bytes]) -> bytes:
+    """One array; empty where there are none."""
+    return b"[" + b",".join(responses) + b"]" if responses else b""
 
-    def __init__(self, then: Callable[[bytes], None]) -> None:
+
+class Gathered:
+    """Responses of one batch. `then` gets them when the last one is there."""
+
+    def __init__(self, then: Callable[[Sequence[bytes]], None]) -> None:
         self._then = then
         self._responses: list[bytes] = []
         self._expected = 1  # the batch itself, until `is_whole`
@@ -99,4 +104,4 @@ class Gathered:
             self.add(response)
         self._expected -= 1
         if not self._expected:
-            self._then(b"[" + b",".join(self._responses) + b"]" if self._responses else b"")
+            self._then(self._responses)

@@ -20,7 +20,9 @@ import msgspec
 from toolgate.core.clock import Clock, waited, wake
 from toolgate.core.large import Joined
 from toolgate.core.model import Principal
+from toolgate.frontends import ways
 from toolgate.frontends.unread import NOTES_KEPT
+from toolgate.frontends.ways import Way
 
 Kind: TypeAlias = Literal["c", "s"]  # a call's stream, or the session's own
 
@@ -105,6 +107,10 @@ class Channel:
     @property
     def principal(self) -> Principal:
         return self.rights.principal
+
+    @property
+    def way(self) -> Way:
+        return ways.EVENT if self.is_stream or self._replay_buffer else ways.BODY
 
     @property
     def is_carried(self) -> bool:

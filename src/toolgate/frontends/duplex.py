@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from toolgate.core import jsonrpc, mcp
@@ -17,12 +17,13 @@ from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Principal
 from toolgate.eras import calls, modern
-from toolgate.frontends import batches, responses
+from toolgate.frontends import batches, responses, ways
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
 from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.session import Session
 from toolgate.frontends.unread import NOTES_KEPT
+from toolgate.frontends.ways import Way
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +42,9 @@ def _no_bytes() -> int:
 
 class Conversation:
     """`session` is its own: it is for what is not modern, and ends with it.
-    `write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up`
-    is called when the client has asked for the end. `in_order` makes what the requests of one batch take their turns
-    by, where there are others who call."""
+    `write` gets each message that goes out, as it fits the `way`; `backlog` tells how many bytes the client has not
+    taken yet. `hang_up` is called when the client has asked for the end. `in_order` makes what the requests of one
+    batch take their turns by, where there are others who call."""
 
     can_ask = True
     headers: Mapping[str, str] = {}  # no request of its own carries any
@@ -52,6 +53,7 @@ class Conversation:
         self,
         deps: FrontendDeps,
         session: Session,
+        way: Way,
         write: Callable[[bytes], None],
         backlog: Callable[[], int],
         hang_up: Callable[[], None] = _nothing,
@@ -61,6 +63,8 @@ class Conversation:
         self.principal = session.client.principal  # who hears what is said here
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
+        self.way = way
+        self._is_merged = not session.route.is_transparent
         self._gateway = deps.gateway
         self._modern = deps.modern
         self._limit = deps.config.http.body_limit
@@ -76,7 +80,11 @@ class Conversation:
     # What goes out.
 
     def send(self, message: bytes) -> None:
-        self._write(jsonrpc.one_line(message))
+        if message := self._fitting(message):
+            self._write(message)
+
+    def _fitting(self, message: bytes) -> bytes:
+        return ways.fitting(jsonrpc.one_line(message), self.way, self._is_merged)
 
     def note(self, message: bytes) -> None:
         if self._backlog() < NOTES_KEPT:
@@ -171,10 +179,15 @@ class Conversation:
             self._refuse(refused)
             return
 
-        def whole(answers: bytes) -> None:
+        def whole(answers: Sequence[bytes]) -> None:
+            """One that would be too long in one array comes by itself."""
             if kept:
                 self._unanswered.answered(whose, kept)
-            self._reply(answers)
+            fitting = [self._fitting(each) for each in answers]
+            joined = batches.joined(fitting)
+            for each in [joined] if len(joined) <= self.way.longest else fitting:
+                if each:
+                    self._write(each)
 
         whose, gathered, turn = self._whose, batches.Gathered(whole), self._in_order()
         taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, len(data), many), gathered)
@@ -239,7 +252,7 @@ class Conversation:
 
     async def _answer(self, message: Message, principal: Principal) -> None:
         try:
-            reply = await self._modern.answer(message, None, principal, self.session.route, self.note)
+            reply = await self._modern.answer(message, None, principal, self.session.route, self.note, self.way)
         except asyncio.CancelledError:
             if not (fault := self._gateway.given_up()):
                 raise

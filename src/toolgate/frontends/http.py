@@ -21,7 +21,7 @@ from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import batches, cors, guards, responses, sse_delivery
+from toolgate.frontends import batches, cors, guards, responses, sse_delivery, ways
 from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests, Known
 from toolgate.frontends.application import Application
 from toolgate.frontends.channels import Channel, is_of_session
@@ -250,8 +250,9 @@ class HttpFrontend(Application):
                     reply = await self._modern.rest(begun.begun)
                     begun.forget()  # the result in it may be large
                 else:
+                    way = ways.EVENT if request.accepts_events_only else ways.BODY
                     reply = await self._modern.answer(
-                        message, request.headers, request.principal, request.route, delivery.note
+                        message, request.headers, request.principal, request.route, delivery.note, way
                     )
             except asyncio.CancelledError:
                 error = self._deps.gateway.given_up() or _cancelled()
@@ -303,7 +304,8 @@ class HttpFrontend(Application):
         session = (begun and begun.session) or self._session(request, message)
         channel = _channel(request, response, session, begun and begun.channel)
         work = session.respond(message, channel, begun and begun.begun)
-        await sse_delivery.answer(request, response, channel, work, session, self._clock, self._refusal)
+        refuse, method = self._refusal, message.method
+        await sse_delivery.answer(request, response, channel, work, session, self._clock, refuse, method)
         if session.is_to_end:
             self._sessions.end(session)
 
@@ -325,7 +327,7 @@ class HttpFrontend(Application):
             session = self._new_session(request, is_implicit=True)
         channel = _channel(request, response, session)
         whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
+        gathered = batches.Gathered(lambda all: None if whole.done() else whole.set_result(batches.joined(all)))
         whose = request.principal.counted_as
         turn = self.scheduler.in_order(whose)
         size = len(data) + sum(len(name) + len(value) for name, value in request.scope["headers"])

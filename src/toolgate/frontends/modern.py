@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -36,11 +36,12 @@ from toolgate.core.model import (
 )
 from toolgate.core.notes import Note, Notes
 from toolgate.eras import calls, headers, legacy, listening, modern, naming, tasks
-from toolgate.frontends import responses
+from toolgate.frontends import responses, ways
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.request_states import RequestStates
 from toolgate.frontends.responses import SendMessage
 from toolgate.frontends.subscriber import MOST_WATCHED, Subscriber
+from toolgate.frontends.ways import Way
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.memos import CallMemo
 from toolgate.gateway.round import Round
@@ -50,6 +51,10 @@ from toolgate.state.parking import ParkedCall, Parking
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
 _NO_HEADERS: Mapping[str, str] = {}
+Http: TypeAlias = Mapping[str, str] | None
+"""The headers of a request, where there are any."""
+Written: TypeAlias = tuple[bytes, bytes]
+"""What a request names and its `_meta`, as they came."""
 _PLAIN = {"name", "arguments", "_meta"}  # the parameters of most calls
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
 
@@ -60,7 +65,7 @@ class Asked(msgspec.Struct):
     more than that."""
 
     method: str
-    written: tuple[bytes, bytes] | None
+    written: Written | None
     envelope: modern.Envelope
     client: Client
     target: str | None  # what it names, where it must say so in a header
@@ -68,14 +73,16 @@ class Asked(msgspec.Struct):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, checked. `http` are its headers, where there are any; notes go through `send` before its answer."""
+    """One request, checked. `http` are its headers, where there are any; notes go through `send` before its answer,
+    which goes the same `way`."""
 
     message: Message
     params: Members
     asked: Asked
-    http: Mapping[str, str] | None
+    http: Http
     route: Route
     send: SendMessage
+    way: Way = ways.BODY
 
 
 class ModernRound(msgspec.Struct, frozen=True):
@@ -130,21 +137,22 @@ class ModernResponses:
         self._states = RequestStates(seal, clock, parking.ttl, node)
 
     async def answer(
-        self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: SendMessage
+        self, message: Message, http: Http, principal: Principal, route: Route, send: SendMessage, way: Way = ways.BODY
     ) -> Reply:
         """The answer to one request; notes go through `send` before it. `http` are the headers, where there are any.
         Raises `Fault`."""
         handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
-        return await handle(self, self.read(message, http, principal, route, send))
+        return await handle(self, self.read(message, http, principal, route, send, None, way))
 
     def read(
         self,
         message: Message,
-        http: Mapping[str, str] | None,
+        http: Http,
         principal: Principal,
         route: Route,
         send: SendMessage,
         before: Asked | None = None,
+        way: Way = ways.BODY,
     ) -> Request:
         """One request, checked; see `answer`. `before` is what one has said that came with the very same headers, from
         the same principal, to the same route. Raises `Fault`."""
@@ -152,16 +160,10 @@ class ModernResponses:
         written = bytes(params.get(mcp.NAMED.get(message.method, ""), b"")), bytes(params.get("_meta", b""))
         if not before or before.written != written or before.method != message.method:
             before = self._asked(message, params, written, http, principal, route)
-        return Request(message, params, before, http, route, send)
+        return Request(message, params, before, http, route, send, way)
 
     def _asked(
-        self,
-        message: Message,
-        params: Members,
-        written: tuple[bytes, bytes],
-        http: Mapping[str, str] | None,
-        principal: Principal,
-        route: Route,
+        self, message: Message, params: Members, written: Written, http: Http, principal: Principal, route: Route
     ) -> Asked:
         envelope = modern.read_envelope(params.get("_meta", jsonrpc.EMPTY_OBJECT))
         named = mcp.NAMED.get(message.method) if http is not None else None
@@ -229,7 +231,7 @@ class ModernResponses:
     async def _list(self, request: Request) -> Reply:
         kind, route, client = mcp.METHODS[request.message.method].kind, request.route, request.asked.client
         listing = await self._gateway.lists.view(kind, route, client)
-        page = self._pages.cut(listing, request.params, route, client)
+        page = self._pages.cut(listing, request.params, route, client, request.way.page)
         write = partial(modern.write_listing, client, server_info=responses.SERVER_INFO)
         assert client.revision  # `read` has refused any other
         return Reply(await responses.listing(page, client.revision, write, self._gateway.in_turns, client))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from itertools import accumulate, takewhile
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +23,7 @@ from toolgate.core.services import Swap, sets
 from toolgate.eras import calls
 from toolgate.gateway.snapshot import Route
 
-LARGEST = 9 * 1024 * 1024  # bytes of a page as a line: many clients read only the first, and some take 10 MiB at most
+ROOM = 64  # bytes that may be written for an item beside its own
 DIGEST = 12  # bytes of a digest of an item
 
 
@@ -39,8 +38,8 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pages:
-    """`size` items make a page, or as many as have `LARGEST` bytes. It may change at any time: a cursor says where the
-    next page begins."""
+    """`size` items make a page, or as many as its way to the client takes. It may change at any time: a cursor says
+    where the next page begins."""
 
     def __init__(self, seal: Seal, size: int) -> None:
         self._seal = seal
@@ -49,21 +48,20 @@ class Pages:
     def prepared(self, config: Config) -> Swap:
         return sets(self, size=config.catalog.page_size)
 
-    def cut(self, listing: Listing, params: Members, route: Route, client: Client) -> Listing:
-        """The page that a request asks for. Raises `Fault` for a cursor that is not one of ours."""
+    def cut(self, listing: Listing, params: Members, route: Route, client: Client, most: int) -> Listing:
+        """The page that a request asks for, of so many bytes at most, as lines. Raises `Fault` for a cursor that is not
+        one of ours."""
         start = self._start(listing, params, route, client)
-        end = _end(listing.items, start, self.size)
-        if start == 0 and end >= len(listing.items):
+        end, items = _page(listing.items, start, self.size, most)
+        if start == 0 and len(items) == len(listing.items):
             return listing
         cursor = None
         if end < len(listing.items):
             last = _digest(listing.items[end - 1])
             cursor = self._seal.seal(Cursor(client.principal.id, route.path, listing.kind, end, last))
-        is_usual = not start % self.size and (end == start + self.size or not cursor)
+        is_usual = not start % self.size and (len(items) == self.size or (not cursor and len(items) == end - start))
         joined = listing.joined if is_usual else None  # pages that overlap would be kept without end
-        return msgspec.structs.replace(
-            listing, items=listing.items[start:end], next_cursor=cursor, start=start, joined=joined
-        )
+        return msgspec.structs.replace(listing, items=items, next_cursor=cursor, start=start, joined=joined)
 
     def _start(self, listing: Listing, params: Members, route: Route, client: Client) -> int:
         given = params.get("cursor", jsonrpc.NOTHING)
@@ -83,13 +81,22 @@ class Pages:
         return _behind(cursor.last, listing) or min(cursor.position, len(listing.items))
 
 
-def _end(items: Sequence[Raw], start: int, size: int) -> int:
-    """Where a page that begins at `start` ends."""
+def _page(items: Sequence[Raw], start: int, size: int, most: int) -> tuple[int, Sequence[Raw]]:
+    """Where a page of so many items and bytes that begins at `start` ends, and what is on it: all but items that are
+    too large for any page."""
     page = items[start : start + size]
-    if sum(map(len, page)) <= LARGEST // 3:  # as a line, text may take three times as much
-        return start + size
-    sizes = accumulate(len(jsonrpc.one_line(bytes(item))) for item in page)
-    return start + max(1, sum(1 for _ in takewhile(LARGEST.__ge__, sizes)))
+    if sum(map(len, page)) + ROOM * len(page) <= most // 3:  # as a line, text may take three times as much
+        return start + len(page), page
+    taken: list[Raw] = []
+    left = most
+    for at, item in enumerate(page, start):
+        if (needed := len(jsonrpc.one_line(bytes(item))) + ROOM) > most:
+            continue
+        if needed > left:
+            return at, tuple(taken)
+        left -= needed
+        taken.append(item)
+    return start + len(page), tuple(taken)
 
 
 def _unknown() -> Fault:

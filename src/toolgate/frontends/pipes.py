@@ -18,7 +18,7 @@ from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Principal
-from toolgate.frontends import responses
+from toolgate.frontends import ways
 from toolgate.frontends.channels import shows_no_less
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
@@ -27,10 +27,10 @@ from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.sessions import new_session
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
 from toolgate.frontends.unread import FREE, Backlog
+from toolgate.frontends.ways import Way
 
 SUBPROTOCOL = "mcp"
 SESSION = "session_id"  # the parameter that names the connection which a POST belongs to
-LOOKED_THROUGH = 64 * 1024  # bytes of a message, which all wait for
 MOST_WAITING = 64 * 1024 * 1024  # bytes that may wait for a client before it is cut off
 PATIENCE = 60.0  # seconds that a client of a WebSocket may take to read one message
 
@@ -42,7 +42,13 @@ class Pipe:
     """One connection: a conversation, and what waits to go out."""
 
     def __init__(
-        self, deps: FrontendDeps, principal: Principal, path: str, backlog: Backlog | None, scheduler: Scheduler
+        self,
+        deps: FrontendDeps,
+        principal: Principal,
+        path: str,
+        way: Way,
+        backlog: Backlog | None,
+        scheduler: Scheduler,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.principal = principal
@@ -52,11 +58,10 @@ class Pipe:
         self.is_cut_off = asyncio.Event()
         session = new_session(deps, path, principal)
         in_order = partial(scheduler.in_order, principal.counted_as)
-        self.conversation = Conversation(deps, session, self._write, self._backlog, self.outbox.end, in_order)
+        self.conversation = Conversation(deps, session, way, self._write, self._backlog, self.outbox.end, in_order)
 
     def _write(self, message: bytes) -> None:
-        if message := responses.readable(message, responses.LONGEST_EVENT, LOOKED_THROUGH):
-            self.outbox.send(message)
+        self.outbox.send(message)
         if self.outbox.waiting > MOST_WAITING:
             self.is_cut_off.set()
 
@@ -110,7 +115,7 @@ class Pipes:
 
     async def stream(self, request: Request, response: Response) -> None:
         """HTTP with SSE: the stream, which first names the place to post to."""
-        with self._opened(request) as pipe:
+        with self._opened(request, ways.SSE) as pipe:
             try:
                 place = f"{request.scope['path']}?{SESSION}={pipe.id}"
                 await response.begin(sse.event(place.encode(), name=b"endpoint"))
@@ -120,7 +125,7 @@ class Pipes:
                 await pipe.conversation.close()
 
     async def websocket(self, request: Request, send: Send) -> None:
-        with self._opened(request) as pipe:
+        with self._opened(request, ways.WEBSOCKET) as pipe:
             offered = request.scope.get("subprotocols", ())
             chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
             socket = _Socket(request, send, pipe, self._config.http.body_limit, self._clock, self._scheduler)
@@ -133,12 +138,12 @@ class Pipes:
             await send({"type": "websocket.close", "code": socket.code})
 
     @contextmanager
-    def _opened(self, request: Request) -> Generator[Pipe]:
+    def _opened(self, request: Request, way: Way) -> Generator[Pipe]:
         if self._is_closed or not self._makes_room_for(request.principal):
             raise Refused(503, "Too many connections")
         connection = connection_of(request.scope)
         backlog = connection.backlog if connection else None
-        pipe = Pipe(self._deps, request.principal, request.route.path, backlog, self._scheduler)
+        pipe = Pipe(self._deps, request.principal, request.route.path, way, backlog, self._scheduler)
         self._open[pipe.id] = pipe
         self._shares.put(pipe.principal.counted_as, pipe.id, pipe)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Client, Done, Outcome
 from toolgate.core.notes import Note
-from toolgate.eras import listed, revisions
+from toolgate.eras import revisions
 
 log = logging.getLogger(__name__)
 
@@ -66,36 +65,6 @@ def write_failed(id: bytes, error: BaseException, code_of: Callable[[Fault], int
     """The error response for whatever went wrong; `code_of` is the era's."""
     fault = rescued(error)
     return write_error(id, fault, code_of(fault))
-
-
-LONGEST_LINE = 10 * 1024 * 1024 - 128 * 1024  # bytes; the official TypeScript SDK ends its session at 10 MiB
-LONGEST_EVENT = 16 * 1024 * 1024 - 128 * 1024  # bytes on one stream of events or a WebSocket; Go's ends at 16 MiB
-LARGEST_CODE = 2**31 - 1  # of an error: the official Java SDK ends its session at a larger one
-_response = re.compile(
-    rb'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*),"(?:result":|error":\{"code":(-?[0-9]+))'
-)
-
-
-def readable(message: bytes, longest: int = LONGEST_LINE, looked_through: int = LONGEST_LINE) -> bytes:
-    """A message for a client that has all of its session in one stream of messages, of so many bytes at most. Many end
-    it at one that they cannot read, and lose all servers with it: in place of such a response they get an error, and of
-    anything else nothing. A longer one than `looked_through` takes too long to be read for that."""
-    found = _response.match(message)
-    if found and found[2] and abs(int(found[2])) > LARGEST_CODE:
-        message = b"%b%d%b" % (message[: found.start(2)], jsonrpc.INTERNAL_ERROR, message[found.end(2) :])
-    if len(message) <= listed.LONGEST_NUMBER:
-        return message
-    if len(message) > longest:
-        text = f"The result has {len(message):,} bytes; over this transport it may have {longest:,}"
-        hint = "ask for less at once, or connect over HTTP; with `result_limit` the rest is kept, to be read in parts"
-    elif len(message) <= looked_through and (why := listed.why_unparsable(message)):
-        text, hint = f"The answer of the server has {why}, which some clients cannot read", "connect over HTTP"
-    else:
-        return message
-    if not found:
-        log.warning("a message of %d bytes was not sent: its client may end its session there", len(message))
-        return b""
-    return write_error(found[1], Fault("UPSTREAM_ERROR", text, hint=hint, reach="executed"), jsonrpc.INTERNAL_ERROR)
 
 
 def method_not_found(message: Message) -> Fault:

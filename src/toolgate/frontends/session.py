@@ -28,11 +28,12 @@ from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, NeedInput, Outcome, Principal, Resume
 from toolgate.core.notes import Note, Notes
 from toolgate.eras import calls, legacy, modern, questions, tasks
-from toolgate.frontends import responses
+from toolgate.frontends import responses, ways
 from toolgate.frontends.channels import PendingEvents, ReplayBuffer, ReplayBuffers, Rights, shows_no_less
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.scheduling import TakeTurn
 from toolgate.frontends.subscriber import Subscriber
+from toolgate.frontends.ways import Way
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.memos import CallMemo
 from toolgate.gateway.round import Round
@@ -52,6 +53,11 @@ class Stream(Protocol):
 
     can_ask: bool
     headers: Mapping[str, str]  # of the client's request that it belongs to, where there is one
+
+    @property
+    def way(self) -> Way:
+        """What is read at its end."""
+        ...
 
     @property
     def principal(self) -> Principal:
@@ -525,22 +531,23 @@ class Session:
         await self._gateway.set_level(level, self.route, self._client_of(principal))
         return b"{}"
 
-    async def _list(self, message: Message, _: object, principal: Principal) -> bytes:
+    async def _list(self, message: Message, stream: Stream, principal: Principal) -> bytes:
         client = self._client_of(principal)
         params = calls.read_members(message.params, "params")
         kind = mcp.METHODS[message.method].kind
         listing = await self._gateway.lists.view(kind, self.route, client, hears=self.is_initialized)
-        page = self._pages.cut(listing, params, self.route, client)
+        page = self._pages.cut(listing, params, self.route, client, stream.way.page)
         write = partial(legacy.write_listing, self.revision)
         return await responses.listing(page, self.revision, write, self._gateway.in_turns, client)
 
-    async def _list_tasks(self, message: Message, _: object, principal: Principal) -> bytes:
+    async def _list_tasks(self, message: Message, stream: Stream, principal: Principal) -> bytes:
         if not self._has_tasks:
             raise responses.method_not_found(message)
         params = calls.read_members(message.params, "params")
         client = self._client_of(principal)
         listing = await self._gateway.lists.tasks(self.route, client)
-        return legacy.write_listing(self.revision, self._pages.cut(listing, params, self.route, client))
+        page = self._pages.cut(listing, params, self.route, client, stream.way.page)
+        return legacy.write_listing(self.revision, page)
 
     async def _task(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw | Joined:
         if not self._has_tasks:
@@ -726,6 +733,7 @@ class Session:
                 question = asks.with_token(question, id)
                 report = partial(resume.origin.report, ask.key)
             question = jsonrpc.request(id, ask.method, tasks.with_related(question, task))
+            question = ways.readable(question, stream.way, is_merged=False)
         except Exception as error:  # noqa: BLE001  the rescue: who asks is to hear of it
             resume.answer(ask.key, asks.unanswered(responses.rescued(error).message))
             return

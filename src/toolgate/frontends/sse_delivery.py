@@ -2,7 +2,7 @@
 
 An answer that comes soon is a plain body, and costs no more than that. A stream begins with the first message before
 the answer, or when the answer is not there soon: for a client that can resume, soon is a moment, so that it has an id
-to resume by; for others it is as long as a connection may be silent.
+to resume by; for others, and for a list, which can be asked for again, it is as long as a connection may be silent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from toolgate.core import sse
+from toolgate.core import mcp, sse
 from toolgate.core.clock import Clock
 from toolgate.core.large import Joined
 from toolgate.frontends.channels import Channel, Taken
@@ -34,8 +34,9 @@ async def answer(
     session: Session,
     clock: Clock,
     refuse: Refuse,
+    method: str = "",
 ) -> None:
-    """Whatever is said on the channel of a call while `work` makes its answer, and that at the end. The current task
+    """Whatever is said on the channel of a request while `work` makes its answer, and that at the end. The current task
     works; another one carries the stream, where there is one."""
     stream: asyncio.Task[None] | None = None
 
@@ -44,7 +45,7 @@ async def answer(
         if not stream:
             stream = asyncio.get_running_loop().create_task(_stream(response, request.receive, channel, session, clock))
 
-    soon = MOMENT if session.revision.primes_streams else QUIET
+    soon = MOMENT if session.revision.primes_streams and method not in mcp.LISTS else QUIET
     timer = clock.call_later(soon, begin) if channel.can_stream else None
     channel.on_message = begin
 

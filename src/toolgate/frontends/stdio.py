@@ -11,7 +11,7 @@ from toolgate.auth.access import THE_OPERATOR
 from toolgate.core import counting
 from toolgate.core.lines import Lines
 from toolgate.core.model import Principal
-from toolgate.frontends import responses
+from toolgate.frontends import ways
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT
@@ -31,13 +31,12 @@ class StdioFrontend(asyncio.Protocol):
         principal: Principal | None = None,
     ) -> None:
         def write_line(message: bytes) -> None:
-            if line := responses.readable(message):
-                write(line + b"\n")
+            write(message + b"\n")
 
         self.closed = asyncio.Event()
         self._limit = deps.config.http.body_limit
         session = new_session(deps, path, principal or THE_OPERATOR)
-        self._conversation = Conversation(deps, session, write_line, backlog)
+        self._conversation = Conversation(deps, session, ways.STDIO, write_line, backlog)
         self._lines = Lines()
 
     def data_received(self, data: bytes) -> None:

@@ -35,7 +35,7 @@ MOST_PAGES = 1000  # of one list
 LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
 VALUES = 100  # JSON values that an item may have, taking all of a page together
 MOST_TOLD = 10  # tools that are named to people
-LARGEST_ITEM = 2 * 1024 * 1024  # bytes; text may be written thrice as long, and clients end at lines of 10 MiB
+LARGEST_ITEM = 2 * 1024 * 1024  # bytes: many transports have no room for one that is larger, see `frontends.ways`
 MOST_VALUES = 10_000  # of one item: that one is left out. Of 7,400 real tools the largest has 240
 
 

@@ -1,0 +1,128 @@
+"""The ways to a client, and what the readers at the end of each take: the official SDKs, the most narrow one of each.
+
+Where a client has all of its session in one stream of messages, one that it cannot read ends the session for many, and
+all servers are lost with it. The rule this file keeps: whatever one server says, a message that goes such a way can be
+read at its end; where it could not be, its own call hears why.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+
+import msgspec
+
+from toolgate.core import counting, jsonrpc, surrogates
+from toolgate.core.fault import Fault
+from toolgate.eras import listed
+
+log = logging.getLogger(__name__)
+
+KIB, MIB = 1024, 1024 * 1024
+LARGEST_CODE = 2**31 - 1  # of an error: the official Java SDK ends its session at a larger one
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How many bytes a message may have, and the items of one page of a list, each as one line; and whether all of a
+    session is in one stream of messages, so that what stands in them has to be looked at."""
+
+    longest: int
+    page: int
+    is_one_stream: bool
+
+
+# A page has room for what stands around its items. Many clients read only the first: pages are as large as can be.
+BODY = Way(sys.maxsize, 9 * MIB, False)  # Streamable HTTP, an answer as it is
+EVENT = Way(sys.maxsize, 900 * KIB, False)  # the same as an event of a stream: Python 2.3 loses one of more than 1 MiB
+SSE = Way(1020 * KIB, 900 * KIB, True)  # of 2024-11-05: there, Python 2.3 ends its session at more than 1 MiB
+WEBSOCKET = Way(1020 * KIB, 900 * KIB, True)  # Python 1 at more than 1 MiB
+STDIO = Way(4 * MIB - 128 * KIB, 3 * MIB, True)  # Ruby and PHP at more than 4 MiB, TypeScript at more than 10
+
+_response = re.compile(
+    rb'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*),"(?:result":|error":\{"code":(-?[0-9]+))'
+)
+
+
+DEEPEST = 120  # levels: Python's readers answer nothing at 200 of them, Rust's at 128
+
+
+class _Block(msgspec.Struct, frozen=True):
+    type: str
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: _Block | tuple[_Block, ...]
+
+
+class _Object(msgspec.Struct, frozen=True): ...
+
+
+class _Result(msgspec.Struct, frozen=True):
+    content: tuple[_Block, ...] = ()
+    messages: tuple[_Message, ...] = ()
+    contents: tuple[_Object, ...] = ()
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """Of what has another shape, the official Kotlin SDK ends its session."""
+
+    result: _Result = _Result()
+
+
+_any: msgspec.json.Decoder[_Object] = msgspec.json.Decoder(_Object)
+_told: msgspec.json.Decoder[_Told] = msgspec.json.Decoder(_Told)
+
+
+def readable(message: bytes, way: Way, is_merged: bool) -> bytes:
+    """The message as its reader can read it: with U+FFFD in place of each half of a character. Raises `Fault` where it
+    cannot. `is_merged`: the server that it may be from is not the only one on this connection."""
+    if not way.is_one_stream:
+        return message
+    if len(message) > way.longest:
+        text = f"The message has {len(message):,} bytes; over this transport it may have {way.longest:,}"
+        hint = "ask for less at once, or connect over Streamable HTTP; with `result_limit` the rest is kept"
+        raise Fault("UPSTREAM_ERROR", text, hint=hint, reach="executed")
+    if b"\\ud" in message or b"\\uD" in message:
+        message = _without_halves(message)
+    why = listed.why_unparsable(message) if len(message) > listed.LONGEST_NUMBER else ""
+    if not why and counting.is_deeper(message, DEEPEST):
+        why = f"more than {DEEPEST} levels"
+    if not why and is_merged and not _has_shape(message):
+        why = "content that MCP does not have"
+    if why:
+        text = f"The answer of the server has {why}, which some clients cannot read"
+        raise Fault("UPSTREAM_ERROR", text, hint="connect over Streamable HTTP", reach="executed")
+    return message
+
+
+def _without_halves(message: bytes) -> bytes:
+    """The reader of this one looks at the escapes of what it passes over, too, and faster."""
+    try:
+        _any.decode(message)
+        return message
+    except msgspec.DecodeError:
+        return surrogates.replaced(message)
+
+
+def _has_shape(message: bytes) -> bool:
+    try:
+        _told.decode(message)
+        return True
+    except jsonrpc.UNREADABLE:
+        return False
+
+
+def fitting(message: bytes, way: Way, is_merged: bool) -> bytes:
+    """What is written in place of a message, which is the message itself as a rule: of a response that its reader could
+    not read an error, of anything else nothing."""
+    found = _response.match(message) if way.is_one_stream else None
+    if found and found[2] and abs(int(found[2])) > LARGEST_CODE:
+        message = b"%b%d%b" % (message[: found.start(2)], jsonrpc.INTERNAL_ERROR, message[found.end(2) :])
+    try:
+        return readable(message, way, is_merged)
+    except Fault as fault:
+        if found:
+            return jsonrpc.error(found[1], jsonrpc.INTERNAL_ERROR, fault.message, fault.data())
+        log.warning("a message of %d bytes was not sent: its client may end its session there", len(message))
+        return b""
