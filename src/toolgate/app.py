@@ -382,6 +382,7 @@ class App:
         self.redactor.keep(snapshot.servers)
         snapshot.take_over()
         self.http.expel_unknown(self._is_known)
+        self.http.end_moved(before.config.clients, config.clients)
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
                 self._replaced.add(upstream)

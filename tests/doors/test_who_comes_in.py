@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,7 +26,7 @@ from doors.issuers import (
     public,
 )
 from doors.pipes import WebSocket
-from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, said, tools
+from inmemory import LATEST, MODERN, Exchange, Scripted, Visitor, gateway, said, tools
 from virtualtime import FakeClock, settle
 
 from toolgate.app import App
@@ -1029,6 +1030,40 @@ async def test_the_plain_path_serves_the_surface_of_the_client() -> None:
             shown[each.id] = {tool["name"] for tool in (await visitor.ask("tools/list")).result["tools"]}
             assert (await visitor.ask("ping")).status == 200
         assert "there__echo" in shown["plain"] and "mcp_call" in shown["meta"] and shown["plain"] != shown["meta"]
+
+
+async def test_a_client_that_is_shown_another_surface_begins_anew_and_no_other_does() -> None:
+    configured = tuple(client(id, key=id[0] * 24, surface="aggregate") for id in ("moved", "stays"))
+    configs = [Config(clients=configured)]
+    settings = Settings(lambda: configs[0], {})
+    async with gateway(config=configs[0], scripts={"there": server()}, settings=settings) as app:
+        lasting: dict[str, list[asyncio.Future[None]]] = {}
+        exchanges: list[Exchange] = []
+        sockets: list[WebSocket] = []
+        for name, path in (("moved", "/mcp"), ("moved", "/mcp/meta"), ("stays", "/mcp")):
+            shown = bearer(name[0] * 24)
+            visitor = Visitor(app, path, **shown)
+            await visitor.initialize()
+            sse = Visitor(app, f"{path}/sse", **shown)
+            listening = visitor.modern_request("subscriptions/listen", notifications={"toolsListChanged": True})
+            told = {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen", "mcp-session-id": None}
+            opened = [each.begin("GET", headers={"accept": "text/event-stream"}) for each in (visitor, sse)]
+            opened.append(visitor.begin("POST", json.dumps(listening).encode(), headers=told))
+            sockets.append(WebSocket(app.http, path, shown.items()))
+            lasting[name + path] = [each.work for each in opened] + [sockets[-1].task]
+            exchanges += opened
+        await settle()
+        meta = (client("moved", key="m" * 24, surface="meta"), configured[1])
+        configs[0] = msgspec.structs.replace(app.gateway.snapshot.config, clients=meta)
+        await app.reload()
+        await settle()
+        ended = {name: [each.done() for each in works] for name, works in lasting.items()}
+        assert ended == {"moved/mcp": [True] * 4, "moved/mcp/meta": [False] * 4, "stays/mcp": [False] * 4}
+        assert sockets[0].code == 1008 and len(app.sessions) == 2
+        for each in exchanges:
+            await each.gone()
+        for socket in sockets[1:]:
+            await socket.leave()
 
 
 @pytest.mark.promise("b.surfaces.admin")
