@@ -944,6 +944,24 @@ async def test_what_lasts_ends_when_its_key_or_token_expires(by: str, issuer: Is
         assert (await calling.response()).result == said("late")
 
 
+@pytest.mark.parametrize("by", ["key", "token"])
+async def test_what_lasts_ends_though_the_machine_slept_while_its_key_or_token_expired(by: str, issuer: Issuer) -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    _, made = await _made(store, 3600)
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
+        shown = bearer(made if by == "key" else issuer.token(exp=NOW + 3600))
+        visitor = Visitor(app, **shown)
+        await visitor.initialize()
+        stream = visitor.begin("GET", headers={"accept": "text/event-stream"})
+        socket = WebSocket(app.http, "/mcp", shown.items())
+        await clock.advance(120)
+        assert not stream.work.done() and not socket.task.done()
+        clock.ahead = 8 * 3600.0
+        await clock.advance(61)
+        assert stream.work.done() and socket.task.done()
+
+
 async def test_who_is_disabled_leaves_at_once(issuer: Issuer) -> None:
     configs = [CONFIG]
     settings = Settings(lambda: configs[0], {})

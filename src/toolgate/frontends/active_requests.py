@@ -24,6 +24,7 @@ EACH = 12 * 1024  # bytes that a request under way costs beside its own
 FREE = 1024 * 1024  # bytes of one principal's requests, up to which it can begin another one, of any size
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one principal's requests
 MOST = 256 * 1024 * 1024  # of all
+LOOK = 60.0  # seconds between two looks at most: wall clocks are set, and timers stand still while a machine sleeps
 
 Known = Callable[[Principal], bool]
 
@@ -59,8 +60,17 @@ class ActiveRequest(msgspec.Struct, eq=False):
         """Until its principal's key or token is over."""
         self.lasts_at = path
         if self.principal.expires is not None and not self._timer:
-            left = max(0.0, self.principal.expires - self._clock.wall())
-            self._timer = self._clock.call_later(left, self.expel)
+            self._look_at(self.principal.expires)
+
+    def _look_at(self, expires: float) -> None:
+        left = max(0.0, expires - self._clock.wall())
+        self._timer = self._clock.call_later(min(left, LOOK), lambda: self._may_be_over(expires))
+
+    def _may_be_over(self, expires: float) -> None:
+        if self._clock.wall() >= expires:
+            self.expel()
+        else:
+            self._look_at(expires)
 
     def expel(self, why: Callable[[], Unauthorized] = is_over) -> None:
         if self.task and not self.is_expelled:
