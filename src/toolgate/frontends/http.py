@@ -174,10 +174,11 @@ class HttpFrontend(Application):
         return 403, [(b"www-authenticate", challenge.encode())]
 
     def under_way(self) -> list[asyncio.Task[Any]]:
-        """What works for modern clients, and for those on connections that go both ways; subscriptions do not end."""
+        """What works for modern clients, for those on connections that go both ways, and for the operator; what is
+        listened to does not end."""
         begun = [call.go_on() for call in list(self._lane.calls)]
         modern_work = [each.work for each, method in self._modern_work.items() if each.work and method != mcp.LISTEN]
-        return begun + modern_work + self._pipes.under_way()
+        return begun + modern_work + self._pipes.under_way() + self.web.admin.under_way()
 
     def close(self) -> None:
         """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
