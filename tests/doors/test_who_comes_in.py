@@ -26,7 +26,7 @@ from doors.issuers import (
     public,
 )
 from doors.pipes import WebSocket
-from inmemory import LATEST, MODERN, Exchange, Scripted, Visitor, gateway, said, tools
+from inmemory import LATEST, MODERN, Exchange, Scripted, UnreadStore, Visitor, gateway, said, tools
 from virtualtime import FakeClock, settle
 
 from toolgate.app import App
@@ -750,6 +750,31 @@ async def test_a_key_that_is_revoked_while_the_gateway_starts_is_refused() -> No
     async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
         await clock.advance(1)
         assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
+
+
+async def test_an_edit_while_the_store_cannot_be_read_ends_no_session_of_a_made_key() -> None:
+    configs = [CONFIG]
+    settings = Settings(lambda: configs[0], {})
+    clock = FakeClock()
+    store = UnreadStore(clock)
+    id, made = await _made(store)
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, settings=settings, clock=clock) as app:
+        visitor = Visitor(app, **bearer(made))
+        await visitor.initialize()
+        stream = visitor.begin("GET", headers={"accept": "text/event-stream"})
+        await clock.advance(1)
+        store.is_unread = True
+        configs[0] = msgspec.structs.replace(app.gateway.snapshot.config, limits=Limits(result_limit=2**20))
+        await app.reload()
+        await settle()
+        assert not stream.work.done()
+        assert (await visitor.ask("ping")).status == 200
+        await store.delete(keys.SPACE, id, ["keys"])  # heard of once it can be read
+        await clock.advance(1)
+        store.is_unread = False
+        await clock.advance(1)
+        assert stream.work.done()
+        assert (await visitor.ask("ping")).status == 401
 
 
 class CountingStore(MemoryStore):
