@@ -24,6 +24,8 @@ from toolgate.core.fault import Fault
 from toolgate.frontends.http import HttpFrontend
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.streams import QUICK
+from toolgate.state.base import UNREAD
+from toolgate.state.memory import MemoryStore
 from toolgate.state.settings import Settings
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.links.base import Receiver
@@ -113,6 +115,18 @@ def tools(*names: str, **more: Any) -> Json:
 
 def said(text: str) -> Json:
     return {"content": [{"type": "text", "text": text}]}
+
+
+class UnreadStore(MemoryStore):
+    """A store that cannot be read for a while."""
+
+    is_unread = False
+
+    def get(self, space: str, key: str) -> bytes | None:
+        return None if self.is_unread else super().get(space, key)
+
+    def items(self, space: str) -> Mapping[str, bytes]:
+        return UNREAD if self.is_unread else super().items(space)
 
 
 Script = Scripted | Fault

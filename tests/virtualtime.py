@@ -74,13 +74,16 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class FakeClock:
-    """`core.clock.Clock` by the time of the running virtual loop."""
+    """`core.clock.Clock` by the time of the running virtual loop. The wall clock may be `ahead` of it: as one that was
+    set, or on Linux after the machine slept."""
+
+    ahead = 0.0
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
     def wall(self) -> float:
-        return 1_800_000_000 + self.now()
+        return 1_800_000_000 + self.now() + self.ahead
 
     def call_later(self, seconds: float, then: Callable[[], object]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(seconds, then)

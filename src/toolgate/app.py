@@ -193,7 +193,7 @@ class App:
         self._is_known = self._admission.knows if identify is None else everybody
         who = (identify or self._admission, self._authenticator.resource)
         self.http = HttpFrontend(self._frontend_deps, self.sessions, *who)
-        self._authenticator.on_withdrawn = lambda: self.http.expel_unknown(self._is_known)
+        self._authenticator.on_withdrawn = self._expel_unknown
         self._authenticator.on_ended = lambda: self.http.end_unknown_streams(self._is_known)
         self.gateway.know_by(self._is_known)
         self._policy_deps.meters.on_refused = self.http.scheduler.refused
@@ -323,7 +323,11 @@ class App:
     def _look_at_keys(self) -> None:
         self._authenticator.look()
         self._served.note(self.gateway.snapshot.config)
-        self.http.expel_unknown(self._is_known)
+        self._expel_unknown()
+
+    def _expel_unknown(self) -> None:
+        for frontend in (self.http, *self._frontends):
+            frontend.expel_unknown(self._is_known)
 
     @property
     def recorder(self) -> Recorder:
@@ -381,7 +385,8 @@ class App:
             swap()
         self.redactor.keep(snapshot.servers)
         snapshot.take_over()
-        self.http.expel_unknown(self._is_known)
+        self._expel_unknown()
+        self.http.end_moved(before.config.clients, config.clients)
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
                 self._replaced.add(upstream)

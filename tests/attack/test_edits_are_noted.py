@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inmemory import UnreadStore
 from virtualtime import FakeClock, settle
 
 from toolgate import config as configs
@@ -65,6 +66,19 @@ class Place:
         fresh, self.read = lines[self.read :], len(lines)
         assert "canary" not in json.dumps(lines)
         return [each for each in fresh if each["event"] != "call"]
+
+
+async def test_keys_that_cannot_be_read_for_a_moment_have_not_vanished(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        here.store = store = UnreadStore(here.clock)
+        await keys.create(store, "ci", here.clock.wall())
+        async with here.served() as app:
+            store.is_unread = True
+            for limit in ("1MiB", "2MiB"):
+                here.write({**ONE, "limits": {"result_limit": limit}})
+                await app.reload()
+                store.is_unread = False
+        assert [each["event"] for each in await here.told()] == ["served.first", *["settings.change"] * 2]
 
 
 @asynccontextmanager

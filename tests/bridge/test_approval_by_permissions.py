@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from inmemory import MODERN, Scripted, Visitor, gateway, said, tools
 from virtualtime import FakeClock
@@ -16,6 +17,7 @@ from toolgate.app import App
 from toolgate.config import Config
 from toolgate.policy.approvals import Approvals
 from toolgate.state.memory import MemoryStore
+from toolgate.state.settings import Settings
 
 KEYS = {each: f"{each}-0123456789abcdefghijklmn" for each in ("ci", "me")}
 ENVELOPE = {
@@ -99,6 +101,24 @@ async def test_an_operator_is_asked_and_the_next_call_goes_through(permissions: 
                 if not calls(there):
                     await book.allow(request, "once", 60)
         assert calls(there) == ["delete_all"]
+
+
+@pytest.mark.parametrize("decision", ["once", "always", "deny"])
+async def test_a_form_that_is_open_when_only_operators_may_decide_lets_nothing_go_on(decision: str) -> None:
+    configs_served = [config(ASKS)]
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    settings = Settings(lambda: configs_served[0], {})
+    async with served(ASKS, store=store, settings=settings) as (app, there):
+        asked = await call(app, "there__delete_all")
+        approvals = config(ASKS, by="operator").approvals
+        configs_served[0] = msgspec.structs.replace(app.gateway.snapshot.config, approvals=approvals)
+        await app.reload()
+        answers = {"approval": {"action": "accept", "content": {"decision": decision}}}
+        state = asked["result"]["requestState"]
+        told = (await call(app, "there__delete_all", requestState=state, inputResponses=answers))["error"]["data"]
+        assert told["code"] == ("APPROVAL_DENIED" if decision == "deny" else "APPROVAL_REQUIRED")
+        assert calls(there) == [] and not Approvals(store, clock).grants()
 
 
 async def test_a_server_that_is_another_by_the_same_name_is_not_granted_what_the_first_was() -> None:

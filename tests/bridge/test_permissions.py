@@ -228,6 +228,42 @@ async def test_permissions_that_change_hold_for_open_sessions_at_once(revision: 
         assert not ears[0].updated, "a subscription from before tells of what is off now"
 
 
+@pytest.mark.parametrize("kind", [LegacyServer, ModernServer])
+@ERAS
+async def test_a_server_is_not_watched_for_who_may_not_know_what_changes_until_they_may_again(
+    kind: Any, revision: str
+) -> None:
+    there = kind({}, resources=dict.fromkeys(("mem://a", "mem://b"), plain), tells=True)
+    off: dict[str, Any] = {"resources": {"there+mem://a": "off"}}
+    served = [Config()]
+    config = clients(client())
+    async with gateway(config=config, edited=lambda _config: served[0], there=there) as rig:
+
+        async def change(timeout: float = 0.0, **permissions: Any) -> None:
+            whole = rig.app.gateway.snapshot.config
+            [server] = whole.servers
+            servers = (msgspec.structs.replace(server, timeout=timeout or server.timeout),)
+            served[0] = msgspec.structs.replace(whole, clients=(client(**permissions),), servers=servers)
+            await rig.app.reload()
+            await rig.clock.advance(1)
+
+        ann = await rig.client(revision, principal="ann")
+        ear = await ann.listen("there+mem://a", "there+mem://b")
+        assert set(there.watched) == {"mem://a", "mem://b"}
+        await change(**off)
+        assert set(there.watched) == {"mem://b"}
+        await change(**off, timeout=7.0)
+        assert set(there.watched) == {"mem://b"}, "nor is the server asked for it that takes its place"
+        await change()
+        assert set(there.watched) == {"mem://a", "mem://b"}
+        there.update("mem://a")
+        await eventually(lambda: ear.updated == ["there+mem://a"])
+        await change(**off)
+        await ear.stop()
+        await rig.clock.advance(1)
+        assert there.watched == []
+
+
 @ERAS
 async def test_a_client_that_is_removed_may_do_nothing_from_then_on(revision: str) -> None:
     async with gateway(config=clients(client(), client("bob")), edited=then(client("bob")), **two()) as rig:

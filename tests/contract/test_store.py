@@ -20,7 +20,7 @@ import pytest
 from toolgate import state as stores
 from toolgate.core.clock import SystemClock
 from toolgate.state import backups
-from toolgate.state.base import NEWS, Connection, NotKept, Store
+from toolgate.state.base import NEWS, UNREAD, Connection, NotKept, Store
 from toolgate.state.memory import MemoryStore
 from toolgate.state.migrations import KEPT, MIGRATIONS, Migration
 from toolgate.state.opening import Unusable
@@ -424,6 +424,15 @@ async def test_no_fresh_file_passes_for_one_that_was_damaged_until_somebody_has_
     (folder / f"{FILE}.damaged-1").unlink()
     await store.transact(keep("t-1"))
     assert await store.query(found_tasks) == ["t-1"]
+    await store.close()
+
+
+async def test_what_cannot_be_read_is_told_from_what_is_not_there(folder: Path) -> None:
+    store = SqliteStore(folder, WallClock())
+    assert store.items("keys") == {} and store.items("keys") is not UNREAD
+    with sqlite3.connect(folder / FILE) as other:
+        other.execute("ALTER TABLE kept RENAME TO elsewhere")
+    assert store.items("keys") is UNREAD and store.get("keys", "a") is None
     await store.close()
 
 

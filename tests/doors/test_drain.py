@@ -8,9 +8,10 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from inmemory import ENVELOPE, Exchange, Json, Scripted, Visitor, gateway, said, tools
+from inmemory import ENVELOPE, THE_SOCKET, Exchange, Json, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
 
+from toolgate.app import App
 from toolgate.config import Config
 
 SLOW = {"name": "slow__work", "arguments": {}}
@@ -46,6 +47,40 @@ async def test_a_call_that_is_under_way_ends_as_if_nothing_was(call: Call) -> No
         server.answer_last(said("done"))
         await draining
         assert (await under_way.response()).result["content"] == said("done")["content"]
+
+
+def by_operator(app: App) -> Exchange:
+    called = json.dumps({"tool": "slow__work", "arguments": {}}).encode()
+    return Visitor(app).begin("POST", called, path="/admin/call", client=THE_SOCKET)
+
+
+@pytest.mark.promise("b.lifecycle.drain")
+async def test_a_call_of_the_operator_has_its_time_as_well() -> None:
+    server = slow()
+    async with gateway(scripts={"slow": server}) as app:
+        watching = Visitor(app).begin("POST", b"{}", path="/admin/traffic", client=THE_SOCKET)
+        under_way = by_operator(app)
+        await settle()
+        draining = asyncio.ensure_future(app.drain())
+        await settle()
+        assert not draining.done()
+        server.answer_last(said("done"))
+        await draining
+        assert json.loads((await under_way.response()).body)["result"] == said("done")
+        assert not watching.work.done()
+        await watching.gone()
+
+
+@pytest.mark.promise("b.lifecycle.drain")
+async def test_a_call_of_the_operator_that_has_not_ended_in_time_is_failed_with_a_code() -> None:
+    async with gateway(scripts={"slow": slow()}, config=Config(drain=3.0)) as app:
+        under_way = by_operator(app)
+        await settle()
+        began = app.clock.now()
+        await app.drain()
+        assert app.clock.now() - began == pytest.approx(3.0)
+        told = json.loads((await under_way.response()).body)
+        assert (told["code"], told["outcome"]) == ("SHUTTING_DOWN", "sent_unknown")
 
 
 @pytest.mark.promise("b.lifecycle.drain")

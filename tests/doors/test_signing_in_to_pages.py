@@ -111,6 +111,16 @@ async def test_a_session_ends_after_an_hour_without_a_request_and_after_eight_ho
         assert "Key of" in reader.page.text
 
 
+async def test_a_session_and_a_link_end_in_their_time_though_the_machine_slept() -> None:
+    clock = FakeClock()
+    sessions = BrowserSessions(clock, lambda _principal: True)
+    link, cookie = sessions.link(Principal()), sessions.begin(Principal())
+    clock.ahead = LINK_LASTS - 1
+    assert sessions.has_link(link) and sessions.find(cookie)
+    clock.ahead = LINK_LASTS + IDLE
+    assert not sessions.has_link(link) and not sessions.redeemed(link) and not sessions.find(cookie)
+
+
 async def test_a_revoked_key_ends_the_sessions_that_it_has_begun() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)

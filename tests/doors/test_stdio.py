@@ -8,14 +8,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import official
 import pytest
 from inmemory import ENVELOPE, Scripted, gateway, said, tools
 from virtualtime import settle
 
-from toolgate.config import Config, Http
+from toolgate.config import Config, Http, KnownClient
 from toolgate.core import mcp
+from toolgate.core.model import Principal
 from toolgate.frontends.stdio import StdioFrontend
+from toolgate.state.settings import Settings
 
 Json = dict[str, Any]
 
@@ -143,6 +146,42 @@ async def test_an_id_that_is_in_flight_is_not_taken_twice() -> None:
             assert await client.says(call) == []
             [again] = await client.says(call)
             assert again["error"]["code"] == -32600 and again["id"] == 7
+
+
+async def test_a_client_that_is_disabled_is_told_no_result_of_what_it_had_begun() -> None:
+    allowed = KnownClient(id="ada", name="Ada", servers="all")
+    configs = [Config(clients=(allowed,))]
+    script = Scripted(tools_list=tools("t"), tools_call=...)
+    settings = Settings(lambda: configs[0], {})
+    ada = Principal("client:ada", is_here=True, client="ada")
+    async with gateway(config=configs[0], scripts={"docs": script}, settings=settings) as app:
+        ours, other = Client(), Client()
+        ours.door, other.door = app.stdio(ours.write, principal=ada), app.stdio(other.write)
+        for client in (ours, other):
+            await client.opens()
+            for id, meta in ((1, {}), (2, {"_meta": ENVELOPE})):
+                call = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {**meta, "name": "docs__t"}}
+                assert await client.says(json.dumps(call).encode() + b"\n") == []
+        calling = [each for each in script.requests if each["method"] == "tools/call"]
+        before = len(ours.lines)
+        disabled = (msgspec.structs.replace(allowed, enabled=False),)
+        configs[0] = msgspec.structs.replace(app.gateway.snapshot.config, clients=disabled)
+        await app.reload()
+        await settle()
+        told = {each["id"]: each["error"]["data"] for each in map(json.loads, ours.lines[before:]) if "id" in each}
+        assert {id: (data["code"], data["outcome"]) for id, data in told.items()} == {
+            1: ("ACCESS_DENIED", "sent_unknown"),
+            2: ("ACCESS_DENIED", "sent_unknown"),
+        }
+        cancelled = [each["params"]["requestId"] for each in script.requests if "cancelled" in each["method"]]
+        assert sorted(cancelled) == [each["id"] for each in calling[:2]]
+        for each in calling:
+            script.say(json.dumps({"jsonrpc": "2.0", "id": each["id"], "result": said("late")}).encode())
+        await settle()
+        assert not any(b"late" in line for line in ours.lines)
+        assert sum(b"late" in line for line in other.lines) == 2
+        for client in (ours, other):
+            await client.door.close()
 
 
 async def test_a_client_is_told_that_a_list_has_changed_once_it_has_shaken_hands() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,7 +26,7 @@ from doors.issuers import (
     public,
 )
 from doors.pipes import WebSocket
-from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, said, tools
+from inmemory import LATEST, MODERN, Exchange, Scripted, UnreadStore, Visitor, gateway, said, tools
 from virtualtime import FakeClock, settle
 
 from toolgate.app import App
@@ -751,6 +752,31 @@ async def test_a_key_that_is_revoked_while_the_gateway_starts_is_refused() -> No
         assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
 
 
+async def test_an_edit_while_the_store_cannot_be_read_ends_no_session_of_a_made_key() -> None:
+    configs = [CONFIG]
+    settings = Settings(lambda: configs[0], {})
+    clock = FakeClock()
+    store = UnreadStore(clock)
+    id, made = await _made(store)
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, settings=settings, clock=clock) as app:
+        visitor = Visitor(app, **bearer(made))
+        await visitor.initialize()
+        stream = visitor.begin("GET", headers={"accept": "text/event-stream"})
+        await clock.advance(1)
+        store.is_unread = True
+        configs[0] = msgspec.structs.replace(app.gateway.snapshot.config, limits=Limits(result_limit=2**20))
+        await app.reload()
+        await settle()
+        assert not stream.work.done()
+        assert (await visitor.ask("ping")).status == 200
+        await store.delete(keys.SPACE, id, ["keys"])  # heard of once it can be read
+        await clock.advance(1)
+        store.is_unread = False
+        await clock.advance(1)
+        assert stream.work.done()
+        assert (await visitor.ask("ping")).status == 401
+
+
 class CountingStore(MemoryStore):
     """How often keys are read in it: one, and all."""
 
@@ -943,6 +969,24 @@ async def test_what_lasts_ends_when_its_key_or_token_expires(by: str, issuer: Is
         assert (await calling.response()).result == said("late")
 
 
+@pytest.mark.parametrize("by", ["key", "token"])
+async def test_what_lasts_ends_though_the_machine_slept_while_its_key_or_token_expired(by: str, issuer: Issuer) -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    _, made = await _made(store, 3600)
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
+        shown = bearer(made if by == "key" else issuer.token(exp=NOW + 3600))
+        visitor = Visitor(app, **shown)
+        await visitor.initialize()
+        stream = visitor.begin("GET", headers={"accept": "text/event-stream"})
+        socket = WebSocket(app.http, "/mcp", shown.items())
+        await clock.advance(120)
+        assert not stream.work.done() and not socket.task.done()
+        clock.ahead = 8 * 3600.0
+        await clock.advance(61)
+        assert stream.work.done() and socket.task.done()
+
+
 async def test_who_is_disabled_leaves_at_once(issuer: Issuer) -> None:
     configs = [CONFIG]
     settings = Settings(lambda: configs[0], {})
@@ -1029,6 +1073,40 @@ async def test_the_plain_path_serves_the_surface_of_the_client() -> None:
             shown[each.id] = {tool["name"] for tool in (await visitor.ask("tools/list")).result["tools"]}
             assert (await visitor.ask("ping")).status == 200
         assert "there__echo" in shown["plain"] and "mcp_call" in shown["meta"] and shown["plain"] != shown["meta"]
+
+
+async def test_a_client_that_is_shown_another_surface_begins_anew_and_no_other_does() -> None:
+    configured = tuple(client(id, key=id[0] * 24, surface="aggregate") for id in ("moved", "stays"))
+    configs = [Config(clients=configured)]
+    settings = Settings(lambda: configs[0], {})
+    async with gateway(config=configs[0], scripts={"there": server()}, settings=settings) as app:
+        lasting: dict[str, list[asyncio.Future[None]]] = {}
+        exchanges: list[Exchange] = []
+        sockets: list[WebSocket] = []
+        for name, path in (("moved", "/mcp"), ("moved", "/mcp/meta"), ("stays", "/mcp")):
+            shown = bearer(name[0] * 24)
+            visitor = Visitor(app, path, **shown)
+            await visitor.initialize()
+            sse = Visitor(app, f"{path}/sse", **shown)
+            listening = visitor.modern_request("subscriptions/listen", notifications={"toolsListChanged": True})
+            told = {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen", "mcp-session-id": None}
+            opened = [each.begin("GET", headers={"accept": "text/event-stream"}) for each in (visitor, sse)]
+            opened.append(visitor.begin("POST", json.dumps(listening).encode(), headers=told))
+            sockets.append(WebSocket(app.http, path, shown.items()))
+            lasting[name + path] = [each.work for each in opened] + [sockets[-1].task]
+            exchanges += opened
+        await settle()
+        meta = (client("moved", key="m" * 24, surface="meta"), configured[1])
+        configs[0] = msgspec.structs.replace(app.gateway.snapshot.config, clients=meta)
+        await app.reload()
+        await settle()
+        ended = {name: [each.done() for each in works] for name, works in lasting.items()}
+        assert ended == {"moved/mcp": [True] * 4, "moved/mcp/meta": [False] * 4, "stays/mcp": [False] * 4}
+        assert sockets[0].code == 1008 and len(app.sessions) == 2
+        for each in exchanges:
+            await each.gone()
+        for socket in sockets[1:]:
+            await socket.leave()
 
 
 @pytest.mark.promise("b.surfaces.admin")

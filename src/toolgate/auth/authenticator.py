@@ -8,6 +8,7 @@ configuration that fits a token is the one, and if that one is disabled, nobody 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from toolgate.auth import keys
@@ -22,7 +23,7 @@ from toolgate.core.background import rounds
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.model import Principal
 from toolgate.core.services import Swap
-from toolgate.state.base import Store
+from toolgate.state.base import NotKept, Store
 
 BEARER = "bearer"
 LOOK = 60.0  # seconds between two looks at most, since wall clocks are set
@@ -58,7 +59,11 @@ class Authenticator:
     def prepared(self, config: Config) -> Swap:
         before = self._config
         clients = {client.id: client for client in config.clients}
-        ring = keys.Ring(config.clients, keys.records(self._store))
+        try:
+            made: Mapping[str, keys.Record] = keys.records(self._store)
+        except NotKept:
+            made = self._ring.made  # an edit of the configuration revokes none
+        ring = keys.Ring(config.clients, made)
         tokens = self._tokens
         if (config.auth, config.guard.allow_hosts) != (before.auth, before.guard.allow_hosts):
             outside = SafeNet(config.guard.allow_hosts, own=self._own)
@@ -75,9 +80,10 @@ class Authenticator:
         return swap
 
     def look(self) -> None:
-        """Read the keys of the store: others have changed them."""
+        """Read the keys of the store: others have changed them. Raises `NotKept`, and knows those of before."""
+        made = keys.records(self._store)
         self._let_in.clear()
-        self._ring = keys.Ring(self._config.clients, keys.records(self._store))
+        self._ring = keys.Ring(self._config.clients, made)
         self._until_next_end()
 
     def _until_next_end(self) -> None:
@@ -112,7 +118,8 @@ class Authenticator:
             return known
         shown = self._bearer(header, path)
         if shown.startswith(keys.PREFIX) and self._ring.is_behind(shown, self._store):
-            self.look()  # whoever has just made it may use it; that others hear of it takes a moment
+            with suppress(NotKept):
+                self.look()  # whoever has just made it may use it; that others hear of it takes a moment
         if found := self._ring.find(shown, self._clock.wall()):
             client = self._clients.get(found.client)
             if not client or not client.enabled:

@@ -15,7 +15,7 @@ import msgspec
 
 from toolgate.auth import keys
 from toolgate.config import Server
-from toolgate.state.base import Store
+from toolgate.state.base import NotKept, Store
 
 LONGEST = 16_384  # characters of a token that is looked at
 MOST = 1_000  # that are shown
@@ -37,8 +37,12 @@ class CredentialState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def of_keys(store: Store) -> Iterator[CredentialState]:
-    """Of the keys that were made for clients, those that end."""
-    for id, record in keys.records(store).items():
+    """Of the keys that were made for clients, those that end, as far as they can be read."""
+    try:
+        made = keys.records(store)
+    except NotKept:
+        return
+    for id, record in made.items():
         if record.expires is not None:
             yield CredentialState(f"key:{id}", principal=f"client:{record.client}", expires=record.expires)
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from toolgate.config import KnownClient
-from toolgate.state.base import NotKept, Store, Subject
+from toolgate.state.base import UNREAD, NotKept, Store, Subject
 
 SPACE = "keys"
 PREFIX = "tg_"
@@ -52,12 +52,16 @@ def hashed(key: str) -> str:
 
 
 def records(store: Store) -> dict[str, Record]:
-    """By id. What cannot be read is no key."""
-    return {id: record for id, value in store.items(SPACE).items() if (record := _decoded(value))}
+    """By id. One that cannot be read is no key. Raises `NotKept` where none can: that is not the same as that there is
+    none."""
+    kept = store.items(SPACE)
+    if kept is UNREAD:
+        raise NotKept(store.problem)
+    return {id: record for id, value in kept.items() if (record := _decoded(value))}
 
 
 def owners(store: Store) -> dict[str, str]:
-    """The client of each key, by the key's id."""
+    """The client of each key, by the key's id. Raises `NotKept`."""
     return {id: record.client for id, record in records(store).items()}
 
 
@@ -108,7 +112,7 @@ class Ring:
     """All keys that are good at one time: those of the configuration, and those of the store."""
 
     def __init__(self, clients: Sequence[KnownClient], made: Mapping[str, Record]) -> None:
-        self._made = made
+        self.made = made
         hashes = {_hash_of(client.key): client.id for client in clients if client.key}
         self.configured = {hash: Found(id, f"key:{HASHED}{hash}") for hash, id in hashes.items()}
 
@@ -120,7 +124,7 @@ class Ring:
         if found := self.configured.get(hash):  # by a hash: the time it takes tells nothing of the key
             return found
         id = _id_of(key)
-        record = self._made.get(id)
+        record = self.made.get(id)
         fits = hmac.compare_digest(record.hash if record else _NOBODYS, hash)
         if not record or not fits or not record.is_good(now):
             return None
@@ -128,13 +132,13 @@ class Ring:
 
     def next_end(self, now: float) -> float | None:
         """When the first of those that are good now ends."""
-        ends = [record.expires for record in self._made.values() if record.expires is not None]
+        ends = [record.expires for record in self.made.values() if record.expires is not None]
         return min((each for each in ends if each > now), default=None)
 
     def is_behind(self, key: str, store: Store) -> bool:
         """Whether a key of this id was made since. Strangers may ask it as often as they like: it costs one point."""
         id = _id_of(key)
-        return bool(_made_id.fullmatch(id)) and id not in self._made and _decoded(store.get(SPACE, id)) is not None
+        return bool(_made_id.fullmatch(id)) and id not in self.made and _decoded(store.get(SPACE, id)) is not None
 
     def has(self, credential: str, client: str, now: float) -> bool:
         """Whether what was found once would be found now, for the same client."""
@@ -142,7 +146,7 @@ class Ring:
         if name.startswith(HASHED):
             found = self.configured.get(name.removeprefix(HASHED))
             return found is not None and found.client == client
-        record = self._made.get(name)
+        record = self.made.get(name)
         return record is not None and record.client == client and record.is_good(now)
 
 

@@ -9,8 +9,8 @@ _unfit = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")  # for a text in quotes (R
 
 
 class Unauthorized(Exception):
-    """A client that does not show who it is, or is nobody that may come in. `status` is that of HTTP, `challenge` the
-    value of `WWW-Authenticate`, empty where none helps."""
+    """A client that does not show who it is, or is nobody that may come in, or not where it came in. `status` is that
+    of HTTP, `challenge` the value of `WWW-Authenticate`, empty where none helps."""
 
     def __init__(self, message: str, challenge: str = "", status: int = 401) -> None:
         super().__init__(message)
@@ -22,6 +22,11 @@ class Unauthorized(Exception):
 def is_over() -> Unauthorized:
     """For who was let in with what is good no longer."""
     return Unauthorized("The key or token is no longer valid", 'Bearer error="invalid_token"')
+
+
+def has_moved() -> Unauthorized:
+    """For who came in where another surface is now."""
+    return Unauthorized("The surface of this client has changed: initialize again", status=404)
 
 
 def challenge(metadata: str, error: str = "", description: str = "", scopes: Iterable[str] = ()) -> str:

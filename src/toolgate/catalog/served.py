@@ -11,6 +11,7 @@ import logging
 import os
 import pwd
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from toolgate.config.settings import NOTED
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.state.audit import Trail
-from toolgate.state.base import Store
+from toolgate.state.base import NotKept, Store
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Served:
-    """`whence` says in which file a server of this name stands, `keys` whose the keys of the store are, by id."""
+    """`whence` says in which file a server of this name stands, `keys` whose the keys of the store are, by id;
+    it may raise `NotKept`."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Served:
         kept = _read(self._store.get(SPACE, key))
         before = self._last or kept
         since = {id: client.since for each in (before, kept) if each for id, client in each.clients.items()}
-        now = self._last = self._standing(config, since, self._clock.wall() if before else 0.0)
+        now = self._last = self._standing(config, since, before)
         if now in (before, kept):
             return  # nothing is other; or another gateway of this configuration has noted it
         if before is None:
@@ -97,12 +99,16 @@ class Served:
                 self._audit.note_change("settings.change", **_of_file(config.source), changed=changed)
         self._store.put(SPACE, key, msgspec.msgpack.encode(now))
 
-    def _standing(self, config: Config, since: Mapping[str, float], now: float) -> Standing:
+    def _standing(self, config: Config, since: Mapping[str, float], before: Standing | None) -> Standing:
+        now = self._clock.wall() if before else 0.0
+        keys: Mapping[str, str] = before.keys if before else {}
+        with suppress(NotKept):
+            keys = self._keys()
         return Standing(
             {each.name: ServedServer(_print_of(each), self._file_of(each)) for each in config.servers},
             {each.id: _client(each, since.get(each.id, now)) for each in config.clients},
             {each: _hash(repr(getattr(config, each))) for each in NOTED},
-            self._keys(),
+            keys,
         )
 
     def _file_of(self, server: Server) -> str:

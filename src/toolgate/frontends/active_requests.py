@@ -15,7 +15,7 @@ from types import TracebackType
 
 import msgspec
 
-from toolgate.auth.refusals import is_over
+from toolgate.auth.refusals import Unauthorized, has_moved, is_over
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
@@ -24,6 +24,7 @@ EACH = 12 * 1024  # bytes that a request under way costs beside its own
 FREE = 1024 * 1024  # bytes of one principal's requests, up to which it can begin another one, of any size
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one principal's requests
 MOST = 256 * 1024 * 1024  # of all
+LOOK = 60.0  # seconds between two looks at most: wall clocks are set, and timers stand still while a machine sleeps
 
 Known = Callable[[Principal], bool]
 
@@ -35,9 +36,10 @@ class ActiveRequest(msgspec.Struct, eq=False):
     _clock: Clock
     _all: set[ActiveRequest]
     is_expelled: bool = False
-    is_lasting: bool = False  # it ends only when somebody ends it
+    lasts_at: str | None = None  # the path where it was opened, if it ends only when somebody ends it
     task: asyncio.Task[object] | None = None
     _timer: Timer | None = None
+    _why: Callable[[], Unauthorized] = is_over
 
     def __enter__(self) -> ActiveRequest:
         self.task = asyncio.current_task()
@@ -52,18 +54,27 @@ class ActiveRequest(msgspec.Struct, eq=False):
             self._timer.cancel()
         if self.task and self.is_expelled and isinstance(error, asyncio.CancelledError):
             self.task.uncancel()  # it goes on, to say the last word
-            raise is_over() from None
+            raise self._why() from None
 
-    def lasts(self) -> None:
+    def lasts(self, path: str) -> None:
         """Until its principal's key or token is over."""
-        self.is_lasting = True
+        self.lasts_at = path
         if self.principal.expires is not None and not self._timer:
-            left = max(0.0, self.principal.expires - self._clock.wall())
-            self._timer = self._clock.call_later(left, self.expel)
+            self._look_at(self.principal.expires)
 
-    def expel(self) -> None:
+    def _look_at(self, expires: float) -> None:
+        left = max(0.0, expires - self._clock.wall())
+        self._timer = self._clock.call_later(min(left, LOOK), lambda: self._may_be_over(expires))
+
+    def _may_be_over(self, expires: float) -> None:
+        if self._clock.wall() >= expires:
+            self.expel()
+        else:
+            self._look_at(expires)
+
+    def expel(self, why: Callable[[], Unauthorized] = is_over) -> None:
         if self.task and not self.is_expelled:
-            self.is_expelled = True
+            self.is_expelled, self._why = True, why
             self.task.cancel()
 
 
@@ -75,8 +86,15 @@ class ActiveRequests:
 
     def expel_unknown(self, is_known: Known, only_lasting: bool = False) -> None:
         for active_request in list(self.all):
-            if (active_request.is_lasting or not only_lasting) and not is_known(active_request.principal):
+            is_meant = active_request.lasts_at is not None or not only_lasting
+            if is_meant and not is_known(active_request.principal):
                 active_request.expel()
+
+    def expel_moved(self, is_moved: Callable[[Principal, str], bool]) -> None:
+        """End what lasts where its client is led no more."""
+        for each in list(self.all):
+            if each.lasts_at is not None and is_moved(each.principal, each.lasts_at):
+                each.expel(has_moved)
 
 
 Enter = Callable[[Principal], ActiveRequest]

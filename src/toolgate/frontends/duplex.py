@@ -76,6 +76,7 @@ class Conversation:
         self._in_order = in_order
         self._in_flight: dict[str | int | float, asyncio.Task[None]] = {}
         self._answers: set[asyncio.Task[bytes]] = set()  # the session's
+        self._expelled: set[asyncio.Task[Any]] = set()  # of these all, until they have ended
 
     # What goes out.
 
@@ -155,6 +156,13 @@ class Conversation:
         """The work for what the client has asked; subscriptions do not end."""
         return [*(work for work in self._in_flight.values() if work.get_name() != mcp.LISTEN), *self._answers]
 
+    def expel(self) -> None:
+        """End all that is under way, and say so: its client would not be let in any more."""
+        for work in (*self._in_flight.values(), *self._answers):
+            self._expelled.add(work)
+            work.add_done_callback(self._expelled.discard)
+            work.cancel()
+
     async def finished(self) -> None:
         """Until what the client asked before is answered, or has had its time."""
         under_way = [*self._in_flight.values(), *self._answers]  # those of a client that is gone end as well
@@ -215,16 +223,19 @@ class Conversation:
         """A request of the session."""
         work = self.session.answer(message, self, turn)
         self._answers.add(work)
-        work.add_done_callback(lambda done: self._answered(done, reply))
+        work.add_done_callback(lambda done: self._answered(done, message, reply))
         return work
 
     def _reply(self, answer: bytes) -> None:
         if answer:
             self.send(answer)
 
-    def _answered(self, done: asyncio.Task[bytes], reply: Callable[[bytes], None]) -> None:
+    def _answered(self, done: asyncio.Task[bytes], message: Message, reply: Callable[[bytes], None]) -> None:
         self._answers.discard(done)
-        reply(b"" if done.cancelled() else done.result())
+        if done.cancelled() and done in self._expelled:
+            reply(responses.write_failed(bytes(message.id), _is_expelled(), modern.error_code))
+        else:
+            reply(b"" if done.cancelled() else done.result())
         if self.session.is_to_end:
             self._hang_up()
 
@@ -254,7 +265,8 @@ class Conversation:
         try:
             reply = await self._modern.answer(message, None, principal, self.session.route, self.note, self.way)
         except asyncio.CancelledError:
-            if not (fault := self._gateway.given_up()):
+            fault = _is_expelled() if asyncio.current_task() in self._expelled else self._gateway.given_up()
+            if not fault:
                 raise
             self.send(responses.write_failed(bytes(message.id), fault, modern.error_code))
             return
@@ -264,3 +276,7 @@ class Conversation:
             return
         self.send(jsonrpc.result(bytes(message.id), bytes(reply.body)))
         self._modern.flushed(reply)
+
+
+def _is_expelled() -> Fault:
+    return Fault("ACCESS_DENIED", "Access denied: this client was disabled or removed", reach="sent_unknown")

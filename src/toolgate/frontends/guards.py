@@ -246,8 +246,8 @@ class Guards:
         if is_sse:
             path = path.removesuffix(SSE) or ENDPOINT
         rules = self._gateway.access.rules(principal)
-        if rules and rules.surface and path == ENDPOINT:
-            path = f"{ENDPOINT}/{rules.surface}"
+        if rules and path == ENDPOINT:
+            path = endpoint(rules.surface)
         found = snapshot.routes.get(path)
         if rules and found and path.startswith(bundle.PATH) and not found.seen_by(rules):
             return None, is_sse  # nobody learns which there are
@@ -441,6 +441,11 @@ def connection_of(scope: Scope) -> Connection | None:
     """That which a request came on, where a server of ours serves it."""
     state = scope.get("state")
     return state.get(STATE) if state else None
+
+
+def endpoint(surface: str | None) -> str:
+    """Where the endpoint leads a client with that surface of its own."""
+    return f"{ENDPOINT}/{surface}" if surface else ENDPOINT
 
 
 def refused(unauthorized: Unauthorized) -> Refused:

@@ -8,13 +8,14 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import WELL_KNOWN, Resource
+from toolgate.config import KnownClient
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message
@@ -143,6 +144,18 @@ class HttpFrontend(Application):
         self._modern.end_unknown(is_known)
         self.web.end_unknown(is_known)
 
+    def end_moved(self, before: Sequence[KnownClient], now: Sequence[KnownClient]) -> None:
+        """End the sessions, and what else lasts, of clients that `/mcp` has led to another surface than it does now:
+        they are not heard there any more, and begin anew."""
+        surfaces = {client.id: client.surface for client in now}
+        changed = [client for client in before if client.surface != surfaces.get(client.id, client.surface)]
+        if not (left := {(client.id, guards.endpoint(client.surface)) for client in changed}):
+            return
+        self._active_requests.expel_moved(lambda principal, path: (principal.client, path) in left)
+        for session in self._sessions.all():
+            if (session.client.principal.client, session.path) in left:
+                self._sessions.end(session)
+
     def end_unknown_streams(self, is_known: Known) -> None:
         """What their clients have begun in time may end; it is streams and WebSockets that do not end by themselves."""
         self._active_requests.expel_unknown(is_known, only_lasting=True)
@@ -161,10 +174,11 @@ class HttpFrontend(Application):
         return 403, [(b"www-authenticate", challenge.encode())]
 
     def under_way(self) -> list[asyncio.Task[Any]]:
-        """What works for modern clients, and for those on connections that go both ways; subscriptions do not end."""
+        """What works for modern clients, for those on connections that go both ways, and for the operator; what is
+        listened to does not end."""
         begun = [call.go_on() for call in list(self._lane.calls)]
         modern_work = [each.work for each, method in self._modern_work.items() if each.work and method != mcp.LISTEN]
-        return begun + modern_work + self._pipes.under_way()
+        return begun + modern_work + self._pipes.under_way() + self.web.admin.under_way()
 
     def close(self) -> None:
         """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
@@ -444,7 +458,7 @@ def _cancelled() -> Fault:
 
 def _lasts(request: Request) -> None:
     if request.active_request:
-        request.active_request.lasts()
+        request.active_request.lasts(request.route.path)
 
 
 async def _last_word(response: Response, refused: Refused) -> None:

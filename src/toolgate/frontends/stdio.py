@@ -12,6 +12,7 @@ from toolgate.core import counting
 from toolgate.core.lines import Lines
 from toolgate.core.model import Principal
 from toolgate.frontends import ways
+from toolgate.frontends.active_requests import Known
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT
@@ -61,6 +62,11 @@ class StdioFrontend(asyncio.Protocol):
     def under_way(self) -> list[asyncio.Task[Any]]:
         """The work for what the client has asked."""
         return self._conversation.under_way()
+
+    def expel_unknown(self, is_known: Known) -> None:
+        """End what is under way where its client would not be let in any more."""
+        if not is_known(self._conversation.principal):
+            self._conversation.expel()
 
     async def finished(self) -> None:
         """Until the client has closed its end, and what it asked before is answered or has had its time."""

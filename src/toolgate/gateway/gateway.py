@@ -70,8 +70,7 @@ class Gateway:
     ) -> None:
         clock, access, redactor = policy_deps.clock, policy_deps.access, policy_deps.redactor
         self.snapshot = snapshot
-        self.access = access
-        self.redactor = redactor
+        self.access, self.redactor = access, redactor
         self.events = events
         self.gateway_info = gateway_info
         self.workspace = own_work.workspace
@@ -85,7 +84,8 @@ class Gateway:
         )
         self._audience = Audience(access, events)
         self.rechecks = Rechecks(self._resolver.enter, self._current)
-        self.subscriptions = Subscriptions(self.rechecks.entered, self._resolver.placed, clock, redactor, self._current)
+        now = (self._current, access.judge)
+        self.subscriptions = Subscriptions(self.rechecks.entered, self._resolver.placed, clock, redactor, *now)
         self.in_turns = FairLimit(1)  # what is done in a thread: large lists and results, completions
 
     def know_by(self, is_known: Callable[[Principal], bool]) -> None:

@@ -1,7 +1,8 @@
 """What clients watch now, and that they go on watching it when its server is changed.
 
-The rule this file keeps: a watch is ended at the server at which it stands, and nowhere else. The upstream of another
-configuration holds a watch when it was asked for it anew and has answered. A principal has as many as it may over all
+The rules this file keeps: a watch is ended at the server at which it stands, and nowhere else. The upstream of another
+configuration holds a watch when it was asked for it anew and has answered. No server holds one that its client may not
+have, nor is it asked for; it is asked for anew when the client may again. A principal has as many as it may over all
 of its sessions and streams: it can begin as many of these as it likes.
 """
 
@@ -11,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
+from toolgate.config.access import Verdict
 from toolgate.core import names
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
@@ -34,7 +36,8 @@ log = logging.getLogger(__name__)
 
 class Subscriptions:
     """Each is known by its call, which has its true target. `entered` resolves a call at a path, `placed` names the
-    place of a fault; `current` is the snapshot that is served now."""
+    place of a fault; `current` is the snapshot that is served now, `judge` says of a call whether its client may
+    make it."""
 
     def __init__(
         self,
@@ -43,14 +46,17 @@ class Subscriptions:
         clock: Clock,
         redactor: Redactor,
         current: Callable[[], Snapshot],
+        judge: Callable[[Call], Verdict],
     ) -> None:
         self._entered = entered
         self._placed = placed
         self._clock = clock
         self._redactor = redactor
         self._current = current
+        self._judge = judge
         self._calls: dict[int, Call] = {}
         self._unheld: dict[int, Upstream] = {}  # of these calls, servers that were not asked anew yet, or in vain
+        self._off: set[int] = set()  # of these, those that their clients may not have now
         self._renewing = BackgroundTasks()
         self._counted: Counter[str] = Counter()  # by principal (`Principal.counted_as`)
         self._bytes: Counter[str] = Counter()
@@ -105,6 +111,7 @@ class Subscriptions:
         upstream = self._current().upstreams.get(call.server)
         if self._calls.pop(id(call), None):
             self._discount(call)
+        self._off.discard(id(call))
         unheld = self._unheld.pop(id(call), None)
         if upstream and upstream is not unheld:
             upstream.unwatch(call.target, call.client, call.kind)
@@ -135,20 +142,30 @@ class Subscriptions:
             del self._counted[who], self._bytes[who]
 
     def renew(self, before: Snapshot) -> None:
-        """Ask for what is watched of servers that are others than before anew."""
+        """Ask for what is watched of servers that are others than before anew, and for what was off; and end what is
+        off now."""
         for call in list(self._calls.values()):
             self._renew(call, before.upstreams.get(call.server))
 
     def _renew(self, call: Call, before: Upstream | None) -> None:
         upstream = self._current().upstreams.get(call.server)
-        if upstream and upstream is not before:
+        if not upstream:
+            return
+        was_off, is_off = id(call) in self._off, self._judge(call) == "off"
+        if is_off and upstream is before is not self._unheld.get(id(call)):
+            upstream.unwatch(call.target, call.client, call.kind)
+        if is_off:
+            self._off.add(id(call))
+            self._unheld[id(call)] = upstream
+        elif was_off or upstream is not before:
+            self._off.discard(id(call))
             self._unheld[id(call)] = upstream
             self._renewing.start(self._begin_again(call, upstream), f"renew subscriptions at {call.server}")
 
     async def _begin_again(self, call: Call, upstream: Upstream) -> None:
-        """Until its client has left, or the server is another once more."""
+        """Until its client has left, or may not have it, or the server is another once more."""
         pauses = Pauses()
-        while self._unheld.get(id(call)) is upstream is self._current().upstreams.get(call.server):
+        while self._is_to_begin(call, upstream) and upstream is self._current().upstreams.get(call.server):
             try:
                 await upstream.watch(call.target, call.client, call.kind)
             except Fault as fault:
@@ -158,10 +175,13 @@ class Subscriptions:
                 log.info("%s was changed, and cannot tell of %s yet: %s", upstream.name, call.target, fault.message)
                 await self._clock.sleep(pauses.after_loss(self._clock.now()))
                 continue
-            if self._unheld.get(id(call)) is upstream:
+            if self._is_to_begin(call, upstream):
                 del self._unheld[id(call)]
             else:  # its client has left before there was anything to end
                 upstream.unwatch(call.target, call.client, call.kind)
+
+    def _is_to_begin(self, call: Call, upstream: Upstream) -> bool:
+        return self._unheld.get(id(call)) is upstream and id(call) not in self._off
 
     async def close(self) -> None:
         await self._renewing.close()

@@ -224,6 +224,8 @@ class Approval(Policy):
         decision, given = approval_requests.read_answer(answer)
         if decision == "deny" or decision not in approval_requests.offered(approval_request):
             raise _denied(approval_request, "the client's user")
+        if "client" not in self._who_decides(approval_request):
+            return self._ask(approval_request)  # it decided while the question was open
         if decision == "once" and given is None:
             return self._go_on(approval_request, None)
         return Wait(lambda: self._allowed(approval_request, given, cast(Lasts, decision)))

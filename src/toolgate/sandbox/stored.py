@@ -30,7 +30,7 @@ import msgspec
 
 from toolgate.core import jsonrpc, names
 from toolgate.sandbox.limits import DEFAULTS
-from toolgate.state.base import Store
+from toolgate.state.base import UNREAD, Store
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +128,7 @@ class StoredScripts:
         self.store = store
         which = hashlib.sha256(os.path.abspath(source).encode()).hexdigest()[:12] if source else "-"
         self._begin = f"{which}/"
+        self._all: Mapping[str, Script] = {}  # when they could be read last
         self._read: dict[str, tuple[bytes, Script | None]] = {}  # as they were last, by name
 
     def get(self, name: str) -> Script | None:
@@ -142,10 +143,12 @@ class StoredScripts:
         return known[1]
 
     def all(self) -> Mapping[str, Script]:
-        """Those that are approved now, by name in order."""
-        kept = [key.removeprefix(self._begin) for key in self.store.items(SPACE) if key.startswith(self._begin)]
-        found = ((name, self.get(name)) for name in kept[:MOST])
-        return {name: script for name, script in found if script}
+        """Those that are approved now, by name in order; those of before, where they cannot be read."""
+        if (items := self.store.items(SPACE)) is not UNREAD:
+            kept = [key.removeprefix(self._begin) for key in items if key.startswith(self._begin)]
+            found = ((name, self.get(name)) for name in kept[:MOST])
+            self._all = {name: script for name, script in found if script}
+        return self._all
 
     def kept(self, name: str) -> bytes | None:
         return self.store.get(SPACE, self._begin + name)

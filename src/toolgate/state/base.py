@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeVar
 
 Subject = Literal["keys", "pins", "tasks", "sign-ins", "scripts"]
 """What other processes may change in the store, and listeners hear of (`changes`)."""
 
 NEWS = "news"  # the space in which each subject has another value since it was changed
+
+UNREAD: Mapping[str, bytes] = MappingProxyType({})
+"""What a space has that could not be read: nothing, which is not the same as that nothing is in it."""
 
 Result = TypeVar("Result")
 
@@ -64,7 +68,7 @@ class Store(Protocol):
     def get(self, space: str, key: str) -> bytes | None: ...
 
     def items(self, space: str) -> Mapping[str, bytes]:
-        """All of a space, by key in order."""
+        """All of a space, by key in order; `UNREAD` itself where that failed."""
         ...
 
     def put(self, space: str, key: str, value: bytes, ttl: float | None = None) -> Awaitable[None]: ...

@@ -11,7 +11,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from toolgate.core.clock import Clock
-from toolgate.state.base import NEWS, Store, Subject
+from toolgate.state.base import NEWS, NotKept, Store, Subject
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class StoreChanges:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._known = store.items(NEWS)
+        self._known = dict(store.items(NEWS))
         self._listeners: dict[str, list[Callable[[], object]]] = {}
 
     def listen(self, subject: Subject, then: Callable[[], object]) -> None:
@@ -39,12 +39,14 @@ class StoreChanges:
         """Until cancelled."""
         while True:
             await self._clock.sleep(LOOK)
-            seen = self._store.items(NEWS)
+            seen, unread = self._store.items(NEWS), set[str]()
             for subject, listeners in self._listeners.items():
                 if subject in seen and seen[subject] != self._known.get(subject):  # what cannot be read is no news
                     for listener in listeners:
                         try:
                             listener()
+                        except NotKept:
+                            unread.add(subject)  # it is news still, until it can be read
                         except Exception:  # the rescue: the others hear of it, and of all that comes
                             log.exception("what has changed in the store (%s) was not taken up", subject)
-            self._known = {**self._known, **seen}
+            self._known |= {subject: value for subject, value in seen.items() if subject not in unread}

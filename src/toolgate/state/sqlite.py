@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolgate.config.secrets import FILE as SECRETS
 from toolgate.core.clock import Clock
-from toolgate.state.base import NEWS, NotKept, Result, Subject, Work
+from toolgate.state.base import NEWS, UNREAD, NotKept, Result, Subject, Work
 from toolgate.state.holders import Holder, holders, is_any_locked
 from toolgate.state.migrations import MIGRATIONS, Migration
 from toolgate.state.opening import damaged, is_alone_with, open_file, reader
@@ -111,15 +111,16 @@ class SqliteStore:
         return rows[0][0] if rows else None
 
     def items(self, space: str) -> Mapping[str, bytes]:
-        return dict(self.read(_ITEMS, (space, self._clock.wall())))
+        rows = self.read(_ITEMS, (space, self._clock.wall()))
+        return UNREAD if rows is None else dict(rows)
 
-    def read(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
-        """The rows of a query that finds little. What cannot be read is not there."""
+    def read(self, sql: str, values: Sequence[object] = ()) -> list[Any] | None:
+        """The rows of a query that finds little; None where it cannot be read."""
         try:
             return self._reader.execute(sql, values).fetchall()
         except self._sqlite.Error as error:
             self._complain(error)
-            return []
+            return None
 
     async def query(self, work: Work[Result]) -> Result:
         self._check_tables()

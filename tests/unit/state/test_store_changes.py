@@ -12,8 +12,29 @@ import pytest
 from virtualtime import FakeClock
 
 from toolgate.state import changes
+from toolgate.state.base import NotKept
 from toolgate.state.changes import StoreChanges
 from toolgate.state.memory import MemoryStore
+
+
+async def test_who_could_not_read_what_has_changed_hears_of_it_again() -> None:
+    clock = FakeClock()
+    store, heard = MemoryStore(clock), list[str]()
+    follows = StoreChanges(store, clock)
+
+    def reads() -> None:
+        heard.append("keys")
+        if len(heard) < 3:
+            raise NotKept("it is locked")
+
+    follows.listen("keys", reads)
+    task = asyncio.ensure_future(follows.follow())
+    await changes.tell(store, "keys")
+    await clock.advance(10 * changes.LOOK)
+    assert heard == ["keys"] * 3
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 class Failing(MemoryStore):

@@ -282,6 +282,11 @@ class Admin:
         self._link = link
         self._live = live
         self._enter = enter
+        self._at_work: set[asyncio.Task[Any]] = set()
+
+    def under_way(self) -> list[asyncio.Task[Any]]:
+        """The work for what programs and pages of the operator's have asked; streams do not end."""
+        return list(self._at_work)
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks, `Unauthorized` where that is nobody any more. Who goes
@@ -321,10 +326,19 @@ class Admin:
         return await self._answered(operation, Asked(body, by, unquote(name)))
 
     async def _answered(self, operation: Operation, asked: Asked) -> tuple[int, bytes]:
+        work = asyncio.current_task()
+        assert work
+        self._at_work.add(work)
         try:
             status, said = await operation.work(self, asked)
         except Fault as fault:
             return self._failed(fault)
+        except asyncio.CancelledError:
+            if not (given_up := self._gateway.given_up()):
+                raise
+            return self._failed(given_up)
+        finally:
+            self._at_work.discard(work)
         return status, said if isinstance(said, bytes) else self._gateway.redactor.body(jsonrpc.encode(said))
 
     def _check(self, asked: Asked) -> Callable[[], None]:
