@@ -5,6 +5,7 @@
 
 # No annotation is deferred here: `fields.rows` reads them. A kind has another name than each field of its struct.
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from toolgate.config.masking import MASK
 from toolgate.config.server_types import REACHED, SPOKEN_TO, STARTED
 from toolgate.config.shapes import EVERY, Rate
 from toolgate.config.values import Finding, Kind, Wrong, choice, filled, flag, text, wrong
+from toolgate.core import jsonrpc
 
 _pinning = choice("off", "warn", "quarantine")
 
@@ -659,6 +661,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         return found.with_more(
             box.read, box.run, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes, box.filesize
         )
+
+    @property
+    def print(self) -> str:
+        """A hash of what program or address it is: whatever is configured by another is another server, though it has
+        the name. Its environment and headers are not in it, where credentials change."""
+        by = [self.type, self.command, self.args, self.url, self.cwd]
+        return hashlib.sha256(jsonrpc.encode(by)).hexdigest()
 
     def runs_as(self, other: "Server") -> bool:
         """Whether nothing differs but what holds without a restart."""

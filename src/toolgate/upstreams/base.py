@@ -110,6 +110,11 @@ class Upstream(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def print(self) -> str:
+        """A hash of what program or address it is: an upstream of the same id and another print is another server."""
+        ...
+
     def scope(self, client: Client) -> str:
         """Whose connection serves this client; clients with the same answer see the same lists."""
         ...

@@ -40,6 +40,7 @@ class ComponentUpstream:
     def __init__(self, server: Server, link_deps: LinkDeps, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
+        self.print = server.print
         self._server = server
         self._link_deps = link_deps
         self._clock = link_deps.clock

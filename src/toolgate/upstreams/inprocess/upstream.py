@@ -26,6 +26,7 @@ class InProcessUpstream:
     def __init__(self, server: Server, tools: InProcessTools, clock: Clock) -> None:
         self.id = server.id
         self.name = server.name
+        self.print = ""  # it ends with this process
         self._timeout = server.timeout
         self._tools = tools
         self._clock = clock

@@ -55,6 +55,7 @@ class McpUpstream:
     def __init__(self, make_link: MakeLink, server: Server, link_deps: LinkDeps, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
+        self.print = server.print
         self._server = server = _own(server)
         self._clock = link_deps.clock
         self._pool = link_deps.pool

@@ -149,7 +149,7 @@ class UpstreamSession:
         self.leases = 0  # of those who use the connection now, or wait until it is open
         self.was_open = False
         kept = deps.link_deps.kept_tasks if deps.server.scope != "session" else None  # else nobody would find them
-        self.task_owners = TaskOwners(deps.server.id, scope, kept)
+        self.task_owners = TaskOwners(deps.server, scope, kept)
         self.condition = Condition()
         self.about: About | None = None  # as it was last told
         self._deps = deps
