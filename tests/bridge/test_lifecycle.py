@@ -13,6 +13,7 @@ from peers import MODERN, LegacyServer, ModernServer, Rig, Scene, eventually, fo
 from task_peers import WITH_EXTENSION, ModernTaskServer
 from virtualtime import settle
 
+from toolgate.app import DRAIN
 from toolgate.config import CatalogLimits, Config, PoolLimits
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client
@@ -626,6 +627,42 @@ async def test_a_queued_call_that_is_cancelled_is_never_sent_and_the_others_keep
 
 class _Ends(Exception):
     pass
+
+
+async def test_a_call_of_an_edited_server_waits_for_the_end_of_the_one_before_and_for_no_longer_than_a_drain() -> None:
+    def edited(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], args=("new",)),))
+
+    there = LegacyServer({"never": Gate(), "t": plain}, timeout=1000.0)
+    async with gateway(there=there, edited=edited) as rig:
+        held = rig.modern().start("tools/call", name="there__never")
+        await there.got("tools/call")
+        await rig.app.reload()
+        call = rig.modern().start("tools/call", name="there__t")
+        await rig.clock.advance(DRAIN - 1)
+        assert len(there.connections) == 1 and state(rig, "there") == ("starting", "")
+        await rig.clock.advance(2)
+        assert (await call.reply()).text == "t"
+        assert (await held.reply()).error["data"]["outcome"] == "sent_unknown"
+        assert len(there.open_connections) == 1
+
+
+async def test_a_start_that_waits_for_the_end_of_the_one_before_can_be_stopped() -> None:
+    def edited(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], args=("new",)),))
+
+    there = LegacyServer({"never": Gate(), "t": plain}, timeout=1000.0)
+    async with gateway(there=there, edited=edited) as rig:
+        held = rig.modern().start("tools/call", name="there__never")
+        await there.got("tools/call")
+        await rig.app.reload()
+        call = rig.modern().start("tools/call", name="there__t")
+        await rig.clock.advance(1)
+        await rig.app.gateway.snapshot.upstreams["there"].stop()
+        assert (await call.reply()).error["data"]["outcome"] == "not_sent"
+        await rig.clock.advance(DRAIN)
+        assert (await held.reply()).error["data"]["outcome"] == "sent_unknown"
+        assert (await rig.modern().call("there__t")).text == "t"
 
 
 async def test_a_server_that_was_replaced_and_is_still_at_work_ends_with_the_gateway() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -187,6 +188,11 @@ class Upstream(Protocol):
     async def stop(self, whose: Client | None = None) -> None:
         """End what runs, and return when it is gone. Its state is `stopped`; the next use starts it again. A call under
         way fails with SERVER_FAILED, and is not sent again. `whose`: as for `status`."""
+        ...
+
+    def succeed(self, ends: Iterable[asyncio.Event]) -> None:
+        """It takes the place of others of its id, which drain: no program of it starts before these are set, which is
+        when all of them is gone."""
         ...
 
     async def drain(self, seconds: float) -> None:

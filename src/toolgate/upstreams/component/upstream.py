@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from msgspec import Raw
@@ -27,6 +27,7 @@ from toolgate.upstreams.component.program import Program
 from toolgate.upstreams.concurrency import ConcurrencyLimit
 from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.whole import HttpClient, Lost, WholeAnswer
+from toolgate.upstreams.predecessors import Predecessors
 from toolgate.upstreams.stopping import marked, stopped
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class ComponentUpstream:
         self._complaints = link_deps.complaints or Complaints(link_deps.clock)
         self._on_event = on_event
         self._concurrency = ConcurrencyLimit(server.name, server.concurrency, link_deps.clock)
+        self._predecessors = Predecessors()
         self._line: HttpClient | None = None
         self._program: Program | None = None
         self._last: Mapping[str, object] = {}  # what was known of the program when it ended
@@ -145,6 +147,9 @@ class ComponentUpstream:
             await asyncio.wait([self._asking])
         await self._let_go(f"{self.name} was stopped", is_meant=True)
         self._state, self._fault = "stopped", None
+
+    def succeed(self, ends: Iterable[asyncio.Event]) -> None:
+        self._predecessors.add(ends)
 
     async def drain(self, seconds: float) -> None:
         try:
@@ -286,6 +291,7 @@ class ComponentUpstream:
     async def _metadata(self) -> tuple[HttpClient, WholeAnswer]:
         self._refuse_what_cannot_be()
         if self._server.command and not self._program:
+            await self._predecessors.gone()
             return await self._started()
         line = self._line = self._line or self._line_to(self._server.url)
         program = self._program

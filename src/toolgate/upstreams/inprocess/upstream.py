@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -118,6 +118,8 @@ class InProcessUpstream:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+    def succeed(self, ends: Iterable[asyncio.Event]) -> None: ...
 
     async def drain(self, seconds: float) -> None:
         if self._running:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -32,6 +32,7 @@ from toolgate.upstreams.mcp.era_choice import EraChoice
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.requests import Written
 from toolgate.upstreams.mcp.upstream_session import Connection, UpstreamDeps, UpstreamSession
+from toolgate.upstreams.predecessors import Predecessors
 from toolgate.upstreams.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,8 @@ class McpUpstream:
         self._on_event = on_event
         self._eras = EraChoice(server, link_deps.eras)
         self._bounds = link_deps.bounds
-        told = (self._found_out, self._opened, self._rested)
+        self._predecessors = Predecessors()
+        told = (self._found_out, self._opened, self._rested, self._predecessors.gone)
         self._deps = UpstreamDeps(server, self._eras, link_deps, make_link, self._invoke_again, on_event, *told)
         self._sessions: dict[Place, UpstreamSession] = {}  # the latest opened last
         self._breakers = Breakers(server.name, link_deps.clock)
@@ -237,6 +239,10 @@ class McpUpstream:
         if whose is None or self._server.scope == "shared":
             self._breakers.reset()
             self._latest, self._unused = None, Status("stopped", stopped_by="close")
+
+    def succeed(self, ends: Iterable[asyncio.Event]) -> None:
+        if self._server.command:
+            self._predecessors.add(ends)
 
     async def drain(self, seconds: float) -> None:
         self._rest = asyncio.Event()

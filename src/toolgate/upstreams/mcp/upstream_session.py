@@ -3,8 +3,8 @@ what outlives connections: what its clients watch, the tasks that they have made
 
 The rules this file keeps: what wants the connection leases it first, and while it is leased, works or is watched it
 is not ended for want of use, nor for want of room, but where its client holds more than its share; there is one at a
-time, and the next is opened only when all of the last is gone; one that is up holds a slot in the pool, unless it is
-kept alive.
+time, and the next is opened only when all of the last is gone, and all of what was configured by that id before; one
+that is up holds a slot in the pool, unless it is kept alive.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ _COMES_BACK_THE_SAME = ("pool", "ephemeral")
 
 class UpstreamDeps(msgspec.Struct, frozen=True):
     """What all sessions of one server have in common. `again` makes a call anew; `on_found`, `on_open` and `on_rest`
-    say that it is known what a session's connection speaks, that it is up, and that somebody is done with it."""
+    say that it is known what a session's connection speaks, that it is up, and that somebody is done with it;
+    `predecessors_gone` waits until the server may be started."""
 
     server: Server
     eras: EraChoice
@@ -83,6 +84,7 @@ class UpstreamDeps(msgspec.Struct, frozen=True):
     on_found: Callable[[UpstreamSession, Client], None]
     on_open: Callable[[UpstreamSession], None]
     on_rest: Callable[[UpstreamSession], None]
+    predecessors_gone: Callable[[], Awaitable[None]]
 
 
 class Connection:
@@ -321,6 +323,8 @@ class UpstreamSession:
         with self._starting(before):
             link_deps = await self._launching(client)
         self._is_fetched.set()
+        with self._starting(before):
+            await self._deps.predecessors_gone()  # before the slot is taken, which one of them may hold
         await self._take_slot(client, before)
         eras = self._deps.eras
         order = (self.beside,) if self.beside else eras.order(client, self.era)
