@@ -399,7 +399,7 @@ class App:
 
     async def _drain(self, upstream: Upstream) -> None:
         try:
-            await upstream.drain(DRAIN)
+            await upstream.drain(DRAIN, lambda: self.gateway.snapshot.upstreams.get(upstream.id))
         finally:
             self._replaced[upstream].set()
         del self._replaced[upstream]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
-from peers import MODERN, LegacyServer, ModernServer, Rig, Scene, eventually, form, gateway, named
+from peers import LATEST, MODERN, LegacyServer, ModernServer, Rig, Scene, eventually, form, gateway, named
 from task_peers import WITH_EXTENSION, ModernTaskServer
 from virtualtime import settle
 
@@ -52,6 +53,15 @@ def there(rig: Rig, id: str) -> McpUpstream:
 def state(rig: Rig, id: str) -> tuple[str, str]:
     status = there(rig, id).status()
     return status.state, status.stopped_by
+
+
+def with_changed(**changes: Any) -> Callable[[Config], Config]:
+    """An edit of the first server."""
+
+    def edited(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], **changes),))
+
+    return edited
 
 
 def many(count: int, **settings: Any) -> dict[str, Any]:
@@ -630,11 +640,8 @@ class _Ends(Exception):
 
 
 async def test_a_call_of_an_edited_server_waits_for_the_end_of_the_one_before_and_for_no_longer_than_a_drain() -> None:
-    def edited(config: Config) -> Config:
-        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], args=("new",)),))
-
     there = LegacyServer({"never": Gate(), "t": plain}, timeout=1000.0)
-    async with gateway(there=there, edited=edited) as rig:
+    async with gateway(there=there, edited=with_changed(args=("new",))) as rig:
         held = rig.modern().start("tools/call", name="there__never")
         await there.got("tools/call")
         await rig.app.reload()
@@ -648,11 +655,8 @@ async def test_a_call_of_an_edited_server_waits_for_the_end_of_the_one_before_an
 
 
 async def test_a_start_that_waits_for_the_end_of_the_one_before_can_be_stopped() -> None:
-    def edited(config: Config) -> Config:
-        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], args=("new",)),))
-
     there = LegacyServer({"never": Gate(), "t": plain}, timeout=1000.0)
-    async with gateway(there=there, edited=edited) as rig:
+    async with gateway(there=there, edited=with_changed(args=("new",))) as rig:
         held = rig.modern().start("tools/call", name="there__never")
         await there.got("tools/call")
         await rig.app.reload()
@@ -663,6 +667,46 @@ async def test_a_start_that_waits_for_the_end_of_the_one_before_can_be_stopped()
         await rig.clock.advance(DRAIN)
         assert (await held.reply()).error["data"]["outcome"] == "sent_unknown"
         assert (await rig.modern().call("there__t")).text == "t"
+
+
+async def test_a_task_that_runs_when_its_server_is_edited_has_as_long_as_a_call() -> None:
+    gate = Gate()
+    there = ModernTaskServer({"t": gate}, as_tasks=("t",))
+    async with gateway(there=there, edited=with_changed(env={"A": "b"})) as rig:
+        await rig.modern(capabilities=WITH_EXTENSION).call("there__t")
+        await rig.app.reload()
+        await rig.clock.advance(DRAIN - 1)
+        assert len(there.open_connections) == 1
+        await rig.clock.advance(2)
+        assert not there.open_connections
+        gate.opens.set()
+
+
+@pytest.mark.parametrize("seconds", [1, DRAIN + 5])
+async def test_what_a_handshake_client_answers_after_an_edit_is_sent_to_the_server_as_it_is_now(seconds: float) -> None:
+    there = ModernServer({"hello": hello})
+    async with gateway(there=there, edited=with_changed(env={"A": "b"})) as rig:
+        client = await rig.legacy(LATEST)
+        call = client.start("tools/call", name="there__hello")
+        question = await client.question()
+        await rig.app.reload()
+        await rig.clock.advance(seconds)
+        client.answer(question, named("Ann"))
+        assert (await call.reply()).text == "accept"
+        assert len(there.open_connections) == 1 and len(there.connections) == 2
+
+
+async def test_what_a_handshake_client_answers_after_an_edit_is_sent_to_no_other_program() -> None:
+    there = ModernServer({"hello": hello})
+    async with gateway(there=there, edited=with_changed(args=("new",))) as rig:
+        client = await rig.legacy(LATEST)
+        call = client.start("tools/call", name="there__hello")
+        question = await client.question()
+        await rig.app.reload()
+        await rig.clock.advance(1)
+        client.answer(question, named("Ann"))
+        assert (await call.reply()).error["data"]["outcome"] == "not_sent"
+        assert len(there.requests("tools/call")) == 1
 
 
 async def test_a_server_that_was_replaced_and_is_still_at_work_ends_with_the_gateway() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -195,9 +195,10 @@ class Upstream(Protocol):
         when all of them is gone."""
         ...
 
-    async def drain(self, seconds: float) -> None:
-        """It is configured no more: what is under way may end within `seconds`, then it is closed for good. Calls that
-        still come, by an old snapshot, are served until then."""
+    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
+        """It is configured no more: what is under way, tasks too, may end within `seconds`, then it is closed for good.
+        Calls that still come, by an old snapshot, are served until then. `successor` is what is configured by its id
+        now: a call that is made anew with answers goes there, where that is by the same print."""
         ...
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from msgspec import Raw
@@ -20,7 +20,7 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Code, Fault, Reach, Words
 from toolgate.core.model import Call, Client, Done, Event, EventSink, Made, Outcome
 from toolgate.eras import tasks
-from toolgate.upstreams.base import About, Begun, Items, State, Status, rechecked
+from toolgate.upstreams.base import About, Begun, Items, State, Status, Upstream, rechecked
 from toolgate.upstreams.component import answers
 from toolgate.upstreams.component.metadata import MOST_METADATA, Tools
 from toolgate.upstreams.component.program import Program
@@ -151,7 +151,7 @@ class ComponentUpstream:
     def succeed(self, ends: Iterable[asyncio.Event]) -> None:
         self._predecessors.add(ends)
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
         try:
             async with self._clock.timeout(seconds):
                 await self._idle.wait()

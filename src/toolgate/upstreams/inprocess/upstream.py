@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -15,7 +15,7 @@ from toolgate.core.exchange import Exchange, run
 from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Call, Client, Done, Made, Outcome
 from toolgate.eras import tasks
-from toolgate.upstreams.base import About, Begun, Items, Status
+from toolgate.upstreams.base import About, Begun, Items, Status, Upstream
 from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools, Result
 from toolgate.upstreams.stopping import stopped
 
@@ -121,7 +121,7 @@ class InProcessUpstream:
 
     def succeed(self, ends: Iterable[asyncio.Event]) -> None: ...
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
         if self._running:
             try:
                 async with self._clock.timeout(seconds):

@@ -24,7 +24,7 @@ from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Made, Outcome
-from toolgate.upstreams.base import About, Begun, Items, Line, State, Status, rechecked
+from toolgate.upstreams.base import About, Begun, Items, Line, State, Status, Upstream, rechecked
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.mcp.attribution import OpenRequest
@@ -37,6 +37,7 @@ from toolgate.upstreams.stopping import stopped
 
 log = logging.getLogger(__name__)
 
+LOOK = 1.0  # seconds, while it drains, between looks for tasks: they end without a word
 MOST_AWAY = 256  # scopes without a connection that are remembered, to be compared when their clients are back
 
 # A server with several sessions is shown as the most lively of them; among equals, as the one that changed last.
@@ -71,6 +72,7 @@ class McpUpstream:
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
         self._unused = Status()  # where there is no session
         self._rest: asyncio.Event | None = None  # while it drains: set each time that a session comes to rest
+        self._successor: Callable[[], Upstream | None] = lambda: None  # since it drains
         self.ways: WeakKeyDictionary[Connection, _Way] = WeakKeyDictionary()
         self._is_over = False
 
@@ -176,8 +178,9 @@ class McpUpstream:
         return _McpBegun(request.exchange, request.is_sent, request, call, self, session, connection)
 
     async def _invoke_again(self, call: Call) -> Outcome:
-        """With what its client has answered, which may have taken long."""
-        return await self.invoke(await rechecked(call))
+        """With what its client has answered, which may have taken long: the server may have been edited meanwhile."""
+        call, successor = await rechecked(call), self._successor()
+        return await (successor if successor and successor.print == self.print else self).invoke(call)
 
     async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         session = self._found(client)
@@ -244,13 +247,15 @@ class McpUpstream:
         if self._server.command:
             self._predecessors.add(ends)
 
-    async def drain(self, seconds: float) -> None:
-        self._rest = asyncio.Event()
+    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
+        self._rest, self._successor = asyncio.Event(), successor
         try:
             async with self._clock.timeout(seconds):
-                while any(session.is_at_work for session in self._sessions.values()):
+                while any(session.loses_work for session in self._sessions.values()):
                     self._rest.clear()
-                    await self._rest.wait()
+                    with contextlib.suppress(TimeoutError):
+                        async with self._clock.timeout(LOOK):
+                            await self._rest.wait()
         except TimeoutError:
             log.info("closing %s with %d calls in progress", self.name, self.calls)
         await self.close()

@@ -163,7 +163,7 @@ class UpstreamSession:
         self.resubscriber = Resubscriber(
             self._server.name, self._clock, self._subscriptions, self._reopen, self._rested
         )
-        self._holder = Holder(lambda: self.used, lambda: self.is_idle, lambda: self._loses_work, self.give_way)
+        self._holder = Holder(lambda: self.used, lambda: self.is_idle, lambda: self.loses_work, self.give_way)
         self._why = ""  # it gave way although it was needed
         self._idle = IdleTimer(self._clock, self._patience, self._idle_since, lambda: self._take_down("idle"))
         self._opening: asyncio.Task[Connection] | None = None
@@ -211,7 +211,7 @@ class UpstreamSession:
         return not self.live.tasks.may_run
 
     @property
-    def _loses_work(self) -> bool:
+    def loses_work(self) -> bool:
         """Whether what is under way would be lost with the connection."""
         return self.is_at_work or bool(self.live and self.live.tasks.may_run)
 
