@@ -37,6 +37,7 @@ from task_peers import (
 )
 from virtualtime import FakeClock, settle
 
+from toolgate.app import DRAIN
 from toolgate.config import CatalogLimits, Config, Server
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Outcome, Principal, Required
@@ -501,6 +502,7 @@ async def test_another_program_with_the_name_of_a_tasks_server_is_not_sent_what_
         assert not server.requests("tasks/update") and not server.requests("tasks/cancel")
         assert len(server.requests("tasks/get")) == seen
         gate.opened.set()
+        await rig.clock.advance(DRAIN)
 
 
 async def test_another_program_with_the_name_of_a_tasks_server_does_not_list_the_task() -> None:
@@ -515,6 +517,7 @@ async def test_another_program_with_the_name_of_a_tasks_server_does_not_list_the
         assert (await client.request("tasks/list")).result["tasks"] == []
         assert (await client.request("tasks/get", taskId=id)).error["code"] == -32602
         gate.opened.set()
+        await rig.clock.advance(DRAIN)
 
 
 class _MuteOfTasks(_LegacyTaskConnection):
@@ -585,6 +588,7 @@ async def test_a_list_of_tasks_that_has_waited_starts_no_server_that_was_removed
         await rig.app.reload()
         await rig.clock.advance(LOOK)
         assert (await waiting.reply()).result["tasks"] == []
+        await rig.clock.advance(DRAIN)
         with pytest.raises(Fault, match="stopped"):
             await old.tasks(Client(Principal("ann")))
         assert len(there.connections) == 1 and there.open_connections == []
