@@ -387,7 +387,9 @@ class App:
                 self._replaced[upstream] = asyncio.Event()
                 self._background.start(self._drain(upstream), f"drain {id}")
         for id, upstream in snapshot.upstreams.items():
-            if before.upstreams.get(id) is not upstream:
+            if before.upstreams.get(id) is upstream:
+                upstream.use(snapshot.servers[id])
+            else:
                 upstream.succeed(ended for each, ended in self._replaced.items() if each.id == id)
         self._start(snapshot, before.upstreams)
         self._look_at_scripts()

@@ -16,6 +16,7 @@ from virtualtime import settle
 
 from toolgate.app import DRAIN
 from toolgate.config import CatalogLimits, Config, PoolLimits
+from toolgate.config.access import Rate
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client
 from toolgate.upstreams.links.memory import MemoryLink
@@ -669,6 +670,22 @@ async def test_a_start_that_waits_for_the_end_of_the_one_before_can_be_stopped()
         assert (await rig.modern().call("there__t")).text == "t"
 
 
+async def test_another_time_for_calls_ends_nothing_and_counts_for_the_next_call() -> None:
+    gate = Gate()
+    there = LegacyServer({"t": gate}, timeout=60.0)
+    async with gateway(there=there, edited=with_changed(timeout=7.0, start_timeout=5.0, rate=Rate(9, 1.0))) as rig:
+        first = rig.modern().start("tools/call", name="there__t")
+        await there.got("tools/call")
+        await rig.app.reload()
+        second = rig.modern().start("tools/call", name="there__t")
+        await rig.clock.advance(8)
+        assert (await second.reply()).error["data"]["code"] == "TIMEOUT"
+        await rig.clock.advance(DRAIN)
+        gate.opens.set()
+        assert (await first.reply()).text == "through"
+        assert len(there.connections) == len(there.open_connections) == 1
+
+
 async def test_a_task_that_runs_when_its_server_is_edited_has_as_long_as_a_call() -> None:
     gate = Gate()
     there = ModernTaskServer({"t": gate}, as_tasks=("t",))
@@ -710,16 +727,13 @@ async def test_what_a_handshake_client_answers_after_an_edit_is_sent_to_no_other
 
 
 async def test_a_server_that_was_replaced_and_is_still_at_work_ends_with_the_gateway() -> None:
-    def edited(config: Config) -> Config:
-        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], timeout=7.0),))
-
     async def never(_scene: Scene) -> str:
         await asyncio.Event().wait()
         return ""
 
     there = LegacyServer({"never": never})
     with suppress(_Ends):
-        async with gateway(there=there, edited=edited) as rig:
+        async with gateway(there=there, edited=with_changed(env={"A": "b"})) as rig:
             rig.modern().start("tools/call", name="there__never", arguments={})
             await there.got("tools/call")
             await rig.app.reload()

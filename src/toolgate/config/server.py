@@ -390,13 +390,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             values.duration,
             "how long a call may take. Progress that the server reports starts that time again, for at most an hour "
             "more in all. `timeoutMs = 60000` is the same in milliseconds",
-            "restart",
+            "live",
         ),
         allowing.PACE,
     ] = 60.0
     start_timeout: Annotated[
         float,
-        Key(values.duration, "how long the start may take, up to the end of the handshake", "restart"),
+        Key(values.duration, "how long the start may take, up to the end of the handshake", "live"),
         allowing.PACE,
     ] = 60.0
     fetch_timeout: Annotated[
@@ -405,7 +405,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             values.duration,
             "how long `npx` or `uvx` may take to fetch its package for its [box](boxes.md#npx-and-uvx). Calls wait for "
             "that as long as for a start, and then fail; the fetch goes on",
-            "restart",
+            "live",
         ),
         allowing.PACE,
     ] = 300.0
@@ -450,7 +450,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             choice("vital", "optional"),
             '`"optional"`: a call by `mcp_call` that is lost in a crash is not sent again if the tool has no '
             "annotations ([lifecycle.md](lifecycle.md))",
-            "restart",
+            "live",
         ),
         allowing.SPOKEN_TO,
     ] = "vital"
@@ -593,7 +593,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         Key(
             shapes.rate,
             'the maximum rate of calls, such as `"60/m"` or `"5/10s"`',
-            "restart",
+            "live",
             default="no limit",
             users_alone=True,
         ),
@@ -625,7 +625,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     missing: Annotated[tuple[str, ...], allowing.MADE] = ()
 
     also: ClassVar[Mapping[str, Row]] = {
-        "timeoutMs": Key(values.milliseconds, "the same as `timeout`, in milliseconds", "restart", field="timeout"),
+        "timeoutMs": Key(values.milliseconds, "the same as `timeout`, in milliseconds", "live", field="timeout"),
         "compat": Key(
             shapes.requirement,
             "`\"mcp<2\"` for a `uvx` server that needs an older SDK; adds `--with 'mcp<2'`",

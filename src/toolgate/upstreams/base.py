@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from toolgate.config import Server
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Words
 from toolgate.core.model import Call, Client, Made, Outcome
@@ -188,6 +189,10 @@ class Upstream(Protocol):
     async def stop(self, whose: Client | None = None) -> None:
         """End what runs, and return when it is gone. Its state is `stopped`; the next use starts it again. A call under
         way fails with SERVER_FAILED, and is not sent again. `whose`: as for `status`."""
+        ...
+
+    def use(self, server: Server) -> None:
+        """It is configured so from now on, which `runs_as` before."""
         ...
 
     def succeed(self, ends: Iterable[asyncio.Event]) -> None:

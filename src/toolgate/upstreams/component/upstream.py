@@ -148,6 +148,9 @@ class ComponentUpstream:
         await self._let_go(f"{self.name} was stopped", is_meant=True)
         self._state, self._fault = "stopped", None
 
+    def use(self, server: Server) -> None:
+        self._server = server
+
     def succeed(self, ends: Iterable[asyncio.Event]) -> None:
         self._predecessors.add(ends)
 

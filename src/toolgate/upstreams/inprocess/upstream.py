@@ -119,6 +119,9 @@ class InProcessUpstream:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
+    def use(self, server: Server) -> None:
+        self._timeout = server.timeout
+
     def succeed(self, ends: Iterable[asyncio.Event]) -> None: ...
 
     async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:

@@ -243,6 +243,11 @@ class McpUpstream:
             self._breakers.reset()
             self._latest, self._unused = None, Status("stopped", stopped_by="close")
 
+    def use(self, server: Server) -> None:
+        """All parts of it look at one object: a time that holds at once is set there, and counts for the next call."""
+        for name in ("timeout", "start_timeout", "fetch_timeout"):
+            msgspec.structs.force_setattr(self._server, name, getattr(server, name))
+
     def succeed(self, ends: Iterable[asyncio.Event]) -> None:
         if self._server.command:
             self._predecessors.add(ends)
@@ -405,7 +410,8 @@ class McpUpstream:
 
 
 def _own(server: Server) -> Server:
-    """Where each principal signs in for itself, none uses the connection of another."""
+    """One of its own, in which it sets what changes (`use`). Where each principal signs in for itself, none uses the
+    connection of another."""
     if (
         server.auth
         and server.auth.grant == "authorization_code"
@@ -413,7 +419,7 @@ def _own(server: Server) -> Server:
         and server.scope == "shared"
     ):
         return msgspec.structs.replace(server, scope="principal")
-    return server
+    return msgspec.structs.replace(server)
 
 
 def _place_of(session: UpstreamSession) -> Place:
