@@ -674,6 +674,11 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         live = {name: default for name, default in fields.defaults(Server).items() if name in _LIVE}
         return msgspec.structs.replace(self, **live) == msgspec.structs.replace(other, **live)
 
+    def take(self, other: "Server") -> None:
+        """Have what holds without a restart as `other` has it, for whoever looks at this one."""
+        for name in _LIVE:
+            msgspec.structs.force_setattr(self, name, getattr(other, name))
+
     def lists_depend_on(self) -> list[Any]:
         """The values of the fields whose change may change what it lists."""
         return [getattr(self, name) for name in _RELIST]

@@ -243,28 +243,6 @@ class McpUpstream:
             self._breakers.reset()
             self._latest, self._unused = None, Status("stopped", stopped_by="close")
 
-    def use(self, server: Server) -> None:
-        """All parts of it look at one object: a time that holds at once is set there, and counts for the next call."""
-        for name in ("timeout", "start_timeout", "fetch_timeout"):
-            msgspec.structs.force_setattr(self._server, name, getattr(server, name))
-
-    def succeed(self, ends: Iterable[asyncio.Event]) -> None:
-        if self._server.command:
-            self._predecessors.add(ends)
-
-    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
-        self._rest, self._successor = asyncio.Event(), successor
-        try:
-            async with self._clock.timeout(seconds):
-                while any(session.loses_work for session in self._sessions.values()):
-                    self._rest.clear()
-                    with contextlib.suppress(TimeoutError):
-                        async with self._clock.timeout(LOOK):
-                            await self._rest.wait()
-        except TimeoutError:
-            log.info("closing %s with %d calls in progress", self.name, self.calls)
-        await self.close()
-
     async def close(self) -> None:
         self._is_over = True
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
@@ -407,6 +385,29 @@ class McpUpstream:
         for there in self._sessions.values():
             if there.scope == session.scope:
                 there.has_other = False
+
+    # Another configuration.
+
+    def use(self, server: Server) -> None:
+        """All parts of it look at one object: what holds at once is set there, and counts for the next call."""
+        self._server.take(server)
+
+    def succeed(self, ends: Iterable[asyncio.Event]) -> None:
+        if self._server.command:
+            self._predecessors.add(ends)
+
+    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
+        self._rest, self._successor = asyncio.Event(), successor
+        try:
+            async with self._clock.timeout(seconds):
+                while any(session.loses_work for session in self._sessions.values()):
+                    self._rest.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with self._clock.timeout(LOOK):
+                            await self._rest.wait()
+        except TimeoutError:
+            log.info("closing %s with %d calls in progress", self.name, self.calls)
+        await self.close()
 
 
 def _own(server: Server) -> Server:
