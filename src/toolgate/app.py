@@ -106,7 +106,7 @@ class App:
         self.clock, self.audit, self.redactor = given.clock, given.audit, given.audit.redactor
         self.port: int | None = None  # where it listens, if it does
         self.events, self._background, self._to_the_end = Events(), BackgroundTasks(), BackgroundTasks()
-        self._replaced: set[Upstream] = set()  # by others of another configuration, and at work still
+        self._replaced: dict[Upstream, asyncio.Event] = {}  # by others of another configuration, until all is gone
         self._complaints = Complaints(given.clock)
         self._store_changes = StoreChanges(given.store, given.clock)  # before anything is read that it tells of
         files = (given.config, given.settings, given.store)
@@ -389,8 +389,13 @@ class App:
         self.http.end_moved(before.config.clients, config.clients)
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
-                self._replaced.add(upstream)
+                self._replaced[upstream] = asyncio.Event()
                 self._background.start(self._drain(upstream), f"drain {id}")
+        for id, upstream in snapshot.upstreams.items():
+            if before.upstreams.get(id) is upstream:
+                upstream.use(snapshot.servers[id])
+            else:
+                upstream.succeed(ended for each, ended in self._replaced.items() if each.id == id)
         self._start(snapshot, before.upstreams)
         self._look_at_scripts()
         self.audit.notes_changes = self.audit.notes_changes or config.audit.enabled is not False
@@ -400,8 +405,11 @@ class App:
         return snapshot
 
     async def _drain(self, upstream: Upstream) -> None:
-        await upstream.drain(DRAIN)
-        self._replaced.remove(upstream)
+        try:
+            await upstream.drain(DRAIN, lambda: self.gateway.snapshot.upstreams.get(upstream.id))
+        finally:
+            self._replaced[upstream].set()
+        del self._replaced[upstream]
 
     def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:
         """Have opened what is to be up before anybody asks, and was not there before."""

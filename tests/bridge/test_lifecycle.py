@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
-from peers import MODERN, LegacyServer, ModernServer, Rig, Scene, eventually, form, gateway, named
+from peers import LATEST, MODERN, LegacyServer, ModernServer, Rig, Scene, eventually, form, gateway, named
 from task_peers import WITH_EXTENSION, ModernTaskServer
 from virtualtime import settle
 
+from toolgate.app import DRAIN
 from toolgate.config import CatalogLimits, Config, PoolLimits
+from toolgate.config.access import Rate
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client
 from toolgate.upstreams.links.memory import MemoryLink
@@ -51,6 +54,15 @@ def there(rig: Rig, id: str) -> McpUpstream:
 def state(rig: Rig, id: str) -> tuple[str, str]:
     status = there(rig, id).status()
     return status.state, status.stopped_by
+
+
+def with_changed(**changes: Any) -> Callable[[Config], Config]:
+    """An edit of the first server."""
+
+    def edited(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], **changes),))
+
+    return edited
 
 
 def many(count: int, **settings: Any) -> dict[str, Any]:
@@ -628,17 +640,100 @@ class _Ends(Exception):
     pass
 
 
-async def test_a_server_that_was_replaced_and_is_still_at_work_ends_with_the_gateway() -> None:
-    def edited(config: Config) -> Config:
-        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], timeout=7.0),))
+async def test_a_call_of_an_edited_server_waits_for_the_end_of_the_one_before_and_for_no_longer_than_a_drain() -> None:
+    there = LegacyServer({"never": Gate(), "t": plain}, timeout=1000.0)
+    async with gateway(there=there, edited=with_changed(args=("new",))) as rig:
+        held = rig.modern().start("tools/call", name="there__never")
+        await there.got("tools/call")
+        await rig.app.reload()
+        call = rig.modern().start("tools/call", name="there__t")
+        await rig.clock.advance(DRAIN - 1)
+        assert len(there.connections) == 1 and state(rig, "there") == ("starting", "")
+        await rig.clock.advance(2)
+        assert (await call.reply()).text == "t"
+        assert (await held.reply()).error["data"]["outcome"] == "sent_unknown"
+        assert len(there.open_connections) == 1
 
+
+async def test_a_start_that_waits_for_the_end_of_the_one_before_can_be_stopped() -> None:
+    there = LegacyServer({"never": Gate(), "t": plain}, timeout=1000.0)
+    async with gateway(there=there, edited=with_changed(args=("new",))) as rig:
+        held = rig.modern().start("tools/call", name="there__never")
+        await there.got("tools/call")
+        await rig.app.reload()
+        call = rig.modern().start("tools/call", name="there__t")
+        await rig.clock.advance(1)
+        await rig.app.gateway.snapshot.upstreams["there"].stop()
+        assert (await call.reply()).error["data"]["outcome"] == "not_sent"
+        await rig.clock.advance(DRAIN)
+        assert (await held.reply()).error["data"]["outcome"] == "sent_unknown"
+        assert (await rig.modern().call("there__t")).text == "t"
+
+
+async def test_another_time_for_calls_ends_nothing_and_counts_for_the_next_call() -> None:
+    gate = Gate()
+    there = LegacyServer({"t": gate}, timeout=60.0)
+    async with gateway(there=there, edited=with_changed(timeout=7.0, start_timeout=5.0, rate=Rate(9, 1.0))) as rig:
+        first = rig.modern().start("tools/call", name="there__t")
+        await there.got("tools/call")
+        await rig.app.reload()
+        second = rig.modern().start("tools/call", name="there__t")
+        await rig.clock.advance(8)
+        assert (await second.reply()).error["data"]["code"] == "TIMEOUT"
+        await rig.clock.advance(DRAIN)
+        gate.opens.set()
+        assert (await first.reply()).text == "through"
+        assert len(there.connections) == len(there.open_connections) == 1
+
+
+async def test_a_task_that_runs_when_its_server_is_edited_has_as_long_as_a_call() -> None:
+    gate = Gate()
+    there = ModernTaskServer({"t": gate}, as_tasks=("t",))
+    async with gateway(there=there, edited=with_changed(env={"A": "b"})) as rig:
+        await rig.modern(capabilities=WITH_EXTENSION).call("there__t")
+        await rig.app.reload()
+        await rig.clock.advance(DRAIN - 1)
+        assert len(there.open_connections) == 1
+        await rig.clock.advance(2)
+        assert not there.open_connections
+        gate.opens.set()
+
+
+@pytest.mark.parametrize("seconds", [1, DRAIN + 5])
+async def test_what_a_handshake_client_answers_after_an_edit_is_sent_to_the_server_as_it_is_now(seconds: float) -> None:
+    there = ModernServer({"hello": hello})
+    async with gateway(there=there, edited=with_changed(env={"A": "b"})) as rig:
+        client = await rig.legacy(LATEST)
+        call = client.start("tools/call", name="there__hello")
+        question = await client.question()
+        await rig.app.reload()
+        await rig.clock.advance(seconds)
+        client.answer(question, named("Ann"))
+        assert (await call.reply()).text == "accept"
+        assert len(there.open_connections) == 1 and len(there.connections) == 2
+
+
+async def test_what_a_handshake_client_answers_after_an_edit_is_sent_to_no_other_program() -> None:
+    there = ModernServer({"hello": hello})
+    async with gateway(there=there, edited=with_changed(args=("new",))) as rig:
+        client = await rig.legacy(LATEST)
+        call = client.start("tools/call", name="there__hello")
+        question = await client.question()
+        await rig.app.reload()
+        await rig.clock.advance(1)
+        client.answer(question, named("Ann"))
+        assert (await call.reply()).error["data"]["outcome"] == "not_sent"
+        assert len(there.requests("tools/call")) == 1
+
+
+async def test_a_server_that_was_replaced_and_is_still_at_work_ends_with_the_gateway() -> None:
     async def never(_scene: Scene) -> str:
         await asyncio.Event().wait()
         return ""
 
     there = LegacyServer({"never": never})
     with suppress(_Ends):
-        async with gateway(there=there, edited=edited) as rig:
+        async with gateway(there=there, edited=with_changed(env={"A": "b"})) as rig:
             rig.modern().start("tools/call", name="there__never", arguments={})
             await there.got("tools/call")
             await rig.app.reload()

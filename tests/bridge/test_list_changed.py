@@ -241,7 +241,8 @@ GREETER = Server(id="greeter", name="greeter", type="registry")
 @pytest.mark.parametrize(
     ("edited", "told"),
     [
-        (first(timeout=7.0), LISTS),
+        (first(env={"A": "b"}), LISTS),
+        (first(timeout=7.0), ()),
         (first(scope="principal"), LISTS),
         (lambda config: with_servers(config, config.servers[0], GREETER), LISTS),
         (lambda config: with_servers(config), LISTS),
@@ -256,6 +257,7 @@ GREETER = Server(id="greeter", name="greeter", type="registry")
     ],
     ids=[
         "changed",
+        "time",
         "own",
         "added",
         "removed",

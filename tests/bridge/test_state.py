@@ -24,7 +24,7 @@ from peers import (
 )
 from virtualtime import settle
 
-from toolgate.config import ParkingLimits
+from toolgate.config import Config, ParkingLimits
 from toolgate.core import jsonrpc
 from toolgate.core.model import Ask, Asker, Call, Done, Outcome, Required
 from toolgate.policy.base import Policy
@@ -450,3 +450,34 @@ async def test_a_round_of_a_modern_server_is_good_for_once_too() -> None:
         assert (await middle.retry()).text == "hello Ann"
         assert (await middle.retry()).error["code"] == -32602
         assert len(middle.there.calls) == 2
+
+
+@pytest.mark.parametrize("changes", [{"args": ("other",)}, {"type": "http", "url": "http://127.0.0.1:9/mcp"}])
+async def test_what_a_user_answers_to_a_server_goes_to_no_other_that_has_taken_its_name(
+    changes: dict[str, Any],
+) -> None:
+    def edited(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], **changes),))
+
+    there = ModernServer({"t": hello})
+    async with gateway(there=there, edited=edited) as rig:
+        client = rig.modern()
+        call = client.start("tools/call", name="there__t")
+        reply = await call.reply()
+        await rig.app.reload()
+        error = (await client.retry(call, reply, {reply.key: named("Ann")})).error
+        assert (error["data"]["code"], error["data"]["outcome"]) == ("INVALID_STATE", "not_sent")
+        assert len(there.requests("tools/call")) == 1
+
+
+async def test_what_a_user_answers_still_goes_to_a_server_of_which_another_key_was_edited() -> None:
+    def edited(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], env={"A": "b"}),))
+
+    there = ModernServer({"t": hello})
+    async with gateway(there=there, edited=edited) as rig:
+        client = rig.modern()
+        call = client.start("tools/call", name="there__t")
+        reply = await call.reply()
+        await rig.app.reload()
+        assert (await client.retry(call, reply, {reply.key: named("Ann")})).text == "hello Ann"

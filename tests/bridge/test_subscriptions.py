@@ -557,8 +557,8 @@ async def test_one_client_that_asks_a_silent_server_for_much_keeps_no_other_wait
 # Another configuration.
 
 
-def with_another_timeout(config: Config) -> Config:
-    return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], timeout=7.0),))
+def with_another_variable(config: Config) -> Config:
+    return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], env={"A": "b"}),))
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -575,7 +575,7 @@ async def test_who_leaves_while_a_changed_server_starts_takes_only_its_own_subsc
 
     there.make_link = connects_when_it_may
     opens.set()
-    async with gateway(there=there, edited=with_another_timeout) as rig:
+    async with gateway(there=there, edited=with_another_variable) as rig:
         ears = [await rig.modern(who).listen("there+mem://a") for who in ("ann", "bob")]
         opens.clear()
         await rig.app.reload()
@@ -600,7 +600,7 @@ class _Held(_LegacyConnection):
 async def test_a_subscription_that_is_under_way_while_its_server_is_changed_stands_at_the_new_one() -> None:
     there = docs(LegacyServer)
     whole, there.connection, there.held = there.connection, _Held, []
-    async with gateway(there=there, edited=with_another_timeout) as rig:
+    async with gateway(there=there, edited=with_another_variable) as rig:
         ann, bob = await rig.client(LATEST), await rig.client(LATEST, principal="bob")
         subscribing = ann.start("resources/subscribe", uri="mem://a")
         await settle()
@@ -633,7 +633,7 @@ async def test_a_changed_server_that_does_not_start_at_once_is_asked_again_for_w
         return await connects(*given)
 
     there.make_link = connects_unless_away
-    async with gateway(there=there, edited=with_another_timeout) as rig:
+    async with gateway(there=there, edited=with_another_variable) as rig:
         ear = await rig.modern().listen("there+mem://a")
         left = await rig.modern("bob").listen("there+mem://b")
         is_away.set()

@@ -37,6 +37,7 @@ from task_peers import (
 )
 from virtualtime import FakeClock, settle
 
+from toolgate.app import DRAIN
 from toolgate.config import CatalogLimits, Config, Server
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Outcome, Principal, Required
@@ -475,7 +476,48 @@ async def test_a_client_that_comes_back_after_a_restart_finds_its_tasks_and_nobo
         del server.kept.tasks["own/2"]
         assert (await bob.request("tasks/list")).result["tasks"] == []
         assert (await bob.request("tasks/get", taskId=of_bob["taskId"])).error["code"] == -32602
-    assert [*store.items("task owners/there/")] == ["own/1"]
+    by = Server(id="there", name="there", type="stdio", command="there").print
+    assert [*store.items(f"task owners/there/{by}/")] == ["own/1"]
+
+
+def by_another_program(config: Config) -> Config:
+    return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], args=("other",)),))
+
+
+async def test_another_program_with_the_name_of_a_tasks_server_is_not_sent_what_its_user_answers() -> None:
+    gate = Gate()
+    server = ModernTaskServer({"slow": gate}, as_tasks=("slow",))
+    async with gateway(there=server, edited=by_another_program) as rig:
+        client = knowing(rig)
+        id = await made(client)
+        await client.request("tasks/get", taskId=id)
+        await rig.app.reload()
+        seen = len(server.requests("tasks/get"))
+        for request in (
+            client.request("tasks/update", taskId=id, inputResponses={"key": named("Ann")}),
+            client.request("tasks/get", taskId=id),
+            client.request("tasks/cancel", taskId=id),
+        ):
+            assert (await request).error["code"] == -32602
+        assert not server.requests("tasks/update") and not server.requests("tasks/cancel")
+        assert len(server.requests("tasks/get")) == seen
+        gate.opened.set()
+        await rig.clock.advance(DRAIN)
+
+
+async def test_another_program_with_the_name_of_a_tasks_server_does_not_list_the_task() -> None:
+    gate = Gate()
+    server = LegacyTaskServer({"slow": gate}, support={"slow": "optional"})
+    store = MemoryStore(FakeClock())
+    async with gateway(there=server, edited=by_another_program, store=store) as rig:
+        client = await rig.legacy()
+        id = await made(client)
+        assert len((await client.request("tasks/list")).result["tasks"]) == 1
+        await rig.app.reload()
+        assert (await client.request("tasks/list")).result["tasks"] == []
+        assert (await client.request("tasks/get", taskId=id)).error["code"] == -32602
+        gate.opened.set()
+        await rig.clock.advance(DRAIN)
 
 
 class _MuteOfTasks(_LegacyTaskConnection):
@@ -546,6 +588,7 @@ async def test_a_list_of_tasks_that_has_waited_starts_no_server_that_was_removed
         await rig.app.reload()
         await rig.clock.advance(LOOK)
         assert (await waiting.reply()).result["tasks"] == []
+        await rig.clock.advance(DRAIN)
         with pytest.raises(Fault, match="stopped"):
             await old.tasks(Client(Principal("ann")))
         assert len(there.connections) == 1 and there.open_connections == []

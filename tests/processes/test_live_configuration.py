@@ -141,6 +141,44 @@ async def pid_of(served: Served, server: str) -> int:
     return pid
 
 
+@pytest.mark.parametrize("how", ["eager", "idle", "busy", "removed and added"])
+@real
+async def test_the_program_of_an_edited_server_starts_when_all_of_the_one_before_is_gone(
+    tmp_path: Path, how: str
+) -> None:
+    async with edited(tmp_path) as (files, served):
+
+        async def by(name: str) -> None:
+            more = {"start": "eager"} if how == "eager" else {}
+            files.servers["locks"] = child("locking", str(tmp_path / "lock"), name, **more)
+            files.write()
+            await served.app.reload()
+
+        await by("old")
+        assert await served.client().call("locks__name") == "old"
+        goes_on = tmp_path / "goes on"
+        held = asyncio.ensure_future(served.client().call("locks__hold", until=str(goes_on)))
+        if how == "busy":
+            await until(lambda: served.status("locks").calls)
+        else:
+            goes_on.touch()
+            await held
+        if how == "removed and added":
+            del files.servers["locks"]
+            files.write()
+            await served.app.reload()
+        await by("new")
+        if how == "eager":
+            await until(lambda: served.status("locks").state in ("ready", "failed"))
+            assert served.status("locks").state == "ready"
+        after = asyncio.ensure_future(served.client().call("locks__name"))
+        if how == "busy":
+            await until(lambda: served.status("locks").calls)
+            goes_on.touch()
+            assert await held == "old"
+        assert await after == "new"
+
+
 @real
 async def test_an_edited_file_is_served_without_being_asked(tmp_path: Path) -> None:
     async with edited(tmp_path) as (files, served):

@@ -5,6 +5,7 @@
 
 # No annotation is deferred here: `fields.rows` reads them. A kind has another name than each field of its struct.
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from toolgate.config.masking import MASK
 from toolgate.config.server_types import REACHED, SPOKEN_TO, STARTED
 from toolgate.config.shapes import EVERY, Rate
 from toolgate.config.values import Finding, Kind, Wrong, choice, filled, flag, text, wrong
+from toolgate.core import jsonrpc
 
 _pinning = choice("off", "warn", "quarantine")
 
@@ -388,13 +390,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             values.duration,
             "how long a call may take. Progress that the server reports starts that time again, for at most an hour "
             "more in all. `timeoutMs = 60000` is the same in milliseconds",
-            "restart",
+            "live",
         ),
         allowing.PACE,
     ] = 60.0
     start_timeout: Annotated[
         float,
-        Key(values.duration, "how long the start may take, up to the end of the handshake", "restart"),
+        Key(values.duration, "how long the start may take, up to the end of the handshake", "live"),
         allowing.PACE,
     ] = 60.0
     fetch_timeout: Annotated[
@@ -403,7 +405,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             values.duration,
             "how long `npx` or `uvx` may take to fetch its package for its [box](boxes.md#npx-and-uvx). Calls wait for "
             "that as long as for a start, and then fail; the fetch goes on",
-            "restart",
+            "live",
         ),
         allowing.PACE,
     ] = 300.0
@@ -448,7 +450,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             choice("vital", "optional"),
             '`"optional"`: a call by `mcp_call` that is lost in a crash is not sent again if the tool has no '
             "annotations ([lifecycle.md](lifecycle.md))",
-            "restart",
+            "live",
         ),
         allowing.SPOKEN_TO,
     ] = "vital"
@@ -591,7 +593,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         Key(
             shapes.rate,
             'the maximum rate of calls, such as `"60/m"` or `"5/10s"`',
-            "restart",
+            "live",
             default="no limit",
             users_alone=True,
         ),
@@ -623,7 +625,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     missing: Annotated[tuple[str, ...], allowing.MADE] = ()
 
     also: ClassVar[Mapping[str, Row]] = {
-        "timeoutMs": Key(values.milliseconds, "the same as `timeout`, in milliseconds", "restart", field="timeout"),
+        "timeoutMs": Key(values.milliseconds, "the same as `timeout`, in milliseconds", "live", field="timeout"),
         "compat": Key(
             shapes.requirement,
             "`\"mcp<2\"` for a `uvx` server that needs an older SDK; adds `--with 'mcp<2'`",
@@ -660,10 +662,22 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             box.read, box.run, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes, box.filesize
         )
 
+    @property
+    def print(self) -> str:
+        """A hash of what program or address it is: whatever is configured by another is another server, though it has
+        the name. Its environment and headers are not in it, where credentials change."""
+        by = [self.type, self.command, self.args, self.url, self.cwd]
+        return hashlib.sha256(jsonrpc.encode(by)).hexdigest()
+
     def runs_as(self, other: "Server") -> bool:
         """Whether nothing differs but what holds without a restart."""
         live = {name: default for name, default in fields.defaults(Server).items() if name in _LIVE}
         return msgspec.structs.replace(self, **live) == msgspec.structs.replace(other, **live)
+
+    def take(self, other: "Server") -> None:
+        """Have what holds without a restart as `other` has it, for whoever looks at this one."""
+        for name in _LIVE:
+            msgspec.structs.force_setattr(self, name, getattr(other, name))
 
     def lists_depend_on(self) -> list[Any]:
         """The values of the fields whose change may change what it lists."""

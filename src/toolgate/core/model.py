@@ -100,10 +100,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 class Asker(NamedTuple):
     """Who asks: a server, one of our policies, or we for a server at which a user is to sign in. `name` is the id of a
-    server, or the name of a policy."""
+    server, or the name of a policy; `print` is `Upstream.print` of a server that asks."""
 
     kind: Literal["upstream", "policy", "sign-in"]
     name: str
+    print: str = ""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
@@ -339,6 +340,7 @@ class Event(msgspec.Struct, frozen=True):
     clients: frozenset[str] | None = None  # the configured clients that alone it concerns
     era: mcp.Era | None = None
     made: Made | None = None  # what a task was made by, where the server's maker is told
+    print: str = ""  # of a task's server: `Upstream.print`
 
     def is_for(self, client: Client) -> bool:
         """Whether it concerns this client, of those that share the connection."""

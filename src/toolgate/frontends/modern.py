@@ -362,7 +362,8 @@ class ModernResponses:
             can = all(asks.is_answerable(ask, call.client.capabilities) for ask in required.asks)
             if not required.asks or was_declined or not can:
                 raise
-            asker = Asker("sign-in" if fault.code == "SIGN_IN_REQUIRED" else "upstream", fault.server)
+            by = "sign-in" if fault.code == "SIGN_IN_REQUIRED" else "upstream"
+            asker = Asker(by, fault.server, route.print_of(fault.server))
             again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
             return NeedInput(self._gateway.shown(route, asker, required.asks), again)
 

@@ -20,7 +20,7 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
-from toolgate.core.model import Ask, Asker, Call, Client, Done, Event, NeedInput, Outcome, Principal
+from toolgate.core.model import Ask, Asker, Call, Client, Done, Event, NeedInput, Outcome, Principal, Resumption
 from toolgate.core.notes import Notes
 from toolgate.core.services import Swap
 from toolgate.eras import tasks
@@ -178,7 +178,7 @@ class Gateway:
                 said = bytes(body)
                 if said.find(b"resource") < 0 and said.find(b"\\u00") < 0:
                     return last
-        return self._handles.leave(call, last, route.path, route.surface)
+        return self._handles.leave(call, last, route.path, route.surface, route.print_of(call.server))
 
     def _refused(self, call: Call, route: Route, fault: Fault) -> Outcome:
         """What a client hears of a fault of its call: what its surface makes of it, else the fault is raised."""
@@ -245,8 +245,9 @@ class Gateway:
 
     async def _invoke(self, call: Call, round: Round) -> Outcome:
         resumption, route = call.resumption, round.route
-        if resumption and resumption.asker.kind == "upstream" and resumption.asker.name != call.server:
-            # A bare name that means another server than on the round before: the policies have judged the wrong one.
+        if resumption and resumption.asker.kind == "upstream" and not _has_asked(resumption, call.server, route):
+            # A name that means another server than on the round before: the policies have judged the wrong one, or the
+            # answers are for what was configured by that name then.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
             return await self._looked_at(call, await resumed(resumption, resumption.live), route)
@@ -373,6 +374,12 @@ class _Round(Round, kw_only=True):
 
     async def again(self, call: Call, /) -> Outcome:
         return await self.gateway.again(replace(self.made, resumption=call.resumption), self.route.path)
+
+
+def _has_asked(resumption: Resumption, server: str, route: Route) -> bool:
+    """Whether it is this server that has asked. What runs still gets the answers itself, whatever it was by."""
+    asker = resumption.asker
+    return asker.name == server and (resumption.live is not None or asker.print == route.print_of(server))
 
 
 def shutting_down(reach: Reach) -> Fault:

@@ -185,7 +185,7 @@ class Lists:
             asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
         answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
         items = [
-            self._listed(raw, server.id, id, made, route, client)
+            self._listed(raw, server, id, made, route, client)
             for server, answer in answers
             if not isinstance(answer, Fault)
             for id, (raw, made) in answer.items()
@@ -208,9 +208,9 @@ class Lists:
         event = msgspec.structs.replace(event, params=self._of_task(event.params, event.server, route))
         return self._handles.shown(event, made, route.path, client, route.surface)
 
-    def _listed(self, said: Raw, server: str, id: str, made: Made, route: Route, client: Client) -> Raw:
-        told = self._of_task(said, server, route)
-        return Raw(self._handles.listed(told, server, id, made, route.path, client, route.surface))
+    def _listed(self, said: Raw, server: Upstream, id: str, made: Made, route: Route, client: Client) -> Raw:
+        known_as = self._handles.write(server.id, id, made, route.path, client, server.print)
+        return Raw(self._handles.listed(self._of_task(said, server.id, route), server.id, known_as, route.surface))
 
     def _of_task(self, said: Raw, server: str, route: Route) -> Raw:
         """What a server says of a task, without secrets and what is the gateway's to say."""

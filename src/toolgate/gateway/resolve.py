@@ -52,7 +52,7 @@ class Resolver:
         """The call with its true target, and the policies that judge it, where there is no plan. What that takes of the
         catalog is fetched. Raises `Fault`."""
         if call.method in mcp.TASKS:
-            return self.makers.judged_by(self._handles.enter(call, route.path)), route.hooks
+            return self.makers.judged_by(self._handles.enter(call, route.path, route.print_of)), route.hooks
         rules = self._access.rules(call.client.principal)
         route.check_let_in(rules)
         view, needs = await self.needed(call, route, rules)

@@ -64,6 +64,10 @@ class Route(msgspec.Struct, frozen=True):
         """Raises `Fault` for one that is not here: a task's server, or a resumed call's, may be removed meanwhile."""
         return self.upstreams.get(server) or removed(server)
 
+    def print_of(self, server: str) -> str:
+        """`Upstream.print` of what is served by this id here; empty where nothing is."""
+        return found.print if (found := self.upstreams.get(server)) else ""
+
     def judged_by(self, call: Call) -> tuple[Hooks, ...]:
         """The hooks for any round of a call whose true target is known."""
         return self.own_hooks if call.server == names.OWN else self.hooks

@@ -160,6 +160,8 @@ class Subscriptions:
         elif was_off or upstream is not before:
             self._off.discard(id(call))
             self._unheld[id(call)] = upstream
+            if call.kind == "tasks" and not (before and before.print == upstream.print):
+                return  # the task is of another server, and so is its id
             self._renewing.start(self._begin_again(call, upstream), f"renew subscriptions at {call.server}")
 
     async def _begin_again(self, call: Call, upstream: Upstream) -> None:

@@ -360,7 +360,7 @@ def _approval_pass_of(approval_request: ApprovalRequest) -> str:
 
 
 def _approval_pass(approval_request: ApprovalRequest, asker: Asker, state: str | None) -> str:
-    return hashlib.sha256(jsonrpc.encode([approval_request.key, asker, state])).hexdigest()
+    return hashlib.sha256(jsonrpc.encode([approval_request.key, asker[:2], state])).hexdigest()
 
 
 _AGAIN = "make the same call again"

@@ -16,13 +16,10 @@ The policies, in their order
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from toolgate.auth.access import Access
-from toolgate.config import Config, Server
-from toolgate.core import jsonrpc
+from toolgate.config import Config
 from toolgate.core.clock import Clock
 from toolgate.core.redaction import Redactor
 from toolgate.policy import limits, telemetry, truncate
@@ -108,7 +105,7 @@ def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None
     return Approval(
         *(policy_deps.access.judge, policy_deps.approvals, config.approvals),
         *(policy_deps.redactor, policy_deps.clock),
-        {server.id: _print(server) for server in config.servers},
+        {server.id: server.print for server in config.servers},
         [*([validate.check] if validate else []), policy_deps.meters.limits(config).check],
         policy_deps.audit,
         policy_deps.meters.asking,
@@ -120,9 +117,3 @@ def _asks(config: Config) -> bool:
     """Whether any call of a server asks first."""
     said = [client.permissions for client in config.clients if not config.is_open]
     return any("ask" in (each.read_only, *each.verdicts) for each in said)
-
-
-def _print(server: Server) -> str:
-    """What a server is by: not its environment and headers, where credentials change."""
-    by = [server.type, server.command, server.args, server.url, server.cwd]
-    return hashlib.sha256(jsonrpc.encode(by)).hexdigest()

@@ -12,6 +12,7 @@ What they share
     pool         how many servers are up at once
     concurrency  how many calls are in flight at once; principals that wait take turns
     breaker      the circuit breaker
+    predecessors  what was configured by a server's id before it, and has to end first
     stopping     how a call ends whose server is stopped on purpose
     diagnosis    known causes of a failure, each with its fix
     checks       what can be said of servers without starting them

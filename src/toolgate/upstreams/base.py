@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
+from toolgate.config import Server
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Words
 from toolgate.core.model import Call, Client, Made, Outcome
@@ -110,6 +112,11 @@ class Upstream(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def print(self) -> str:
+        """A hash of what program or address it is: an upstream of the same id and another print is another server."""
+        ...
+
     def scope(self, client: Client) -> str:
         """Whose connection serves this client; clients with the same answer see the same lists."""
         ...
@@ -184,9 +191,19 @@ class Upstream(Protocol):
         way fails with SERVER_FAILED, and is not sent again. `whose`: as for `status`."""
         ...
 
-    async def drain(self, seconds: float) -> None:
-        """It is configured no more: what is under way may end within `seconds`, then it is closed for good. Calls that
-        still come, by an old snapshot, are served until then."""
+    def use(self, server: Server) -> None:
+        """It is configured so from now on, which `runs_as` before."""
+        ...
+
+    def succeed(self, ends: Iterable[asyncio.Event]) -> None:
+        """It takes the place of others of its id, which drain: no program of it starts before these are set, which is
+        when all of them is gone."""
+        ...
+
+    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
+        """It is configured no more: what is under way, tasks too, may end within `seconds`, then it is closed for good.
+        Calls that still come, by an old snapshot, are served until then. `successor` is what is configured by its id
+        now: a call that is made anew with answers goes there, where that is by the same print."""
         ...
 
     async def close(self) -> None:

@@ -26,30 +26,31 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptTasks:
-    """The owners of tasks in the store, by server and scope."""
+    """The owners of tasks in the store, by server and scope (`space_of`)."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
-    def load(self, server: str, scope: str) -> Mapping[str, Entry]:
+    def load(self, space: str) -> Mapping[str, Entry]:
         """By id, the oldest first."""
         found: dict[str, Entry] = {}
-        for id, raw in self._store.items(_space(server, scope)).items():
+        for id, raw in self._store.items(space).items():
             try:
                 found[id] = msgspec.msgpack.decode(raw, type=Entry)
             except (msgspec.DecodeError, ValueError):
                 continue  # of a toolgate that kept something else
         return dict(sorted(found.items(), key=lambda each: each[1].until))
 
-    def save(self, server: str, scope: str, id: str, entry: Entry) -> None:
+    def save(self, space: str, id: str, entry: Entry) -> None:
         kept = msgspec.structs.replace(entry, maker=(entry.maker[0], ""))
         seconds = max(1.0, entry.until - self._clock.wall())
-        self._store.put(_space(server, scope), id, msgspec.msgpack.encode(kept), ttl=seconds)
+        self._store.put(space, id, msgspec.msgpack.encode(kept), ttl=seconds)
 
-    def drop(self, server: str, scope: str, id: str) -> None:
-        self._store.delete(_space(server, scope), id)
+    def drop(self, space: str, id: str) -> None:
+        self._store.delete(space, id)
 
 
-def _space(server: str, scope: str) -> str:
-    return f"task owners/{server}/{scope}"
+def space_of(server: str, print: str, scope: str) -> str:
+    """`print` is `Upstream.print`: the tasks of a server are none of another that has its name."""
+    return f"task owners/{server}/{print}/{scope}"

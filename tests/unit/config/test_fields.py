@@ -42,6 +42,7 @@ OTHERS: dict[str, Any] = {  # another value of each field
     "box": ServerBox(level="strict"), "fetch_timeout": 1.0, "package_hash": "sha256:0",
 }  # fmt: skip
 LIVE = {"description", "project", "validate_arguments", "result_limit", "result_tokens", "tools"}
+LIVE |= {"timeout", "start_timeout", "fetch_timeout", "criticality", "rate"}
 LISTS = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope", "era")
 
 

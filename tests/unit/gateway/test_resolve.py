@@ -65,6 +65,7 @@ class Server:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.print = ""
         self.is_up = True
         self.of_ann = ""
 
@@ -713,7 +714,7 @@ def test_any_other_fault_has_its_true_place() -> None:
 
 
 def handle(gateway: Gateway, made: Made, path: str = "/mcp") -> str:
-    return gateway.handles.write("there", "task-1", made, path, ANN)
+    return gateway.handles.write("there", "task-1", made, path, ANN, "")
 
 
 async def test_a_task_is_known_with_what_the_tool_that_made_it_says_now() -> None:

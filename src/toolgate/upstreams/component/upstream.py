@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from msgspec import Raw
@@ -20,13 +20,14 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Code, Fault, Reach, Words
 from toolgate.core.model import Call, Client, Done, Event, EventSink, Made, Outcome
 from toolgate.eras import tasks
-from toolgate.upstreams.base import About, Begun, Items, State, Status, rechecked
+from toolgate.upstreams.base import About, Begun, Items, State, Status, Upstream, rechecked
 from toolgate.upstreams.component import answers
 from toolgate.upstreams.component.metadata import MOST_METADATA, Tools
 from toolgate.upstreams.component.program import Program
 from toolgate.upstreams.concurrency import ConcurrencyLimit
 from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.whole import HttpClient, Lost, WholeAnswer
+from toolgate.upstreams.predecessors import Predecessors
 from toolgate.upstreams.stopping import marked, stopped
 
 log = logging.getLogger(__name__)
@@ -40,12 +41,14 @@ class ComponentUpstream:
     def __init__(self, server: Server, link_deps: LinkDeps, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
+        self.print = server.print
         self._server = server
         self._link_deps = link_deps
         self._clock = link_deps.clock
         self._complaints = link_deps.complaints or Complaints(link_deps.clock)
         self._on_event = on_event
         self._concurrency = ConcurrencyLimit(server.name, server.concurrency, link_deps.clock)
+        self._predecessors = Predecessors()
         self._line: HttpClient | None = None
         self._program: Program | None = None
         self._last: Mapping[str, object] = {}  # what was known of the program when it ended
@@ -145,7 +148,13 @@ class ComponentUpstream:
         await self._let_go(f"{self.name} was stopped", is_meant=True)
         self._state, self._fault = "stopped", None
 
-    async def drain(self, seconds: float) -> None:
+    def use(self, server: Server) -> None:
+        self._server = server
+
+    def succeed(self, ends: Iterable[asyncio.Event]) -> None:
+        self._predecessors.add(ends)
+
+    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
         try:
             async with self._clock.timeout(seconds):
                 await self._idle.wait()
@@ -285,6 +294,7 @@ class ComponentUpstream:
     async def _metadata(self) -> tuple[HttpClient, WholeAnswer]:
         self._refuse_what_cannot_be()
         if self._server.command and not self._program:
+            await self._predecessors.gone()
             return await self._started()
         line = self._line = self._line or self._line_to(self._server.url)
         program = self._program

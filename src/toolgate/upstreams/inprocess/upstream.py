@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -15,7 +15,7 @@ from toolgate.core.exchange import Exchange, run
 from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Call, Client, Done, Made, Outcome
 from toolgate.eras import tasks
-from toolgate.upstreams.base import About, Begun, Items, Status
+from toolgate.upstreams.base import About, Begun, Items, Status, Upstream
 from toolgate.upstreams.inprocess.tools import EncodedResult, InProcessTools, Result
 from toolgate.upstreams.stopping import stopped
 
@@ -26,6 +26,7 @@ class InProcessUpstream:
     def __init__(self, server: Server, tools: InProcessTools, clock: Clock) -> None:
         self.id = server.id
         self.name = server.name
+        self.print = ""  # it ends with this process
         self._timeout = server.timeout
         self._tools = tools
         self._clock = clock
@@ -118,7 +119,12 @@ class InProcessUpstream:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def drain(self, seconds: float) -> None:
+    def use(self, server: Server) -> None:
+        self._timeout = server.timeout
+
+    def succeed(self, ends: Iterable[asyncio.Event]) -> None: ...
+
+    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
         if self._running:
             try:
                 async with self._clock.timeout(seconds):

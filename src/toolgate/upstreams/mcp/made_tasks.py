@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
+from toolgate.config import Server
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Call, Made
 from toolgate.eras.tasks import Task
-from toolgate.upstreams.kept_tasks import Entry, KeptTasks
+from toolgate.upstreams.kept_tasks import Entry, KeptTasks, space_of
 
 MOST_TASKS = 1024  # tasks of one principal that are remembered, and listed; beyond, its oldest are forgotten
 MOST_OF_ALL = 16 * 1024  # tasks that are; beyond, the oldest of whoever has most
@@ -19,13 +20,12 @@ MOST_OF_ALL = 16 * 1024  # tasks that are; beyond, the oldest of whoever has mos
 class TaskOwners:
     """Who made which task on the connections of one scope of a server. With `kept`, that of earlier processes too."""
 
-    def __init__(self, server: str = "", scope: str = "", kept: KeptTasks | None = None) -> None:
-        self._server = server
-        self._scope = scope
+    def __init__(self, server: Server | None = None, scope: str = "", kept: KeptTasks | None = None) -> None:
+        self._space = space_of(server.id, server.print, scope) if server else ""
         self._kept = kept
         self._entries: dict[str, Entry] = {}
         self._shares: Shares[str] = Shares()  # the ids of these, by whose they are
-        for id, entry in kept.load(server, scope).items() if kept else ():
+        for id, entry in kept.load(self._space).items() if kept else ():
             self._add(id, entry)
 
     def add(self, task: Task, call: Call, wall: float) -> None:
@@ -35,7 +35,7 @@ class TaskOwners:
         entry = Entry(client.identity, client.principal.counted_as, call.made, wall + task.lasts)
         self._add(task.taskId, entry)
         if self._kept:
-            self._kept.save(self._server, self._scope, task.taskId, entry)
+            self._kept.save(self._space, task.taskId, entry)
 
     def _add(self, id: str, entry: Entry) -> None:
         self._entries[id] = entry
@@ -73,7 +73,7 @@ class TaskOwners:
         if entry := self._entries.pop(id, None):
             self._shares.remove(entry.whose, id)
             if self._kept:
-                self._kept.drop(self._server, self._scope, id)
+                self._kept.drop(self._space, id)
 
     def runs(self, wall: float, but_of: str | None = None) -> bool:
         """Whether any of them may still run; those of one principal not counted, where it is named."""

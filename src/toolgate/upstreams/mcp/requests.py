@@ -101,7 +101,7 @@ class Requests:
     ) -> None:
         self.server = server
         self.clock = clock
-        self.asker = Asker("upstream", server.id)
+        self.asker = Asker("upstream", server.id, server.print)
         self.complaints = complaints or Complaints(clock)
         self.link: Link | None = None
         self.dialect: Dialect = Unknown()

@@ -274,18 +274,18 @@ class Tasks:
 
     def _changed(self, message: Message, origin: int | None) -> asyncio.Future[None] | None:
         """The extension tells those who asked to hear of a task; before, its maker was told, and nobody else."""
-        server, task = self._requests.server.id, tasks.read_task(message.params)
+        by, task = self._requests.asker, tasks.read_task(message.params)
         told = naming.read(mcp.TASK_GET, message.params, self._requests.dialect.revision)
         params = calls.read_told(Raw(told))
+        event = Event(by.name, "task", uri=task.taskId, params=params, print=by.print)
         if message.method == mcp.TASK_CHANGED:
             self._goes_on(None, task)
-            whose = self._extended.maker(task.taskId)
-            return self._on_event(Event(server, "task", uri=task.taskId, params=params, whose=whose))
+            return self._on_event(msgspec.structs.replace(event, whose=self._extended.maker(task.taskId)))
         if task.is_over:
             self._over(task.taskId, task)
         if maker := self.owners.maker(task.taskId):
-            made = self.owners.made(task.taskId)
-            return self._on_event(Event(server, "task_status", uri=task.taskId, params=params, whose=maker, made=made))
+            told = {"kind": "task_status", "whose": maker, "made": self.owners.made(task.taskId)}
+            return self._on_event(msgspec.structs.replace(event, **told))
         return None
 
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -24,7 +24,7 @@ from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Made, Outcome
-from toolgate.upstreams.base import About, Begun, Items, Line, State, Status, rechecked
+from toolgate.upstreams.base import About, Begun, Items, Line, State, Status, Upstream, rechecked
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.mcp.attribution import OpenRequest
@@ -32,10 +32,12 @@ from toolgate.upstreams.mcp.era_choice import EraChoice
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.requests import Written
 from toolgate.upstreams.mcp.upstream_session import Connection, UpstreamDeps, UpstreamSession
+from toolgate.upstreams.predecessors import Predecessors
 from toolgate.upstreams.stopping import stopped
 
 log = logging.getLogger(__name__)
 
+LOOK = 1.0  # seconds, while it drains, between looks for tasks: they end without a word
 MOST_AWAY = 256  # scopes without a connection that are remembered, to be compared when their clients are back
 
 # A server with several sessions is shown as the most lively of them; among equals, as the one that changed last.
@@ -55,19 +57,22 @@ class McpUpstream:
     def __init__(self, make_link: MakeLink, server: Server, link_deps: LinkDeps, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
+        self.print = server.print
         self._server = server = _own(server)
         self._clock = link_deps.clock
         self._pool = link_deps.pool
         self._on_event = on_event
         self._eras = EraChoice(server, link_deps.eras)
         self._bounds = link_deps.bounds
-        told = (self._found_out, self._opened, self._rested)
+        self._predecessors = Predecessors()
+        told = (self._found_out, self._opened, self._rested, self._predecessors.gone)
         self._deps = UpstreamDeps(server, self._eras, link_deps, make_link, self._invoke_again, on_event, *told)
         self._sessions: dict[Place, UpstreamSession] = {}  # the latest opened last
         self._breakers = Breakers(server.name, link_deps.clock)
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
         self._unused = Status()  # where there is no session
         self._rest: asyncio.Event | None = None  # while it drains: set each time that a session comes to rest
+        self._successor: Callable[[], Upstream | None] = lambda: None  # since it drains
         self.ways: WeakKeyDictionary[Connection, _Way] = WeakKeyDictionary()
         self._is_over = False
 
@@ -173,8 +178,9 @@ class McpUpstream:
         return _McpBegun(request.exchange, request.is_sent, request, call, self, session, connection)
 
     async def _invoke_again(self, call: Call) -> Outcome:
-        """With what its client has answered, which may have taken long."""
-        return await self.invoke(await rechecked(call))
+        """With what its client has answered, which may have taken long: the server may have been edited meanwhile."""
+        call, successor = await rechecked(call), self._successor()
+        return await (successor if successor and successor.print == self.print else self).invoke(call)
 
     async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         session = self._found(client)
@@ -236,17 +242,6 @@ class McpUpstream:
         if whose is None or self._server.scope == "shared":
             self._breakers.reset()
             self._latest, self._unused = None, Status("stopped", stopped_by="close")
-
-    async def drain(self, seconds: float) -> None:
-        self._rest = asyncio.Event()
-        try:
-            async with self._clock.timeout(seconds):
-                while any(session.is_at_work for session in self._sessions.values()):
-                    self._rest.clear()
-                    await self._rest.wait()
-        except TimeoutError:
-            log.info("closing %s with %d calls in progress", self.name, self.calls)
-        await self.close()
 
     async def close(self) -> None:
         self._is_over = True
@@ -391,9 +386,33 @@ class McpUpstream:
             if there.scope == session.scope:
                 there.has_other = False
 
+    # Another configuration.
+
+    def use(self, server: Server) -> None:
+        """All parts of it look at one object: what holds at once is set there, and counts for the next call."""
+        self._server.take(server)
+
+    def succeed(self, ends: Iterable[asyncio.Event]) -> None:
+        if self._server.command:
+            self._predecessors.add(ends)
+
+    async def drain(self, seconds: float, successor: Callable[[], Upstream | None] = lambda: None) -> None:
+        self._rest, self._successor = asyncio.Event(), successor
+        try:
+            async with self._clock.timeout(seconds):
+                while any(session.loses_work for session in self._sessions.values()):
+                    self._rest.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with self._clock.timeout(LOOK):
+                            await self._rest.wait()
+        except TimeoutError:
+            log.info("closing %s with %d calls in progress", self.name, self.calls)
+        await self.close()
+
 
 def _own(server: Server) -> Server:
-    """Where each principal signs in for itself, none uses the connection of another."""
+    """One of its own, in which it sets what changes (`use`). Where each principal signs in for itself, none uses the
+    connection of another."""
     if (
         server.auth
         and server.auth.grant == "authorization_code"
@@ -401,7 +420,7 @@ def _own(server: Server) -> Server:
         and server.scope == "shared"
     ):
         return msgspec.structs.replace(server, scope="principal")
-    return server
+    return msgspec.structs.replace(server)
 
 
 def _place_of(session: UpstreamSession) -> Place:

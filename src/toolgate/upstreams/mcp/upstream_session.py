@@ -3,8 +3,8 @@ what outlives connections: what its clients watch, the tasks that they have made
 
 The rules this file keeps: what wants the connection leases it first, and while it is leased, works or is watched it
 is not ended for want of use, nor for want of room, but where its client holds more than its share; there is one at a
-time, and the next is opened only when all of the last is gone; one that is up holds a slot in the pool, unless it is
-kept alive.
+time, and the next is opened only when all of the last is gone, and all of what was configured by that id before; one
+that is up holds a slot in the pool, unless it is kept alive.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ _COMES_BACK_THE_SAME = ("pool", "ephemeral")
 
 class UpstreamDeps(msgspec.Struct, frozen=True):
     """What all sessions of one server have in common. `again` makes a call anew; `on_found`, `on_open` and `on_rest`
-    say that it is known what a session's connection speaks, that it is up, and that somebody is done with it."""
+    say that it is known what a session's connection speaks, that it is up, and that somebody is done with it;
+    `predecessors_gone` waits until the server may be started."""
 
     server: Server
     eras: EraChoice
@@ -83,6 +84,7 @@ class UpstreamDeps(msgspec.Struct, frozen=True):
     on_found: Callable[[UpstreamSession, Client], None]
     on_open: Callable[[UpstreamSession], None]
     on_rest: Callable[[UpstreamSession], None]
+    predecessors_gone: Callable[[], Awaitable[None]]
 
 
 class Connection:
@@ -149,7 +151,7 @@ class UpstreamSession:
         self.leases = 0  # of those who use the connection now, or wait until it is open
         self.was_open = False
         kept = deps.link_deps.kept_tasks if deps.server.scope != "session" else None  # else nobody would find them
-        self.task_owners = TaskOwners(deps.server.id, scope, kept)
+        self.task_owners = TaskOwners(deps.server, scope, kept)
         self.condition = Condition()
         self.about: About | None = None  # as it was last told
         self._deps = deps
@@ -161,7 +163,7 @@ class UpstreamSession:
         self.resubscriber = Resubscriber(
             self._server.name, self._clock, self._subscriptions, self._reopen, self._rested
         )
-        self._holder = Holder(lambda: self.used, lambda: self.is_idle, lambda: self._loses_work, self.give_way)
+        self._holder = Holder(lambda: self.used, lambda: self.is_idle, lambda: self.loses_work, self.give_way)
         self._why = ""  # it gave way although it was needed
         self._idle = IdleTimer(self._clock, self._patience, self._idle_since, lambda: self._take_down("idle"))
         self._opening: asyncio.Task[Connection] | None = None
@@ -209,7 +211,7 @@ class UpstreamSession:
         return not self.live.tasks.may_run
 
     @property
-    def _loses_work(self) -> bool:
+    def loses_work(self) -> bool:
         """Whether what is under way would be lost with the connection."""
         return self.is_at_work or bool(self.live and self.live.tasks.may_run)
 
@@ -321,6 +323,8 @@ class UpstreamSession:
         with self._starting(before):
             link_deps = await self._launching(client)
         self._is_fetched.set()
+        with self._starting(before):
+            await self._deps.predecessors_gone()  # before the slot is taken, which one of them may hold
         await self._take_slot(client, before)
         eras = self._deps.eras
         order = (self.beside,) if self.beside else eras.order(client, self.era)
