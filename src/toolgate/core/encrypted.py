@@ -80,7 +80,7 @@ class EncryptedConnection(SSLProtocol):
             ssl_handshake_timeout=patience,  # type: ignore[reportArgumentType]  floats do
             ssl_shutdown_timeout=GOODBYE,
         )
-        self._set_read_buffer_limits(PIECE)  # of what is made sense of in one go where reading goes on
+        cast(Any, self)._set_read_buffer_limits(PIECE)  # of what is made sense of in one go where reading goes on
         self._turns = turns
         self._whose = whose
         self._came = 0

@@ -223,17 +223,18 @@ class Conversation:
         """A request of the session."""
         work = self.session.answer(message, self, turn)
         self._answers.add(work)
-        work.add_done_callback(lambda done: self._answered(done, message, reply))
+        id = bytes(message.id)  # of a message that may be large
+        work.add_done_callback(lambda done: self._answered(done, id, reply))
         return work
 
     def _reply(self, answer: bytes) -> None:
         if answer:
             self.send(answer)
 
-    def _answered(self, done: asyncio.Task[bytes], message: Message, reply: Callable[[bytes], None]) -> None:
+    def _answered(self, done: asyncio.Task[bytes], id: bytes, reply: Callable[[bytes], None]) -> None:
         self._answers.discard(done)
         if done.cancelled() and done in self._expelled:
-            reply(responses.write_failed(bytes(message.id), _is_expelled(), modern.error_code))
+            reply(responses.write_failed(id, _is_expelled(), modern.error_code))
         else:
             reply(b"" if done.cancelled() else done.result())
         if self.session.is_to_end:
