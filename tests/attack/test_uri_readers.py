@@ -578,6 +578,7 @@ def test_what_any_reader_takes_for_a_closed_resource_is_closed(uri: str) -> None
 
 
 @pytest.mark.attack
+@pytest.mark.timeout(900)
 @given(_uris)
 @settings(max_examples=50_000, deadline=None)
 def test_what_any_reader_takes_for_a_closed_resource_is_closed_at_length(uri: str) -> None:

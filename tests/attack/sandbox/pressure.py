@@ -50,7 +50,9 @@ async def measured() -> AsyncIterator[Pressure]:
     try:
         yield found
     finally:
-        await asyncio.sleep(2 * BEAT)  # so that the last of it is in
+        beats = found.beats
+        while found.beats < beats + 2 and not beating.done():  # so that the last of it is in
+            await asyncio.sleep(BEAT)
         beating.cancel()
 
 
