@@ -212,29 +212,6 @@ async def test_what_an_sdk_ends_at_is_an_error_of_its_own_call(odd: str, way: st
         await pipe.leave()
 
 
-HALVES = [
-    '"result":{"content":[{"type":"text","text":"a\\ud83d"}]}',
-    '"error":{"code":-5,"message":"a\\ud83d","data":"\\udc00"}',
-]
-
-
-@pytest.mark.parametrize(("way", "revision"), WAYS)
-@pytest.mark.parametrize("answer", HALVES)
-async def test_half_of_a_character_is_written_so_that_python_can_read_it(answer: str, way: str, revision: str) -> None:
-    """Else a call of its SDK waits for ever."""
-    evil = Scripted(tools_list=tools("t"), tools_call=...)
-    async with gateway(scripts={"evil": evil}) as app:
-        pipe = Pipe(app, way, revision)
-        await pipe.begin()
-        asked = asyncio.ensure_future(pipe.ask("tools/call", name="evil__t", arguments={}))
-        while not any(each["method"] == "tools/call" for each in evil.requests):
-            await settle()
-        evil.say(b'{"jsonrpc":"2.0","id":%d,%b}' % (evil.requests[-1]["id"], answer.encode()))
-        told = json.dumps(await asked)
-        assert "a\\ufffd" in told and "\\ud" not in told
-        await pipe.leave()
-
-
 async def test_at_its_own_path_a_server_says_what_it_likes() -> None:
     async with gateway(scripts={"evil": Scripted(tools_list=tools("t"), tools_call={"content": [5]})}) as app:
         told: list[bytes] = []

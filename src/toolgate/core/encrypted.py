@@ -137,4 +137,5 @@ class EncryptedConnection(SSLProtocol):
 
     def _lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._intake.forget()  # else they hold each other
+        self._intake.forget()  # else they hold each other, as this does and what it carries
+        self._app_protocol_get_buffer = self._app_protocol_buffer_updated = None

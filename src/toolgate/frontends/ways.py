@@ -13,7 +13,7 @@ import sys
 
 import msgspec
 
-from toolgate.core import counting, jsonrpc, surrogates
+from toolgate.core import counting, jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.eras import listed
 
@@ -70,21 +70,18 @@ class _Told(msgspec.Struct, frozen=True):
     result: _Result = _Result()
 
 
-_any: msgspec.json.Decoder[_Object] = msgspec.json.Decoder(_Object)
-_told: msgspec.json.Decoder[_Told] = msgspec.json.Decoder(_Told)
+_told = jsonrpc.Decoder(_Told)
 
 
 def readable(message: bytes, way: Way, is_merged: bool) -> bytes:
-    """The message as its reader can read it: with U+FFFD in place of each half of a character. Raises `Fault` where it
-    cannot. `is_merged`: the server that it may be from is not the only one on this connection."""
+    """The message, where its reader can read it; else raises `Fault`. `is_merged`: the server that it may be from is
+    not the only one on this connection."""
     if not way.is_one_stream:
         return message
     if len(message) > way.longest:
         text = f"The message has {len(message):,} bytes; over this transport it may have {way.longest:,}"
         hint = "ask for less at once, or connect over Streamable HTTP; with `result_limit` the rest is kept"
         raise Fault("UPSTREAM_ERROR", text, hint=hint, reach="executed")
-    if b"\\ud" in message or b"\\uD" in message:
-        message = _without_halves(message)
     why = listed.why_unparsable(message) if len(message) > listed.LONGEST_NUMBER else ""
     if not why and counting.is_deeper(message, DEEPEST):
         why = f"more than {DEEPEST} levels"
@@ -94,15 +91,6 @@ def readable(message: bytes, way: Way, is_merged: bool) -> bytes:
         text = f"The answer of the server has {why}, which some clients cannot read"
         raise Fault("UPSTREAM_ERROR", text, hint="connect over Streamable HTTP", reach="executed")
     return message
-
-
-def _without_halves(message: bytes) -> bytes:
-    """The reader of this one looks at the escapes of what it passes over, too, and faster."""
-    try:
-        _any.decode(message)
-        return message
-    except msgspec.DecodeError:
-        return surrogates.replaced(message)
 
 
 def _has_shape(message: bytes) -> bool:
