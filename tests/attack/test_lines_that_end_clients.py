@@ -17,8 +17,10 @@ from virtualtime import FakeClock, settle
 from toolgate.config import Server
 
 HELLO: dict[str, Any] = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+MEANT: dict[str, Any] = {"protocolVersion": MODERN, "clientCapabilities": {}, "clientInfo": HELLO["clientInfo"]}
 MIB = 1024 * 1024
-LONGEST = {"stdio": 4 * MIB, "sse": MIB, "websocket": MIB}  # that an official SDK takes
+LONGEST = {"stdio": 10 * MIB, "sse": MIB, "websocket": MIB}  # that the official SDKs take of TypeScript and Python
+LONGEST_LIST = {"stdio": 4 * MIB, "sse": MIB, "websocket": MIB}  # and Ruby
 WAYS = [(way, revision) for way in LONGEST for revision in (LATEST, MODERN)]
 
 
@@ -27,7 +29,7 @@ class Pipe:
 
     def __init__(self, app: Any, way: str, revision: str) -> None:
         self.lines: list[bytes] = []
-        self._longest = LONGEST[way]
+        self._longest, self._longest_list = LONGEST[way], LONGEST_LIST[way]
         self.say: Callable[[bytes], object]
         self.leave: Callable[[], Awaitable[None]]
         if way == "stdio":
@@ -45,15 +47,13 @@ class Pipe:
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         self._id += 1
         if self._revision == MODERN:
-            info = {"name": "c", "version": "1"}
-            keys = {"protocolVersion": MODERN, "clientCapabilities": {}, "clientInfo": info}
-            params["_meta"] = {f"io.modelcontextprotocol/{name}": value for name, value in keys.items()}
+            params["_meta"] = {f"io.modelcontextprotocol/{name}": value for name, value in MEANT.items()}
         message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
         self.say(json.dumps(message).encode())
         while not self.lines:
             await settle()
         line = self.lines.pop()
-        assert len(line) < self._longest
+        assert len(line) < (self._longest_list if method == "tools/list" else self._longest)
         return json.loads(line)
 
     async def begin(self, capabilities: Mapping[str, Any] = {}) -> None:
@@ -104,7 +104,7 @@ async def test_an_item_that_is_too_long_for_a_line_is_left_out(way: str, revisio
 @pytest.mark.parametrize(
     ("way", "text", "size"),
     [
-        *(("stdio", "a", 4_180_000), ("stdio", "a", 30_000_000), ("stdio", "\u0085", 4_000_000)),
+        *(("stdio", "a", 10_400_000), ("stdio", "a", 30_000_000), ("stdio", "\u0085", 4_000_000)),
         *(("sse", "a", 1_060_000), ("sse", "a", 5_000_000), ("sse", "\u0085", 400_000), ("websocket", "a", 1_060_000)),
     ],
 )
@@ -124,6 +124,20 @@ async def test_a_result_that_is_too_long_for_a_line_is_an_error_of_its_own_call(
         answered = await pipe.ask("tools/call", name="good__g", arguments={})
         assert answered["result"]["content"] == said("here")["content"]
         await pipe.leave()
+
+
+async def test_a_client_that_does_not_end_there_gets_a_result_of_megabytes_over_a_websocket() -> None:
+    scripts = {"one": Scripted(tools_list=tools("t"), tools_call=said(long("a", 8_000_000)))}
+    async with gateway(scripts=scripts) as app:
+        heard = list[bytes]()
+        socket = WebSocket(app.http, headers=[("user-agent", "node")], on_message=heard.append)
+        meta = {f"io.modelcontextprotocol/{name}": value for name, value in MEANT.items()}
+        params = {"name": "one__t", "arguments": {}, "_meta": meta}
+        socket.say(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode())
+        while not heard:
+            await settle()
+        assert len(json.loads(heard[0])["result"]["content"][0]["text"]) == 8_000_000
+        await socket.leave()
 
 
 @pytest.mark.parametrize("way", LONGEST)

@@ -88,7 +88,7 @@ async def test_a_websocket_client_of_either_era_lists_and_calls() -> None:
 @real
 async def test_a_websocket_carries_large_messages_and_refuses_those_over_the_limit() -> None:
     async with gateway(GREETER) as served:
-        async with connected(served, max_size=None) as socket:
+        async with connected(served, max_size=None, user_agent_header="ours") as socket:
             name = "x" * 8_000_000
             answer = await ask(socket, 1, "tools/call", name="greeter__greet", arguments={"name": name})
             assert answer["result"] == said(f"Hello, {name}!")

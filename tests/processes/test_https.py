@@ -56,11 +56,13 @@ class Encrypted(Client):
 
 
 @asynccontextmanager
-async def over_tls(folder: Path, *more: str) -> AsyncIterator[tuple[Gateway, int, Path, Path]]:
+async def over_tls(
+    folder: Path, *more: str, server: str = "counting"
+) -> AsyncIterator[tuple[Gateway, int, Path, Path]]:
     certificate, key = certificates.make(folder)
     files = {"certificate": str(certificate), "key": str(key)}
     environ = {"HOME": str(folder), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    servers = {"one": child("counting")}
+    servers = {"one": child(server)}
     command = ("serve", "--port", "0", *more)
     async with toolgate(*command, config=servers, environ=environ, http={"tls": files}) as process:
         yield process, (await process.until_it_serves()).port, certificate, key
@@ -80,6 +82,17 @@ async def test_clients_call_tools_over_https_and_websocket() -> None:
             async with websockets.connect(f"wss://127.0.0.1:{port}/mcp", ssl=context) as socket:
                 await socket.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
                 assert json.loads(await socket.recv())["result"] == {}
+
+
+@real
+async def test_results_and_arguments_of_any_size_come_through() -> None:
+    """A result of more than 256 KiB stopped there, unless its client was slow."""
+    with home() as environ:
+        async with over_tls(Path(environ["HOME"]), server="wordy") as (_, port, certificate, _):
+            client = Encrypted(port, certificate)
+            for length in (200_000, 300_000, 1_000_000, 5_000_000):
+                assert len(await client.call("one__talk", length=length)) == length
+                assert await client.call("one__listen", say="x" * length) == str(length)
 
 
 @real

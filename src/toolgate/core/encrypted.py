@@ -105,6 +105,11 @@ class EncryptedConnection(SSLProtocol):
         self._intake = Intake(self._take, self._raw, PIECE, self._turns, lambda whose=self._whose: whose)
         super().connection_made(cast(Any, SharedTransport(transport, self._intake, self._turns.outflow)))
 
+    def _set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """As other transports have it: with a limit of 0, who writes waits while anything is left, and only then."""
+        cast(Any, super())._set_write_buffer_limits(high, low)
+        self._outgoing_high_water = max(1, cast(Any, self)._outgoing_high_water)
+
     def get_buffer(self, n: int) -> memoryview:
         return READ_INTO
 

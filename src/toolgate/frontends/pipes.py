@@ -115,7 +115,7 @@ class Pipes:
 
     async def stream(self, request: Request, response: Response) -> None:
         """HTTP with SSE: the stream, which first names the place to post to."""
-        with self._opened(request, ways.SSE) as pipe:
+        with self._opened(request) as pipe:
             try:
                 place = f"{request.scope['path']}?{SESSION}={pipe.id}"
                 await response.begin(sse.event(place.encode(), name=b"endpoint"))
@@ -125,7 +125,7 @@ class Pipes:
                 await pipe.conversation.close()
 
     async def websocket(self, request: Request, send: Send) -> None:
-        with self._opened(request, ways.WEBSOCKET) as pipe:
+        with self._opened(request) as pipe:
             offered = request.scope.get("subprotocols", ())
             chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
             socket = _Socket(request, send, pipe, self._config.http.body_limit, self._clock, self._scheduler)
@@ -138,11 +138,12 @@ class Pipes:
             await send({"type": "websocket.close", "code": socket.code})
 
     @contextmanager
-    def _opened(self, request: Request, way: Way) -> Generator[Pipe]:
+    def _opened(self, request: Request) -> Generator[Pipe]:
         if self._is_closed or not self._makes_room_for(request.principal):
             raise Refused(503, "Too many connections")
         connection = connection_of(request.scope)
         backlog = connection.backlog if connection else None
+        way = ways.of_pipe(request.headers.get("user-agent", ""))
         pipe = Pipe(self._deps, request.principal, request.route.path, way, backlog, self._scheduler)
         self._open[pipe.id] = pipe
         self._shares.put(pipe.principal.counted_as, pipe.id, pipe)

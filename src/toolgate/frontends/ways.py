@@ -24,20 +24,31 @@ LARGEST_CODE = 2**31 - 1  # of an error: the official Java SDK ends its session 
 
 
 class Way(msgspec.Struct, frozen=True):
-    """How many bytes a message may have, and the items of one page of a list, each as one line; and whether all of a
-    session is in one stream of messages, so that what stands in them has to be looked at."""
+    """How many bytes a message may have, and the items of one page of a list, each as one line; and up to how many
+    bytes what stands in a message is looked at: where all of a session is in one stream of messages."""
 
     longest: int
     page: int
-    is_one_stream: bool
+    looked_through: int = 0
+
+    @property
+    def is_one_stream(self) -> bool:
+        return self.looked_through > 0
 
 
-# A page has room for what stands around its items. Many clients read only the first: pages are as large as can be.
-BODY = Way(sys.maxsize, 9 * MIB, False)  # Streamable HTTP, an answer as it is
-EVENT = Way(sys.maxsize, 900 * KIB, False)  # the same as an event of a stream: Python 2.3 loses one of more than 1 MiB
-SSE = Way(1020 * KIB, 900 * KIB, True)  # of 2024-11-05: there, Python 2.3 ends its session at more than 1 MiB
-WEBSOCKET = Way(1020 * KIB, 900 * KIB, True)  # Python 1 at more than 1 MiB
-STDIO = Way(4 * MIB - 128 * KIB, 3 * MIB, True)  # Ruby and PHP at more than 4 MiB, TypeScript at more than 10
+# A page has room for what stands around its items. Many clients read only the first: pages are as large as the most
+# narrow reader takes. A result is of a client's own call: it has what most take.
+BODY = Way(sys.maxsize, 9 * MIB)  # Streamable HTTP, an answer as it is
+EVENT = Way(sys.maxsize, 900 * KIB)  # the same as an event of a stream: Python 2.3 loses one of more than 1 MiB
+PIPE = Way(16 * MIB - 128 * KIB, 900 * KIB, 1020 * KIB)  # HTTP with SSE, or WebSocket: Go ends its session at 16 MiB
+PIPE_OF_PYTHON = Way(1020 * KIB, 900 * KIB, 1020 * KIB)  # Python 2.3 over SSE, and 1 over WebSocket, at 1 MiB
+STDIO = Way(10 * MIB - 128 * KIB, 3 * MIB, 10 * MIB)  # TypeScript at 10 MiB; Ruby and PHP at 4
+
+
+def of_pipe(user_agent: str) -> Way:
+    """That of a client over HTTP with SSE or WebSocket which says this of itself."""
+    return PIPE_OF_PYTHON if user_agent[:6].lower() in ("", "python") else PIPE
+
 
 _response = re.compile(
     rb'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*),"(?:result":|error":\{"code":(-?[0-9]+))'
@@ -82,6 +93,8 @@ def readable(message: bytes, way: Way, is_merged: bool) -> bytes:
         text = f"The message has {len(message):,} bytes; over this transport it may have {way.longest:,}"
         hint = "ask for less at once, or connect over Streamable HTTP; with `result_limit` the rest is kept"
         raise Fault("UPSTREAM_ERROR", text, hint=hint, reach="executed")
+    if len(message) > way.looked_through:
+        return message
     why = listed.why_unparsable(message) if len(message) > listed.LONGEST_NUMBER else ""
     if not why and counting.is_deeper(message, DEEPEST):
         why = f"more than {DEEPEST} levels"
