@@ -128,6 +128,9 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
 
         async def send(self, message: Any) -> None:
             await super().send(message)
+            if message["type"] == "websocket.accept":  # what it was opened with is needed no more, and may be large
+                self.request.headers.clear()
+                self.scope["headers"] = []
             if self.initial_response and self.close_sent:
                 self.handshake_complete = True  # a refusal is an answer, too: uvicorn logs an error else
 

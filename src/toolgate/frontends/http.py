@@ -397,10 +397,10 @@ class HttpFrontend(Application):
 
     async def _get(self, request: Request, response: Response) -> None:
         session = self._existing(request)
-        _lasts(request)
         if not request.accepts_events:
             raise Refused(406, "This stream requires Accept: text/event-stream")
         last = request.headers.get(era_headers.LAST_EVENT, "")
+        _lasts(request)
         found = session.replay_buffer.find(last, session.rights)
         if found:
             await sse_delivery.resume(response, request.receive, *found, session, self._clock)
@@ -424,8 +424,9 @@ class HttpFrontend(Application):
     # The transport of 2024-11-05, and WebSocket.
 
     async def _sse_get(self, request: Request, response: Response) -> None:
+        way = ways.of_pipe(request.headers.get("user-agent", ""))
         _lasts(request)
-        await self._pipes.stream(request, response)
+        await self._pipes.stream(request, way, response)
 
     async def _sse_post(self, request: Request, response: Response) -> None:
         self._pipes.find(request)
@@ -441,8 +442,9 @@ class HttpFrontend(Application):
             if request.is_sse:
                 raise Refused(404, f"No WebSocket is served at {scope['path']}; the endpoint is {request.route.path}")
             with ActiveRequest(request.principal, self._clock, self._active_requests.all) as request.active_request:
+                way = ways.of_pipe(request.headers.get("user-agent", ""))
                 _lasts(request)
-                await self._pipes.websocket(request, send)
+                await self._pipes.websocket(request, way, send)
         except Unauthorized as expelled:
             await send({"type": "websocket.close", "code": 1008, "reason": expelled.message[:100]})
         except Refused as refused:
@@ -457,8 +459,12 @@ def _cancelled() -> Fault:
 
 
 def _lasts(request: Request) -> None:
+    """From now on it ends only when somebody ends it, and keeps no head, which may be large."""
     if request.active_request:
         request.active_request.lasts(request.route.path)
+    request.scope["headers"] = ()
+    if request.scope["type"] == "websocket" or request.scope["method"] == "GET":
+        request.headers = {}
 
 
 async def _last_word(response: Response, refused: Refused) -> None:

@@ -18,7 +18,6 @@ from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Principal
-from toolgate.frontends import ways
 from toolgate.frontends.channels import shows_no_less
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
@@ -113,9 +112,9 @@ class Pipes:
         pipe.conversation.session.is_shown(request.principal)
         return pipe.conversation
 
-    async def stream(self, request: Request, response: Response) -> None:
+    async def stream(self, request: Request, way: Way, response: Response) -> None:
         """HTTP with SSE: the stream, which first names the place to post to."""
-        with self._opened(request) as pipe:
+        with self._opened(request, way) as pipe:
             try:
                 place = f"{request.scope['path']}?{SESSION}={pipe.id}"
                 await response.begin(sse.event(place.encode(), name=b"endpoint"))
@@ -124,8 +123,8 @@ class Pipes:
             finally:
                 await pipe.conversation.close()
 
-    async def websocket(self, request: Request, send: Send) -> None:
-        with self._opened(request) as pipe:
+    async def websocket(self, request: Request, way: Way, send: Send) -> None:
+        with self._opened(request, way) as pipe:
             offered = request.scope.get("subprotocols", ())
             chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
             socket = _Socket(request, send, pipe, self._config.http.body_limit, self._clock, self._scheduler)
@@ -138,12 +137,11 @@ class Pipes:
             await send({"type": "websocket.close", "code": socket.code})
 
     @contextmanager
-    def _opened(self, request: Request) -> Generator[Pipe]:
+    def _opened(self, request: Request, way: Way) -> Generator[Pipe]:
         if self._is_closed or not self._makes_room_for(request.principal):
             raise Refused(503, "Too many connections")
         connection = connection_of(request.scope)
         backlog = connection.backlog if connection else None
-        way = ways.of_pipe(request.headers.get("user-agent", ""))
         pipe = Pipe(self._deps, request.principal, request.route.path, way, backlog, self._scheduler)
         self._open[pipe.id] = pipe
         self._shares.put(pipe.principal.counted_as, pipe.id, pipe)
