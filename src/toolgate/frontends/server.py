@@ -655,7 +655,8 @@ class HttpProtocol(HttpToolsProtocol):
     def _rests(self) -> None:
         self._idle_since = self.loop.time()
         if not self._patience:  # nothing more comes of what was answered: it is not kept until the next one
-            self.cycle = self._known = self._running = None  # type: ignore[assignment]
+            self.cycle = self._known = self._running = self.scope = None  # type: ignore[assignment]
+            self.url = b""
         if not self._keeping:
             self._keeping = self.loop.call_later(self.timeout_keep_alive, self._look)
 
