@@ -32,3 +32,19 @@ async def test_of_what_a_client_may_not_send_on_little_is_read(monkeypatch: pyte
         assert later < 256 * 1024 + 40 * inflow.READ  # the oldest may always go on
         for wire in wires:
             await wire.leave()
+
+
+@pytest.mark.promise("b.attacks.bodies")
+async def test_large_heads_of_requests_that_do_not_end_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MOST_OF_ONE", 256 * 1024)
+    lines = b"".join(b"X-%d: %b\r\n" % (number, b"x" * 500) for number in range(100))
+    head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n%b\r\n{"
+    async with gateway() as app:
+        wires = [Wire(app) for _ in range(20)]
+        for wire in wires:
+            wire.send(head % lines)
+            await settle()
+        refused = [wire for wire in wires if b" 429 " in bytes(wire.unread)[:20]]
+        assert 12 <= len(refused) < 20
+        for wire in wires:
+            await wire.leave()

@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.skipif(bool(confinement.missing(confinement.Box())), reason="this kernel cannot put on a box"),
 ]
 
-STRICT = "strict: no network; reads its program; writes its own folder; at most 4 GiB of memory each, 128 processes"
+MOST = "at most 4 GiB of memory and 256 open files each, 64 processes"
+STRICT = f"strict: no network; reads its program; writes its own folder; {MOST}"
 OPENED = STRICT.replace("its program", "its program ({})", 1)
 
 

@@ -57,6 +57,29 @@ async def test_a_strict_server_reads_its_program_writes_its_own_folder_and_reach
     assert not (tmp_path / "new").exists()
 
 
+OPENS = """
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+opened = []
+try:
+    while len(opened) < 5000: opened.append(os.eventfd(0))
+except OSError as error:
+    print(error.strerror)
+print(len(opened))
+for each in opened: os.close(each)
+"""
+
+
+@pytest.mark.parametrize(("files", "most"), [(None, 256), (1000, 1000)])
+@real
+async def test_a_process_of_a_box_has_few_open_files(files: int | None, most: int) -> None:
+    """What the kernel keeps for them it counts by user: all that the gateway may have were taken."""
+    box = {"level": "strict"} | ({"files": files} if files else {})
+    async with gateway(settings(one=child("doing", box=box))) as served:
+        why, opened = (await does(served.client(), OPENS)).splitlines()
+        assert why == "Too many open files" and most - 50 < int(opened) < most
+
+
 @pytest.mark.parametrize(
     "leaves", ["os.symlink('/nowhere', tmp)", "os.symlink(tmp, tmp)", "os.symlink('/usr', tmp)", "open(tmp, 'w')"]
 )

@@ -16,7 +16,9 @@ from toolgate.config.profiles import Profile, profile_of, started
 Level = Literal["off", "no-net", "no-write", "strict", "profile"]
 LEVELS = ("off", "no-net", "no-write", "strict", "profile")
 
-PROCESSES = 128  # of one server at once, where nothing is said
+PROCESSES = 64  # of one server at once, where nothing is said
+OPEN_FILES = 256  # of one of its processes: what the kernel keeps for them, and counts by user, is the gateway's too
+PROCESSES_OF_BROWSERS, OPEN_FILES_OF_BROWSERS = 128, 1024
 MEMORY = 4 * 1024 * 1024 * 1024  # bytes of one of its processes
 FILE_SIZE = 4 * 1024 * 1024 * 1024  # bytes of a file that it writes
 
@@ -41,6 +43,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
     cpu: float | None = None
     processes: int = PROCESSES
     file_size: int = FILE_SIZE
+    open_files: int = OPEN_FILES
 
     def with_more(
         self,
@@ -53,6 +56,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
         cpu: float | None,
         processes: int | None,
         file_size: int | None,
+        open_files: int | None,
     ) -> Confines:
         """With what stands beside the level; None: as it is."""
         return msgspec.structs.replace(
@@ -66,6 +70,7 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
             cpu=cpu,
             processes=processes or self.processes,
             file_size=file_size or self.file_size,
+            open_files=open_files or self.open_files,
         )
 
     def words(self, parts: str = "") -> str:
@@ -80,7 +85,8 @@ class Confines(msgspec.Struct, frozen=True, kw_only=True):
         reads += f"; runs {', '.join(self.run)}" if self.run else ""
         writes = "writes all files" if self.writes_all else _paths("writes its own folder", self.write)
         cpu = f", {self.cpu:g} s of processor time" if self.cpu else ""
-        most = f"at most {_size(self.memory)} of memory{cpu} each, {self.processes} processes"
+        each = f"at most {_size(self.memory)} of memory{cpu} and {self.open_files:,} open files each"
+        most = f"{each}, {self.processes} processes"
         name = f"profile of {self.package}" if self.package else self.level
         return f"{name}: {reach}; {reads}; {writes}; {most}"
 
@@ -112,4 +118,6 @@ def of_level(level: Level, command: str, args: tuple[str, ...], env: Mapping[str
         sockets=profile.is_browser,
         is_browser=profile.is_browser,
         env=profile.env,
+        processes=PROCESSES_OF_BROWSERS if profile.is_browser else PROCESSES,
+        open_files=OPEN_FILES_OF_BROWSERS if profile.is_browser else OPEN_FILES,
     )

@@ -243,6 +243,14 @@ class ServerBox(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Key(values.whole(1, 10_000), "how many processes it may have at once", default=f"`{boxes.PROCESSES}`"),
     ] = None
+    files: Annotated[
+        int | None,
+        Key(
+            values.whole(16, 100_000),
+            "how many files, sockets and the like each of its processes may have open",
+            default=f"`{boxes.OPEN_FILES}`",
+        ),
+    ] = None
 
 
 NO_BOX = ServerBox()
@@ -658,9 +666,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         if self.type != "stdio" or box.level == "off":
             return None
         found = boxes.of_level(box.level, self.command, self.args, self.env, self.cwd)
-        return found.with_more(
-            box.read, box.run, box.write, box.net, box.sockets, box.memory, box.cpu, box.processes, box.filesize
-        )
+        limits = box.memory, box.cpu, box.processes, box.filesize, box.files
+        return found.with_more(box.read, box.run, box.write, box.net, box.sockets, *limits)
 
     @property
     def print(self) -> str:

@@ -357,7 +357,7 @@ class Guards:
         """A body of which this has come first; its size and its beginning."""
         chunks: list[bytes] = []
         beginning = b""
-        size, more = 0, True
+        size, more, head = 0, True, 0  # it is kept as long as the body comes
         kept: Body | None = None
         try:
             while more and size <= limit + OVERFLOW_READ:
@@ -374,8 +374,12 @@ class Guards:
                     continue
                 chunks.append(chunk)
                 if more:
-                    kept = kept or self._bodies.begun(request.principal.counted_as)
-                    if not kept.has(size):
+                    if not kept:
+                        kept = self._bodies.begun(request.principal.counted_as)
+                        head = sum(len(name) + len(value) for name, value in request.scope["headers"])
+                        if head > self._bodies.free and not kept.has(head):  # not to be read on would not make it less
+                            raise Refused(429, "Too many requests with a large head are not finished: end some first")
+                    if not kept.has(size + head):
                         await kept.room()
             if size > limit:
                 raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])

@@ -48,7 +48,7 @@ def test_a_table_without_a_level_is_strict_and_what_it_names() -> None:
     )
     assert found.words() == (
         "strict: network: ports 443; reads its program and /a; writes its own folder and ~/b; "
-        "at most 1 GiB of memory, 60 s of processor time each, 3 processes"
+        "at most 1 GiB of memory, 60 s of processor time and 256 open files each, 3 processes"
     )
     assert "reads its program (/x/bin) and /a; " in found.words("/x/bin")
 

@@ -217,6 +217,7 @@ class Boxes:
             cpu=round(confines.cpu) or 1 if confines.cpu else None,
             processes=confines.processes,
             file_size=confines.file_size,
+            open_files=confines.open_files,
             lenient=self._is_lenient,
         )
 
