@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from toolgate.catalog import prints
 from toolgate.core import jsonrpc, plain
 from toolgate.core.redaction import Redactor
 from toolgate.policy import schemas
@@ -65,3 +66,9 @@ def test_msgspec_reads_no_number_with_an_exponent_itself(seen: list[str]) -> Non
 def test_what_is_read_again_for_a_secret_in_an_escape_is_read_so_too(seen: list[str]) -> None:
     shown = Redactor(["41ab9Zk3kq8vXw2"]).body(rb'{"a":"\u0041ab9Zk3kq8vXw2","b":[1e300]}')
     assert json.loads(shown) == {"a": "Aab9Zk3kq8vXw2", "b": [1e300]} and seen == ["1e300"]
+
+
+def test_a_tool_that_is_pinned_is_read_so_too(seen: list[str]) -> None:
+    tool = b'{"name":"a","inputSchema":{"type":"object","default":[1e300]}}'
+    assert prints.told_of(tool).whole == '{"inputSchema": {"default": [1e+300], "type": "object"}, "name": "a"}'
+    assert seen == ["1e300"]
