@@ -6,6 +6,8 @@
 3. What catches everything says why on its line: it is the rescue or a pump; or it raises again.
 4. A file says in its first lines what it is for.
 5. Nobody compares revisions but their table, `core/mcp.py`: a difference is a field of `mcp.Revision`.
+6. Where JSON becomes plain values, Python reads the numbers (`core/plain.py` says why): by that, or by `jsonrpc`. But
+   for commands, which nobody waits for but who started them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ ERA = {"era", "is_modern", "is_legacy"}
 REVISION = {"revision", "date", "LATEST", "UNSTATED"}
 MAY_COMPARE_REVISIONS = ("core/mcp.py", "demo/")
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
+READERS = ("msgspec.json.decode", "msgspec.json.Decoder")
 REASONS = ("the rescue", "pump")
 
 Found = Iterator[tuple[int, str]]
@@ -75,6 +78,25 @@ def catches_of_everything(tree: ast.Module, lines: list[str]) -> Found:
             yield node.lineno, "catches even a cancellation, and does not raise it again"
 
 
+def readers_of_plain_values(tree: ast.Module) -> Found:
+    """A type that another module defines is not looked into."""
+    nodes = list(ast.walk(tree))
+    plain = {"Any", "object"}
+    plain |= {node.name for node in nodes if isinstance(node, ast.ClassDef) and any(map(_is_any, node.body))}
+    for node in nodes:
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in READERS:
+            continue
+        given = {each.arg: each.value for each in node.keywords}
+        kind = given.get("type", *node.args[:1] if name_of(node.func) == "Decoder" else ())
+        is_plain = kind is None or any(name_of(part) in plain for part in ast.walk(kind))
+        if is_plain and "float_hook" not in given:
+            yield node.lineno, "reads plain values by msgspec alone: that is for `core.plain`"
+
+
+def _is_any(field: ast.stmt) -> bool:
+    return isinstance(field, ast.AnnAssign) and any(name_of(part) == "Any" for part in ast.walk(field.annotation))
+
+
 def problems(path: Path) -> Found:
     text = path.read_text()
     tree = ast.parse(text)
@@ -86,6 +108,8 @@ def problems(path: Path) -> Found:
         yield from tests_of_the_era(tree)
     if not path.relative_to(SOURCE).as_posix().startswith(MAY_COMPARE_REVISIONS):
         yield from comparisons_of_revisions(tree)
+    if not path.relative_to(SOURCE).as_posix().startswith("cli/"):
+        yield from readers_of_plain_values(tree)
 
 
 def broken() -> list[str]:

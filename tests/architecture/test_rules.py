@@ -62,3 +62,20 @@ def test_a_test_of_the_era_is_found(text: str) -> None:
 def test_a_catch_of_everything_gives_its_reason(handler: str, is_found: bool) -> None:
     text = f"try:\n    call()\n{handler}"
     assert bool(list(rules.catches_of_everything(ast.parse(text), text.splitlines()))) is is_found
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("msgspec.json.decode(body)", True),
+        ("msgspec.json.decode(body, type=dict[str, Any])", True),
+        ("msgspec.json.Decoder().decode", True),
+        ("msgspec.json.Decoder(list[Any])", True),
+        ("class Page:\n    more: Any = None\nmsgspec.json.decode(body, type=Page)", True),
+        ("class Page:\n    name: str\nmsgspec.json.decode(body, type=Page)", False),
+        ("msgspec.json.decode(body, type=list[str])", False),
+        ("msgspec.json.Decoder(Any, float_hook=float)", False),
+    ],
+)
+def test_a_reader_of_plain_values_that_leaves_the_numbers_to_msgspec_is_found(text: str, is_found: bool) -> None:
+    assert bool(list(rules.readers_of_plain_values(ast.parse(text)))) is is_found

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import gc
 import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,27 @@ def test_a_document_without_end_ends_and_is_read_a_piece_in_a_round(
         assert max(rounds.read) <= exchanges.PIECE
 
     asked()
+
+
+@pytest.mark.parametrize("data", [OK + b"Content-Length: 2\r\n\r\nok", OK + b"\r\nok", b"no HTTP\r\n\r\n"])
+def test_an_answer_is_gone_with_who_has_asked_and_not_when_garbage_is_collected(data: bytes) -> None:
+    @real
+    async def asked() -> None:
+        here, there = socket.socketpair()
+        here.setblocking(False)
+        there.sendall(data)
+        there.close()
+        with suppress(BadAnswer):
+            await exchange(here, Request(b"", "a.example"), LONGEST, asyncio.Lock())
+        here.close()
+
+    gc.collect()
+    gc.disable()
+    try:
+        asked()
+        assert not [each for each in gc.get_objects() if isinstance(each, Answer)]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

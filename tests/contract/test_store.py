@@ -124,6 +124,26 @@ async def test_a_store_that_is_closed_refuses_work_on_its_tables(place: Place) -
             await work
 
 
+async def test_the_end_waits_for_no_search_and_begins_none(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, SystemClock())
+    begun, searches = threading.Semaphore(0), list[asyncio.Task[Any]]()
+
+    def endless(connection: Any) -> Any:
+        connection.create_function("begin_it", 0, lambda: begun.release() or 1)
+        numbers = "WITH RECURSIVE n(i) AS (SELECT begin_it() UNION ALL SELECT i + 1 FROM n LIMIT 20000000)"
+        return connection.execute(f"{numbers} SELECT count(*) FROM n").fetchall()
+
+    for _ in range(5):
+        searches.append(asyncio.create_task(store.query(endless)))
+    assert await asyncio.to_thread(lambda: [begun.acquire(timeout=60) for _ in range(2)]) == [True, True]
+    await store.close()
+    ended = await asyncio.gather(*searches, return_exceptions=True)
+    assert sorted(str(each).partition(";")[0] for each in ended) == [
+        *2 * ["the store cannot be read: interrupted"],
+        *3 * ["the store is closed"],
+    ]
+
+
 async def test_spaces_know_nothing_of_each_other_and_list_their_own_in_order(place: Place) -> None:
     store = place.open()
     for space, key in (("a", "2"), ("a", "1"), ("b", "1"), ("a", "é/\n")):

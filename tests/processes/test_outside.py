@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from processes.ground import Json, child, gateway, home, real, settings, toolgate
 
-from toolgate.auth.safe_net import Bounds, Net, SafeNet
+from toolgate.auth.safe_net import MOST_ADDRESSES, Bounds, Net, SafeNet
 from toolgate.config import Guard
 from toolgate.core.fault import Fault
 from toolgate.upstreams.links.http1 import Target
@@ -223,6 +223,16 @@ async def test_a_name_that_changes_its_mind_is_connected_to_where_it_was_looked_
         ).code == "UPSTREAM_ERROR"  # no TLS
         assert (again.asked, again.reached) == (["rebind.example"], [PUBLIC])
         assert not any(b"Host" in each for each in asked)
+
+
+@real
+async def test_of_a_name_with_thousands_of_addresses_a_few_are_looked_at_and_tried() -> None:
+    many = [f"8.8.{number // 256}.{number % 256}" for number in range(4_000)]
+    net, looked_at = Internet({"many.example": [[*many, "127.0.0.1"]]}, where=0), list[str]()
+    found = SafeNet(net=net, own=lambda address, _port: bool(looked_at.append(address)))
+    with pytest.raises(OSError):
+        await found.dial("a")("many.example", 443)
+    assert net.reached == looked_at == many[:MOST_ADDRESSES]
 
 
 @real

@@ -62,6 +62,10 @@ class Answer:
             raise BadAnswer("the connection was closed before the answer was complete")
         self.is_whole = True
 
+    def let_go(self) -> None:
+        """No more is read. The parser holds what it calls: with it, the body would stay until garbage is collected."""
+        del self._parser
+
     # What the parser calls.
 
     def on_message_begin(self) -> None:
@@ -145,17 +149,20 @@ async def exchange(connection: socket.socket, request: Request, longest: int, tu
     loop = asyncio.get_running_loop()
     way = _Tls(request, request.tls) if request.tls else _Plain(request)
     answer, left = Answer(longest), 2 * longest
-    while not answer.is_whole:
-        if data := way.to_send():
-            await loop.sock_sendall(connection, data)
-        data = await loop.sock_recv(connection, PIECE)
-        left -= len(data)
-        if left < 0:
-            raise BadAnswer(f"sent more than {2 * longest} bytes for one answer")
-        async with turn:
-            _take(answer, way.read(data))
-            await asyncio.sleep(0)
-    return answer
+    try:
+        while not answer.is_whole:
+            if data := way.to_send():
+                await loop.sock_sendall(connection, data)
+            data = await loop.sock_recv(connection, PIECE)
+            left -= len(data)
+            if left < 0:
+                raise BadAnswer(f"sent more than {2 * longest} bytes for one answer")
+            async with turn:
+                _take(answer, way.read(data))
+                await asyncio.sleep(0)
+        return answer
+    finally:
+        answer.let_go()
 
 
 def _take(answer: Answer, pieces: Iterator[bytes]) -> None:

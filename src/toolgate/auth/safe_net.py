@@ -35,6 +35,7 @@ LONGEST_URL = 8192  # characters
 PATIENCE = 10.0  # seconds for one, with its redirects and the wait for its turn
 AT_ONCE = 4  # answers on one asker's word
 HOPS = 3
+MOST_ADDRESSES = 16  # of one name, which are looked at and tried: an answer of DNS has room for thousands
 REDIRECTS = (301, 302, 303, 307, 308)
 KEPT_ELSEWHERE = ("accept", "accept-language", "user-agent")  # headers that a redirect to another origin may keep
 
@@ -199,7 +200,7 @@ class SafeNet:
         return (*self.allowed, *(place for url in trusted for place in _places(url)))
 
     async def _addresses(self, asker: str, host: str, port: int) -> Sequence[str]:
-        return [host] if _address(host) else await self._lookups.find(asker, host, port)
+        return [host] if _address(host) else (await self._lookups.find(asker, host, port))[:MOST_ADDRESSES]
 
     async def _connected(self, host: str, port: int, addresses: Sequence[str]) -> socket.socket:
         error = OSError(f"{host} does not resolve")

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from toolgate.auth.issuer import Issuer, PublicKey
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, plain
 from toolgate.core.clock import Clock
 
 ALGORITHMS: Mapping[str, str] = {
@@ -137,7 +137,7 @@ class _Header(msgspec.Struct, frozen=True):
     alg: str
     kid: str | None = None
     typ: str = ""
-    crit: Any = None
+    crit: msgspec.Raw = jsonrpc.NOTHING
     b64: bool = True
 
 
@@ -151,7 +151,7 @@ def _header(token: str) -> _Header:
         raise BadToken("not a valid token") from None
     if header.alg not in ALGORITHMS:
         raise BadToken("the token's signature algorithm is not accepted")
-    if header.typ.lower() not in TYPES or header.crit is not None or not header.b64:
+    if header.typ.lower() not in TYPES or jsonrpc.given(header.crit) or not header.b64:
         raise BadToken("the token is not an access token")
     return header
 
@@ -183,7 +183,7 @@ def _claims(token: str, algorithm: str, keys: Sequence[PublicKey]) -> tuple[dict
     if not key:
         raise BadToken("the token's signature is invalid")
     try:
-        return msgspec.json.decode(payload, type=dict[str, Any]), key
+        return plain.read(payload, dict[str, Any]), key
     except (ValueError, *jsonrpc.UNREADABLE):
         raise BadToken("the token's claims cannot be read") from None
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import jsonrpc, names
+from toolgate.core import jsonrpc, names, plain
 
 # What may differ from one list to the next. All else is pinned, members that MCP does not define too: some client may
 # show them to a model.
@@ -110,7 +110,7 @@ def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _decoder = json.JSONDecoder(object_pairs_hook=_unique)
 _write = json.JSONEncoder(sort_keys=True, check_circular=False).encode  # what was read has no circle
-_quick, _again = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+_again = msgspec.json.Encoder().encode
 
 
 def _read(raw: Raw | bytes) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _as_it_is_written(data: bytes) -> object:
     """What would be written just so, as most is, says nothing twice, and is read in a fifth of the time; None for all
     else."""
     try:
-        found = _quick(data)
+        found = plain.read(data)
         return found if _again(found) == data else None
     except (*jsonrpc.UNREADABLE, OverflowError):
         return None

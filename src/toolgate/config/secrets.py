@@ -25,6 +25,7 @@ from toolgate.config.formats import LONGEST, Malformed, parse
 from toolgate.config.private import UNKNOWN_YET
 from toolgate.config.values import Wrong, choice, filled, many
 from toolgate.config.variables import SHELL, Expansion, Lacking, Style, Unread, is_secret_name, variable_of_secret
+from toolgate.core import plain
 
 FILE = "secrets.json"
 LONGEST_SECRET = 64 * 1024  # bytes
@@ -441,7 +442,7 @@ class _Until:
 def _table(body: bytes) -> Mapping[str, Any]:
     """Nothing where it is an error page of a proxy."""
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
+        return plain.read(body, dict[str, Any])
     except msgspec.DecodeError:
         return {}
 

@@ -11,6 +11,7 @@ The protocol
     addresses   which address counts where something is bounded for each
     names       `server__tool`, `server+uri` and back; near misses
     templates   templates of URIs, and what a completion makes of one
+    plain       JSON of others, read into plain values
     surrogates  lone surrogates in JSON
     counting    how many values JSON holds, counted before it is read
     outline     where the members of large JSON stand, found a piece at a time

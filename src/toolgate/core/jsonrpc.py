@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sized
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, overloa
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, large, outline, redaction, surrogates
+from toolgate.core import counting, large, outline, plain, redaction, surrogates
 from toolgate.core.large import Joined, Whole
 
 T = TypeVar("T")
@@ -39,20 +38,11 @@ Params: TypeAlias = dict[str, Any]
 """Parameters that are to be written, in values that `encode` takes."""
 
 
-def _float(written: str) -> float:
-    """msgspec's own reader of numbers takes a thousand times as long for those near the ends of what a double can
-    hold, such as 1e300, as for others. Raises `ValueError` for what is beyond them, which it makes an `UNREADABLE`."""
-    found = float(written)
-    if math.isinf(found):
-        raise ValueError("Number out of range")
-    return found
-
-
 class Decoder(Generic[T]):
     """A reader of JSON from outside, as msgspec's, which refuses lone surrogates; this one does not."""
 
     def __init__(self, type: type[T] | Any = Any) -> None:
-        self._strict: Callable[[Raw | bytes], T] = msgspec.json.Decoder(type, float_hook=_float).decode
+        self._strict: Callable[[Raw | bytes], T] = msgspec.json.Decoder(type, float_hook=plain.number).decode
 
     def decode(self, data: Raw | bytes) -> T:
         """Raises `UNREADABLE`."""

@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from toolgate.core import escapes
+from toolgate.core import counting, escapes, plain
 from toolgate.core.escapes import TooMuch
 from toolgate.core.spelling import INVISIBLE
 from toolgate.core.steps import InSteps, at_once
@@ -48,7 +48,8 @@ LARGE = 8192  # bytes from which on it pays to look at single letters first
 MOST_PLACES = 20_000  # of secrets in one text: taking them out takes about 50 ms
 MOST_SEARCHED = 200_000  # escapes around secrets, of which one is written with some: about 100 ms
 MOST_WALKED = 1024 * 1024  # bytes of JSON that are read when what is left of it is none
-MOST_LOOKS = 1_000_000  # at its values, for each form of a secret: about 100 ms
+MOST_VALUES = 10_000  # of these: about 20 ms
+MOST_LOOKS = 1_000_000  # at them, for each form of a secret: about 100 ms
 WINDOW = 64 * 1024  # characters that are looked at for escapes at once, at least
 LOOKED_AT = 512 * 1024  # bytes of JSON that are looked at in one go
 
@@ -146,7 +147,7 @@ class Secrets:
             if not places:
                 return shown
             changed = _cut_out(text, places)
-            most = max(MOST_LOOKS // len(self._texts), MOST_MEMBERS)
+            most = max(min(MOST_LOOKS // len(self._texts), MOST_VALUES), MOST_MEMBERS)
             return _sound(changed.encode("latin-1"), shown, self, most)
         except TooMuch:
             return self._emptied(shown)
@@ -216,7 +217,7 @@ class Secrets:
             first = bytes(memoryview(member)[:1])
             if len(name) <= LONGEST_KEPT and self.name(name) == name:
                 is_short = len(memoryview(member)) <= LONGEST_KEPT
-                kept[name] = _EMPTY.get(first) or (self.value(msgspec.json.decode(member)) if is_short else GONE)
+                kept[name] = _EMPTY.get(first) or (self.value(plain.read(member)) if is_short else GONE)
         return _write(kept)
 
     def value(self, shown: Any) -> Any:
@@ -586,23 +587,23 @@ _ADJOINS = f"{string.ascii_letters}{string.digits}+/_=.-"
 
 def _sound(changed: bytes, before: bytes, secrets: Secrets, most: int) -> bytes:
     """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then, if it
-    can be, and has no more values than that. Raises `TooMuch`."""
+    has no more values than that, and can be. Raises `TooMuch`."""
     try:
         msgspec.json.decode(changed, type=msgspec.Raw)
         return changed
     except _UNREADABLE:
         pass
-    if len(before) > MOST_WALKED:
+    if len(before) > MOST_WALKED or counting.has_more_values(before, most):
         raise TooMuch
     try:
-        return _write(_walked(_read(before), secrets, itertools.repeat(None, most)))
+        return _write(_walked(_read(before), secrets))
     except _UNREADABLE:
         raise TooMuch from None
 
 
 def _read(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body)
+        return plain.read(body)
     except msgspec.DecodeError:
         return json.loads(body)  # which knows lone surrogates
 
@@ -614,24 +615,16 @@ def _write(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-_ENDLESS = itertools.repeat(None)
-
-
-def _walked(value: Any, secrets: Secrets, steps: Iterator[None] = _ENDLESS) -> Any:
-    """Raises `TooMuch` where it has more values than there are steps."""
-    for _ in steps:
-        break
-    else:
-        raise TooMuch
+def _walked(value: Any, secrets: Secrets) -> Any:
     if isinstance(value, str):
         return secrets.text(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value if secrets.text(written := repr(value)) == written else GONE
     if isinstance(value, Mapping):
         members = cast("Mapping[str, Any]", value).items()
-        return {secrets.name(name): _walked(each, secrets, steps) for name, each in members}
+        return {secrets.name(name): _walked(each, secrets) for name, each in members}
     if isinstance(value, list | tuple):
-        return [_walked(each, secrets, steps) for each in cast("list[Any]", value)]
+        return [_walked(each, secrets) for each in cast("list[Any]", value)]
     return value
 
 

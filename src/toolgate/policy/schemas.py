@@ -171,7 +171,7 @@ class Schema(msgspec.Struct):
         return len(jsonrpc.encode([known[name] for name in self.members if name in known]))
 
 
-# Not by `jsonrpc`, since each call passes this. Python reads the floats, as there (`jsonrpc._float` says why), and
+# Not by `jsonrpc`, since each call passes this. Python reads the floats, as there (`core.plain` says why), and
 # makes infinite what no double can hold.
 decode = msgspec.json.Decoder(float_hook=float).decode
 _long_number = re.compile(rb"[0-9]{19}")

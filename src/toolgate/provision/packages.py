@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 import io
 import itertools
+import math
 import re
 import zipfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -305,14 +306,14 @@ def wheels_of(files: Sequence[File], hashes: Sequence[str]) -> Sequence[File]:
 
 def chosen(wheels: Sequence[File], tags: frozenset[str]) -> File | None:
     """The one that a client has taken, by the tags that it says it has."""
-    return next((each for each in wheels if _tags_of(each.name) == tags), None)
+    return next((each for each in wheels if _has_tags(each.name, tags)), None)
 
 
-def _tags_of(wheel: str) -> frozenset[str]:
-    """What its name has packed together."""
-    python, abi, platform = wheel.removesuffix(".whl").split("-")[-3:]
-    together = itertools.product(python.split("."), abi.split("."), platform.split("."))
-    return frozenset("-".join(each) for each in together)
+def _has_tags(wheel: str, tags: frozenset[str]) -> bool:
+    """Whether its name has packed these together. A name of some kilobytes would be a billion: they are counted
+    first."""
+    parts = [frozenset(each.split(".")) for each in wheel.removesuffix(".whl").split("-")[-3:]]
+    return math.prod(map(len, parts)) == len(tags) and tags.issuperset(map("-".join, itertools.product(*parts)))
 
 
 def _owners_of_wheel(wheel: bytes, stated: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ import msgspec
 from toolgate import __version__
 from toolgate.auth.safe_net import Bounds, SafeNet
 from toolgate.config import Config
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, plain
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
@@ -286,7 +286,7 @@ def _bounded() -> Generator[None]:
 def _decoded(body: bytes, url: str) -> tuple[list[Entry], str]:
     """The entries of a page that count, and the cursor of the next. Raises `Unread`."""
     try:
-        page = msgspec.json.decode(_flat(body), type=_Page)
+        page = plain.read(_flat(body), _Page)
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         raise Unread("its answer is no list of servers") from None
     items = _readable(page.servers[:MOST_ON_A_PAGE])
@@ -299,7 +299,7 @@ def _decoded(body: bytes, url: str) -> tuple[list[Entry], str]:
 def _readable(raw: Iterable[msgspec.Raw]) -> Iterator[Any]:
     for each in raw:
         try:
-            yield msgspec.json.decode(each)
+            yield plain.read(each)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             continue  # a number beyond all bounds, for example: the rest of the page is others'
 

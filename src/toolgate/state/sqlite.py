@@ -232,6 +232,8 @@ class SqliteStore:
             return
         self._is_closed = True
         self._reader.close()
+        for connection in list(self._readers):
+            connection.interrupt()  # a search of what others have written may take seconds
         await asyncio.to_thread(self._tables.shutdown)
         for connection in self._readers:
             connection.close()
@@ -247,6 +249,8 @@ class SqliteStore:
     # In the threads that read.
 
     def _look_up(self, work: Work[Result]) -> Result:
+        if self._is_closed:
+            raise NotKept("the store is closed")
         connection: sqlite3.Connection | None = getattr(self._of_thread, "connection", None)
         try:
             if connection is None:

@@ -84,9 +84,7 @@ ADAPTERS: Mapping[str, Mapping[str, str]] = {
     "codex": _MEMBERS,  # 0.169
     "gemini": {**_MEMBERS, "reply": "prompt_response"},  # 0.61
 }
-_added = re.compile(
-    r"\A(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL
-)  # what Gemini puts before the first prompt
+_added = re.compile(r"(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL)  # what Gemini puts before the first prompt
 _SOURCES = {"claude-code": "claude", "codex-cli": "codex", "gemini-cli": "gemini"}  # other names of the same
 
 
@@ -388,6 +386,8 @@ def _adapted(raw: Raw, source: str) -> Payload:
     """Raises `Fault`."""
     members, names = _members(raw), ADAPTERS.get(_source(source), _MEMBERS)
     told = {name: _text(members.get(member)) for name, member in names.items()}
+    prompt = told["prompt"][: 4 * LONGEST_QUOTED]
+    added = _added.match(prompt)
     return Payload(
         session_id=told["session_id"],
         cwd=absolute(told["cwd"]),
@@ -395,7 +395,7 @@ def _adapted(raw: Raw, source: str) -> Payload:
         model=_kept(told["model"], LONGEST_MODEL),
         began_by=told["began_by"],
         parent=told["parent"][:LONGEST_ID],
-        prompt=_kept(_added.sub("", told["prompt"], count=1), LONGEST_PROMPT),
+        prompt=_kept(prompt[added.end() :] if added else prompt, LONGEST_PROMPT),
         reply=_kept(told["reply"], LONGEST_REPLY),
         summary=_kept(told["summary"], LONGEST_REPLY),
     )

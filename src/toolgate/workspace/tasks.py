@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, plain
 from toolgate.core.fault import Fault
 from toolgate.state.base import Connection
 from toolgate.state.letters import CHUNK, chunks, letters, note
@@ -107,7 +107,7 @@ def row_of(task: Task) -> list[Any]:
 
 def task_of(row: tuple[Any, ...]) -> Task:
     values: dict[str, Any] = dict(zip(FIELDS, row, strict=True))
-    values |= {name: msgspec.json.decode(values[name]) for name in _AS_JSON}
+    values |= {name: plain.read(values[name]) for name in _AS_JSON}
     values["use_external_validator"] = bool(values["use_external_validator"])
     return Task(**values)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -121,6 +122,13 @@ async def test_a_token_that_lacks_what_is_checked_is_refused_with_the_reason(cla
 )
 async def test_a_header_that_is_not_taken_is_refused_with_the_reason(header: Any, why: str) -> None:
     assert await Bench().refused(header=header) == why
+
+
+async def test_what_a_token_holds_to_be_critical_is_refused_unread() -> None:
+    head = urlsafe_b64encode(b'{"alg":"ES256","kid":"e1","typ":"at+jwt","crit":[1e999]}').rstrip(b"=").decode()
+    with pytest.raises(BadToken, match="the token is not an access token"):
+        await Bench().verify(f"{head}.e30.e30")
+    assert (await Bench().verify(header={"crit": None})).subject == "dora"
 
 
 @pytest.mark.parametrize("typ", ["JWT", "at+jwt", "AT+JWT", "application/at+jwt", "", ...])

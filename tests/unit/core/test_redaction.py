@@ -241,6 +241,22 @@ def test_what_cannot_be_read_to_the_end_stays_json(secret: str, depth: int) -> N
         assert not any(secret in text for text in _texts(shown))
 
 
+@pytest.mark.promise("b.attacks.redaction")
+@pytest.mark.parametrize(
+    ("secret", "written"), [("41ab9Zk3kq8vXw2", r'"\u0041ab9Zk3kq8vXw2"'), ("1234567890", "1234567890")]
+)
+def test_what_holds_too_many_values_is_not_read_where_a_secret_leaves_no_json(
+    secret: str, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(redaction, "_read", lambda body: read.append(len(body)) or json.loads(body))
+    for many in (9_000, 11_000):
+        body = f'{{"a":{written},"b":[{",".join(["1e300"] * many)}]}}'.encode()
+        shown = json.loads(Redactor([secret]).body(body))
+        assert secret not in json.dumps(shown) and len(shown["b"]) == (many if many < redaction.MOST_VALUES else 0)
+    assert len(read) == 1
+
+
 def test_what_begins_within_an_escape_is_no_secret() -> None:
     assert json.loads(Redactor(["nsecret99"]).body(rb'{"a":"\nsecret99"}')) == {"a": "\nsecret99"}
 

@@ -14,7 +14,7 @@ from virtualtime import VirtualTimeLoop
 from toolgate.core.fault import Fault
 from toolgate.provision import packages
 from toolgate.provision.entries import Package, moment
-from toolgate.provision.packages import Packages, Unknown
+from toolgate.provision.packages import File, Packages, Unknown
 
 NPM = Package("npm", "@ann/notes", "1.0.0")
 PYPI = Package("pypi", "ann-notes", "1.0.0")
@@ -173,6 +173,21 @@ async def test_files_without_end_are_not_read(monkeypatch: pytest.MonkeyPatch, b
     monkeypatch.setattr(packages, bound, most)
     with pytest.raises(Unknown, match="its registry lists"):
         await over_it.facts(PYPI)
+
+
+def test_of_the_wheels_the_one_is_chosen_whose_name_has_just_these_tags() -> None:
+    endless = "-".join(".".join(f"{part}{number}" for number in range(1_000)) for part in ("py", "abi", "linux"))
+    names = (f"a-1-{endless}.whl", "a-1-py3-none-any.whl", "a-1-py2.py3.py3-none-any.whl", "a-1-cp311-cp311-linux.whl")
+    wheels = [File(name, "", name) for name in names]
+
+    def found(*tags: str) -> str | None:
+        file = packages.chosen(wheels, frozenset(tags))
+        return file.name if file else None
+
+    assert found("py3-none-any") == names[1]
+    assert found("py3-none-any", "py2-none-any") == names[2]
+    assert found("cp311-cp311-linux") == names[3]
+    assert found("py3-none-any", "py4-none-any") is found() is None
 
 
 async def test_a_wheel_of_files_without_end_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from virtualtime import FakeClock, settle, soon
 
 from toolgate.config import Config
 from toolgate.core.fault import Fault
-from toolgate.core.redaction import Redactor
+from toolgate.core.redaction import LONGEST_QUOTED, Redactor
 from toolgate.frontends.hook import is_allowed
 from toolgate.state.memory import MemoryStore
 from toolgate.workspace import hooks, sessions
@@ -118,6 +118,14 @@ async def test_what_a_hook_has_added_to_a_prompt_is_none_of_it(tmp_path: Path) -
         await room.told("gemini", {**captured("gemini")[1], "prompt": added + added + "Mend <hook_context>"})
         [record] = await room.records()
         assert (record.title, record.first_prompt) == ("Mend <hook_context>", "Mend <hook_context>")
+
+
+async def test_what_a_hook_has_added_is_looked_for_in_the_beginning_of_a_prompt_alone(tmp_path: Path) -> None:
+    added = f"<hook_context>{'a' * 5 * LONGEST_QUOTED}</hook_context>"
+    async with reading(Room(tmp_path)) as room:
+        await room.told("gemini", {**captured("gemini")[1], "prompt": f"{added}Mend"})
+        [record] = await room.records()
+        assert record.first_prompt.startswith("<hook_context>aaa")
 
 
 async def test_what_was_said_while_nobody_read_is_read_in_its_order_later(tmp_path: Path) -> None:

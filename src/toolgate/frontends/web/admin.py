@@ -22,7 +22,7 @@ from toolgate import __version__
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.auth.credential_states import CredentialState
 from toolgate.config import Server, render
-from toolgate.core import jsonrpc, mcp
+from toolgate.core import jsonrpc, mcp, plain
 from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.active_requests import Enter
@@ -433,7 +433,7 @@ class Admin:
     async def add(self, asked: Asked) -> Answer:
         """Add a server: its keys as in the configuration, and its `name`."""
         try:
-            table = msgspec.json.decode(asked.body, type=dict[str, Any])
+            table = plain.read(asked.body, dict[str, Any])
         except jsonrpc.UNREADABLE as error:
             raise Fault("INVALID_ARGS", f"The body must be a JSON object: {error}") from None
         name = table.pop("name", None)

@@ -19,7 +19,7 @@ import msgspec
 from toolgate.auth.credential_states import SOON
 from toolgate.catalog.poisoning import visible
 from toolgate.config import dialects
-from toolgate.core import mcp
+from toolgate.core import mcp, plain
 from toolgate.frontends.web import tool_fields
 from toolgate.provision.choosing import Lacking, server_of
 from toolgate.telemetry.traffic import KINDS, Wanted
@@ -119,7 +119,7 @@ async def server(request: PageRequest) -> Outcome:
 
 async def add_server(request: PageRequest) -> Outcome:
     try:
-        table = msgspec.json.decode(request.form.get("config", "") or "{}", type=dict[str, Any])
+        table = plain.read(request.form.get("config", "") or "{}", dict[str, Any])
     except (msgspec.DecodeError, ValueError) as error:
         raise Failed(400, f"The configuration must be a JSON object: {error}") from None
     added = await request.ask("POST", "/servers", {**table, "name": request.form.get("name", "").strip()})
@@ -220,7 +220,7 @@ async def _found(request: PageRequest, words: str, **more: Any) -> Mapping[str, 
     text = ""
     try:
         text = called["result"]["content"][0]["text"]
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return plain.read(text, dict[str, Any])
     except (KeyError, IndexError, TypeError):
         return {}
     except (msgspec.DecodeError, ValueError):
@@ -240,7 +240,7 @@ async def provision(request: PageRequest) -> Outcome:
     form = request.form
     given = {name.removeprefix("env."): value for name, value in form.items() if name.startswith("env.") and value}
     try:
-        table = server_of(msgspec.json.decode(form.get("match", ""), type=dict[str, Any]), given)
+        table = server_of(plain.read(form.get("match", ""), dict[str, Any]), given)
     except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError):
         raise Failed(400, "The form does not say which server") from None
     except Lacking as lacking:
