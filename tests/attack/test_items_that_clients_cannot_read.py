@@ -20,6 +20,7 @@ from virtualtime import FakeClock, settle
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache
 from toolgate.core import jsonrpc, names
+from toolgate.core.steps import at_once
 from toolgate.eras import listed
 from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.base import About
@@ -453,7 +454,7 @@ async def test_what_was_kept_is_looked_at_when_it_is_read_back() -> None:
 
 
 def test_a_component_says_which_of_its_tools_cannot_be_read() -> None:
-    found = metadata.read(b"[%b]" % ",".join([*BAD["tools"][:3], GOOD["tools"] % ""]).encode())
+    found = at_once(metadata.read(b"[%b]" % ",".join([*BAD["tools"][:3], GOOD["tools"] % ""]).encode()))
     assert len(found.raw) == 1 and len(found.faults) == 3
     assert all(fault.startswith(f"it has {listed.LONE}") for fault in found.faults)
     jsonrpc.encode(found.faults)

@@ -17,6 +17,7 @@ from wires import Wire
 from toolgate.auth.safe_net import LONGEST_URL, SafeNet
 from toolgate.core import asks, jsonrpc
 from toolgate.core.fault import Fault
+from toolgate.core.steps import at_once
 from toolgate.frontends.server import LONGEST_PATH
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.links import refusals
@@ -71,7 +72,7 @@ async def test_a_method_of_a_client_that_is_too_long_is_not_repeated(length: int
 def test_a_component_s_names_are_logged_by_their_beginning() -> None:
     name = "n" * 1_000_000
     tool = {"name": name, "inputSchema": {}}
-    found = metadata.read(json.dumps([tool, tool]).encode())
+    found = at_once(metadata.read(json.dumps([tool, tool]).encode()))
     assert len(found.faults) == 1 and len(found.faults[0]) < 500
 
 

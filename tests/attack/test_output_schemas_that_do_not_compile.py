@@ -15,6 +15,7 @@ from virtualtime import FakeClock, settle
 
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.cache import CatalogCache
+from toolgate.core.steps import at_once
 from toolgate.eras import output_schemas
 from toolgate.eras.output_schemas import MOST_OF_LIST, MOST_PARTS, OutputSchemas
 from toolgate.state.memory import MemoryStore
@@ -216,8 +217,32 @@ async def test_what_was_kept_is_looked_at_when_it_is_read_back() -> None:
     assert b"outputSchema" not in bytes(found["a"]) and found["b"] == items["b"]
 
 
+def patterned(characters: int) -> Raw:
+    """Patterns of so many characters, in both places where there are any."""
+    schema: dict[str, Any] = {"type": "object", "patternProperties": {"ab" * (characters // 4): {}}}
+    schema["properties"] = {"a": {"type": "string", "pattern": "xy" * (characters // 4)}}
+    return Raw(json.dumps(tool("a", schema)).encode())
+
+
+def test_the_patterns_of_a_schema_and_of_a_list_are_so_long_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_schemas, "LONGEST_PATTERNS", 400)
+    monkeypatch.setattr(output_schemas, "LONGEST_OF_LIST", 1000)
+    found, why = OutputSchemas().of(patterned(404))
+    assert "its patterns" in why and b"outputSchema" not in bytes(found)
+    schemas = OutputSchemas()
+    kept = [b"outputSchema" in bytes(schemas.of(patterned(400))[0]) for _ in range(4)]
+    assert kept == [True, True, False, False]
+    assert schemas.of(Raw(json.dumps(tool("b", COMPILE[0])).encode()))[1] == "", "it has no patterns"
+
+
+def test_a_components_tools_are_looked_at_one_by_one() -> None:
+    """Whatever each of them has, others have their turn between two."""
+    tools = [tool(str(number), COMPILE[0]) for number in range(20)]
+    assert len(list(metadata.read(json.dumps(tools).encode()))) == 20
+
+
 def test_a_components_tool_stays_too() -> None:
-    found = metadata.read(json.dumps([tool("a", THROW[0]), tool("b", COMPILE[0])]).encode())
+    found = at_once(metadata.read(json.dumps([tool("a", THROW[0]), tool("b", COMPILE[0])]).encode()))
     assert [b"outputSchema" in bytes(each) for each in found.raw] == [False, True]
     assert len(found.faults) == 1 and "output schema of a is ignored" in found.faults[0]
 

@@ -81,7 +81,7 @@ LOOKS: dict[str, Callable[[Raw], object]] = {
     "what is known of a tool": tool_info.read,
     "mirrored arguments": lambda raw: paging._why_useless(raw),
     "an older client's": lambda raw: revisions.write_item("tools", Raw(bytes(raw)), REVISIONS["2025-03-26"]),
-    "a component's": lambda raw: _refused(lambda: metadata.read(b"[" + bytes(raw) + b"]")),
+    "a component's": lambda raw: _refused(lambda: at_once(metadata.read(b"[" + bytes(raw) + b"]"))),
     "a list": lambda raw: at_once(paging._kept([raw], "tools", True)),
 }
 
@@ -241,7 +241,7 @@ def test_overlaid_tools_are_found_in_one_step_each() -> None:
 
 def test_of_a_component_that_lists_no_tools_a_few_faults_are_named() -> None:
     one = b'{"name": "t", "inputSchema": {}}'
-    found = metadata.read(b"[" + one + b",1" * 10_000 + b"]")
+    found = at_once(metadata.read(b"[" + one + b",1" * 10_000 + b"]"))
     assert len(found.raw) == 1
     assert len(found.faults) == metadata.MOST_FAULTS + 1
 

@@ -21,6 +21,7 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Event, Outcome
 from toolgate.upstreams.base import Items
+from toolgate.upstreams.component import upstream as upstream_module
 from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import LinkDeps, whole
 from toolgate.upstreams.pool import Pool
@@ -193,6 +194,20 @@ async def test_a_tool_that_has_come_since_is_asked_for_and_clients_hear_of_it() 
         found = await fault(echo.invoke(call("three")))
         assert (found.code, found.reach) == ("TOOL_NOT_FOUND", "not_sent")
         assert len(script.posts) == 1
+
+
+@real
+async def test_it_is_not_asked_again_and_again_for_tools_that_it_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_module, "AGAIN", 1000.0)
+    async with component([tool("one")]) as script, upstream(script) as echo:
+        await echo.list("tools", Client())
+        for number in range(5):
+            assert (await fault(echo.invoke(call(f"none {number}")))).code == "TOOL_NOT_FOUND"
+        assert len(script.gets) == 2, "for its list, and for the first name"
+        await echo.invoke(call("one"))
+        script.metadata = [tool("one"), tool("two")]
+        monkeypatch.setattr(upstream_module, "AGAIN", 0.0)
+        await echo.invoke(call("two"))
 
 
 @real

@@ -21,6 +21,8 @@ from toolgate.eras import js_patterns
 
 MOST_PARTS = 5_000  # of one schema, where what is referred to counts at each place: a second for a reader to compile
 MOST_OF_LIST = 20_000  # of all schemas of a list
+LONGEST_PATTERNS = 64 * 1024  # characters of those of one schema together: some hundredths of a second here
+LONGEST_OF_LIST = 1024 * 1024  # of all patterns in a list
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 
 _Holds: TypeAlias = Callable[[Any], bool]
@@ -70,7 +72,7 @@ _VALUES: Mapping[str, _Holds] = {
     **dict.fromkeys(("title", "description", "$comment", "format", "contentMediaType", "contentEncoding"), _of(str)),
     "$schema": _of(str),
     "$ref": _of(str),
-    "pattern": lambda value: isinstance(value, str) and js_patterns.is_taken(value),
+    "pattern": _of(str),
     "examples": _of(list),
     # By which a schema is found from elsewhere, or which few readers know.
     **dict.fromkeys(
@@ -111,6 +113,7 @@ class OutputSchemas:
 
     def __init__(self) -> None:
         self._left = MOST_OF_LIST
+        self._patterns_left = LONGEST_OF_LIST
 
     def of(self, tool: Raw) -> tuple[Raw, str]:
         """A tool as clients may have it, the same object where nothing is to be done; and why its output schema is left
@@ -135,10 +138,13 @@ class OutputSchemas:
         whole = cast("dict[str, Any]", schema)
         is_named = "$id" in whole
         whole.pop("$id", None)  # all that it refers to stands in it, so that nothing needs its name
+        found = _Parts(whole, min(LONGEST_PATTERNS, self._patterns_left))
         try:
-            parts = _Parts(whole).count()
+            parts = found.count()
         except _Unusable as why:
             return jsonrpc.NOTHING, str(why)
+        finally:
+            self._patterns_left -= found.patterns
         if parts > min(MOST_PARTS, self._left):
             return jsonrpc.NOTHING, f"clients that compile it would take too long: it has {parts:,} parts"
         self._left -= parts
@@ -146,9 +152,12 @@ class OutputSchemas:
 
 
 class _Parts:
-    """A schema as a reader compiles it: what is referred to is compiled at each place, but what refers to more once."""
+    """A schema as a reader compiles it: what is referred to is compiled at each place, but what refers to more once.
+    `patterns` are the characters of those that were looked at, of which there may be `longest`."""
 
-    def __init__(self, whole: dict[str, Any]) -> None:
+    def __init__(self, whole: dict[str, Any], longest: int) -> None:
+        self.patterns = 0
+        self._longest = longest
         self._whole = whole
         self._lists_items = "draft-0" in str(whole.get("$schema"))  # since 2019-09 a list of them has another name
         self._sizes: dict[int, tuple[int, bool]] = {}  # of each schema in it, and whether it refers to any
@@ -167,6 +176,8 @@ class _Parts:
             raise _Unusable("it has something else where a schema belongs")
         node = cast("dict[str, Any]", schema)
         _check(node)
+        if "pattern" in node:
+            self._check_pattern(node["pattern"])
         size, refers = 1, "$ref" in node
         if refers:
             self._references.append(node["$ref"])
@@ -179,13 +190,29 @@ class _Parts:
     def _parts(self, node: dict[str, Any]) -> Iterator[Any]:
         for keyword, value in node.items():
             if keyword in _NAMED:
-                yield from _members(keyword, value)
+                yield from self._members(keyword, value)
             elif keyword in _SOME or (keyword == "items" and isinstance(value, list) and self._lists_items):
                 yield from _some(keyword, value)
             elif keyword in _ONE:
                 yield value
             elif keyword not in _VALUES and keyword not in _DATA:
                 _check_nameless(value)
+
+    def _members(self, keyword: str, value: Any) -> Iterator[Any]:
+        if not isinstance(value, dict):
+            raise _Unusable(f"its {keyword} is no object")
+        for name, schema in cast("dict[str, Any]", value).items():
+            if keyword == "patternProperties":
+                self._check_pattern(name)
+            if not (keyword == "dependencies" and _are_texts(schema)):
+                yield schema
+
+    def _check_pattern(self, pattern: str) -> None:
+        if self.patterns + len(pattern) > self._longest:
+            raise _Unusable("its patterns, or those of the whole list, are too long together")
+        self.patterns += len(pattern)
+        if not js_patterns.is_taken(pattern):
+            raise _Unusable("some client cannot use a pattern in it")
 
     def _inserted(self, reference: str) -> int:
         """The parts that stand for a reference."""
@@ -237,16 +264,6 @@ def _check(node: dict[str, Any]) -> None:
             raise _Unusable(f"some client cannot use what it has as {keyword}")
     if "nullable" in node and ("type" not in node or (not node["nullable"] and "null" in node["type"])):
         raise _Unusable("it has nullable where its type does not fit that")
-
-
-def _members(keyword: str, value: Any) -> Iterator[Any]:
-    if not isinstance(value, dict):
-        raise _Unusable(f"its {keyword} is no object")
-    for name, schema in cast("dict[str, Any]", value).items():
-        if keyword == "patternProperties" and not js_patterns.is_taken(name):
-            raise _Unusable("some client cannot use a pattern in it")
-        if not (keyword == "dependencies" and _are_texts(schema)):
-            yield schema
 
 
 def _some(keyword: str, value: Any) -> Iterator[Any]:

@@ -1,8 +1,9 @@
-"""How long a list of a server may be, and how what servers say of themselves is looked at.
+"""How long a list of a server may be, and how what servers say is looked at.
 
 The rules this file keeps: what the configuration says at present holds for the connections that are there already; what
-is more than little is looked at in a thread, one at a time, in turns of servers: it may be anything. A thread costs
-more than a usual list of some dozens of items, which is begun without one.
+is more than little is looked at in a thread, one at a time, in turns of servers or of principals: it may be anything.
+What servers say of themselves and what they answer to calls have turns of their own: no call waits for lists. A thread
+costs more than a usual list of some dozens of items, which is begun without one.
 """
 
 from __future__ import annotations
@@ -21,27 +22,23 @@ from toolgate.core.steps import InSteps, Unfinished, at_once, in_slices
 LITTLE = 4 * 1024  # bytes
 FEW = 32 * 1024  # bytes of many little things, which may take long together only
 MOMENT = 0.002  # seconds of them, before the rest is for a thread
-SLICE = 0.02  # seconds of one list, where lists of other servers wait
+SLICE = 0.02  # seconds of one list or answer, where others wait
 
 Result = TypeVar("Result")
 
 
-class Bounds:
-    def __init__(self, limits: CatalogLimits | None = None) -> None:
-        self.limits = limits or CatalogLimits()
+class Looks:
+    """At what servers say, in turns: `whose` is a server's id, or see `Principal.counted_as`."""
+
+    def __init__(self) -> None:
         self._turns = FairLimit(1)
 
-    def prepared(self, config: Config) -> Swap:
-        return sets(self, limits=config.catalog)
-
-    async def looked_at(self, server: str, size: int, look: Callable[[], Result], little: int = LITTLE) -> Result:
+    async def looked_at(self, whose: str, size: int, look: Callable[[], Result], little: int = LITTLE) -> Result:
         """What `look` finds in so many bytes of a server. Raises what it raises. Up to `little` it takes no longer than
         what is little."""
-        return look() if size <= little else await self._turns.in_thread(server, look)
+        return look() if size <= little else await self._turns.in_thread(whose, look)
 
-    async def looked_through(
-        self, server: str, size: int, steps: InSteps[Result], longest: int | None = None
-    ) -> Result:
+    async def looked_through(self, whose: str, size: int, steps: InSteps[Result], longest: int | None = None) -> Result:
         """The same of what may take long: one item is looked at in each step, or what is little together. The `longest`
         has so many bytes."""
 
@@ -50,7 +47,19 @@ class Bounds:
         is_begun_here = longest is not None and longest <= LITTLE and size <= FEW
         if is_begun_here and not isinstance(found := in_slices(steps, MOMENT)(), Unfinished):
             return found
-        return await self._turns.in_thread(server, in_slices(steps, SLICE))
+        return await self._turns.in_thread(whose, in_slices(steps, SLICE))
+
+
+class Bounds(Looks):
+    """Of lists, and looks at them. `answers`: looks at what servers answer to calls."""
+
+    def __init__(self, limits: CatalogLimits | None = None) -> None:
+        super().__init__()
+        self.limits = limits or CatalogLimits()
+        self.answers = Looks()
+
+    def prepared(self, config: Config) -> Swap:
+        return sets(self, limits=config.catalog)
 
 
 def longest_of(items: Iterable[Raw]) -> int:

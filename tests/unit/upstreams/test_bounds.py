@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Generator
 
@@ -56,3 +57,17 @@ async def test_one_look_is_in_a_thread_unless_it_is_little(size: int, is_here: b
 
     assert await Bounds().looked_at("one", size, look) is is_here
     assert await Bounds().looked_at("one", size, look, FEW)
+
+
+@real
+async def test_answers_to_calls_wait_for_no_list() -> None:
+    there, goes_on = Bounds(), threading.Event()
+    listed = asyncio.ensure_future(there.looked_at("wild", LITTLE + 1, lambda: goes_on.wait(30)))
+    try:
+        async with asyncio.timeout(10):
+            assert await there.answers.looked_at("ann", LITTLE + 1, lambda: "found") == "found"
+            assert await there.answers.looked_through("ann", FEW + 1, steps([])) == "all"
+        assert not listed.done()
+    finally:
+        goes_on.set()
+        assert await listed

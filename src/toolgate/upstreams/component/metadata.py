@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, surrogates
 from toolgate.core.redaction import excerpt
+from toolgate.core.steps import InSteps
 from toolgate.eras import listed
 from toolgate.eras.output_schemas import OutputSchemas
 
@@ -46,8 +47,8 @@ _tool = jsonrpc.Decoder(_Tool)
 _array = jsonrpc.Decoder(list[Raw])
 
 
-def read(body: bytes) -> Tools:
-    """Raises `NoTools`."""
+def read(body: bytes) -> InSteps[Tools]:
+    """Raises `NoTools`. One tool in each step."""
     if counting.has_more_values(body, MOST_VALUES):
         raise NoTools(f"it has more than {MOST_VALUES:,} JSON values")
     try:
@@ -56,13 +57,13 @@ def read(body: bytes) -> Tools:
         items = _array.decode(body) if is_array else [Raw(body)]
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
         raise NoTools(f"it is not valid JSON: {error}") from None
-    found = _sorted_out(items, is_array)
+    found = yield from _sorted_out(items, is_array)
     if items and not found.raw:
         raise NoTools(found.faults[0])
     return found
 
 
-def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
+def _sorted_out(items: Iterable[Raw], is_array: bool) -> InSteps[Tools]:
     good: dict[str, Raw] = {}
     faults: list[str] = []
     schemas = OutputSchemas()
@@ -88,6 +89,7 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
             good[name], why = schemas.of(item)
             if why:
                 faults.append(f"the output schema of {shown(name.encode())} is ignored: {why}")
+        yield
     return Tools(tuple(good.values()), {name: _path(name, is_array) for name in good}, tuple(faults))
 
 

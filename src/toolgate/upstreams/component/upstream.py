@@ -33,6 +33,7 @@ from toolgate.upstreams.stopping import marked, stopped
 log = logging.getLogger(__name__)
 
 UNLISTED = 60.0  # seconds for which what was fetched for another purpose is good for a list
+AGAIN = 1.0  # seconds after which it is asked again for a tool that it did not have
 
 
 class ComponentUpstream:
@@ -54,6 +55,7 @@ class ComponentUpstream:
         self._last: Mapping[str, object] = {}  # what was known of the program when it ended
         self._tools: Tools | None = None  # as it said last
         self._heads: dict[str, bytes] = {}  # of its requests, by tool
+        self._in_vain = -AGAIN  # when it was last asked for a tool that it has not
         self._unlisted: float | None = None  # since when `_tools` is there, and nobody has been given the list
         self._asking: asyncio.Task[Tools] | None = None
         self._state: State = "configured"
@@ -187,7 +189,7 @@ class ComponentUpstream:
             raise self._failed(fault.message, "not_sent", fault.code, fault.hint, fault.words) from None
         look = partial(answers.result, answer, self._server)
         whose = call.client.principal.counted_as
-        return Done(await self._link_deps.bounds.looked_at(whose, len(answer.body), look), kept=answer.kept)
+        return Done(await self._link_deps.bounds.answers.looked_at(whose, len(answer.body), look), kept=answer.kept)
 
     async def _posted_or_again(self, call: Call) -> WholeAnswer:
         """A process that does not listen any more is ending: what it was not sent is for another one. One that is at
@@ -214,9 +216,11 @@ class ComponentUpstream:
 
     async def _line_for(self, tool: str) -> tuple[HttpClient, bytes]:
         """The line that this tool is reached by, and the head of its requests there. The server is asked again what it
-        has where that is not known of it."""
+        has where that is not known of it, but not again and again for what it has not."""
         self._refuse_what_cannot_be()
-        if tool not in self._heads and tool not in (await self._ask()).paths:
+        was_asked = bool(self._heads) and self._clock.now() - self._in_vain < AGAIN
+        if tool not in self._heads and (was_asked or tool not in (await self._ask()).paths):
+            self._in_vain = self._in_vain if was_asked else self._clock.now()
             raise Fault("TOOL_NOT_FOUND", f"Tool not found: {tool}", reach="not_sent")
         if tool not in self._heads:  # its process has ended in the same moment
             raise Lost(f"{self.name} has ended", "not_sent")
@@ -280,8 +284,8 @@ class ComponentUpstream:
             self._state = "starting"
         try:
             line, answer = await self._metadata()
-            look = partial(answers.tools, answer, line, self._server)
-            tools = await self._link_deps.bounds.looked_at(self.id, len(answer.body), look)
+            steps = answers.tools(answer, line, self._server)
+            tools = await self._link_deps.bounds.looked_through(self.id, len(answer.body), steps)
             if self._line is not line:  # its process has ended meanwhile
                 raise Fault("SERVER_FAILED", f"{self.name} has ended", server=self.id, reach="not_sent")
         except Fault as fault:

@@ -581,9 +581,9 @@ class Requests:
     async def _until_read(self, data: Whole, origin: int | None, call: Call | None, whose: str) -> None:
         try:
             reading = large.sparing(data, jsonrpc.decoding(data, mcp.OF_RESULTS, server=self.server.id))
-            read = await self.bounds.looked_through(whose, len(data), reading)
+            read = await self.bounds.answers.looked_through(whose, len(data), reading)
             if call and read[0].result and (in_ours := naming.reader(call.method, self.dialect.revision)):
-                result = await self.bounds.looked_at(whose, len(data), partial(in_ours, read[0].result))
+                result = await self.bounds.answers.looked_at(whose, len(data), partial(in_ours, read[0].result))
                 read = msgspec.structs.replace(read[0], result=result), read[1]
             data = data[: LONGEST_NOTE + 1]  # in case that it is quoted; and it shows that it was too long for a note
             self.received(data, origin, read)

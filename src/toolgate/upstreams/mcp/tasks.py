@@ -353,7 +353,7 @@ class Waiting:
             return outcome
         write, whose = partial(tasks.with_related, outcome.body, ""), self._call.client.principal.counted_as
         size = len(memoryview(outcome.body))
-        body = await self._requests.bounds.looked_at(whose, size, write) if size > LARGE else write()
+        body = await self._requests.bounds.answers.looked_at(whose, size, write) if size > LARGE else write()
         return msgspec.structs.replace(outcome, body=body)
 
     async def _came(self, waiting: asyncio.Future[Outcome]) -> bool:
