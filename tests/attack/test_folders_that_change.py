@@ -13,14 +13,14 @@ from typing import Any, cast
 import pytest
 from codex_double import CodexDouble
 from inmemory import Visitor, gateway
-from virtualtime import FakeClock, settle
+from virtualtime import FakeClock, VirtualTimeLoop, settle
 
 from toolgate.app import App
 from toolgate.config import Config
 from toolgate.config.settings import Codex
 from toolgate.policy.approvals import Approvals, StoredRequest
 from toolgate.state.memory import MemoryStore
-from toolgate.workspace import codex
+from toolgate.workspace import codex, codex_folder
 
 
 class Deciding:
@@ -87,6 +87,23 @@ def nothing(named: Path) -> None:
 
 
 REPLACED = "not the folder that was asked about"
+
+
+async def test_a_folder_is_looked_at_in_a_thread_each_time(named: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk may not answer."""
+    where: list[bool] = []
+    look = codex_folder.looked_at
+
+    def looked_at(cwd: str) -> codex_folder.Folder:
+        where.append(VirtualTimeLoop.is_aside)
+        return look(cwd)
+
+    monkeypatch.setattr(codex_folder, "looked_at", looked_at)
+    async with deciding() as room:
+        call = room.begin(prompt="say x", cwd=str(named))
+        await room.allow(await room.asked())
+        assert (await call)["success"] is True
+    assert len(where) >= 4 and all(where)
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,13 @@ class OneEach(FairLimit):
         super().give_back(whose)
 
 
+class TwoEach(OneEach):
+    """The same with two: what one of them wants may hang once without keeping the rest from going on."""
+
+    def _may(self, whose: str) -> bool:
+        return self._theirs.get(whose, 0) < 2
+
+
 class Shared(OneEach):
     """A principal has a turn more only where more are free than it has: alone it has half of all, and one is left for
     whoever has none, until as many principals have theirs as `limit` has binary digits."""

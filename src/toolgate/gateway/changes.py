@@ -20,7 +20,7 @@ from toolgate.config.variables import has_pattern
 from toolgate.core import jsonrpc, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, Principal
-from toolgate.policy.base import Policy
+from toolgate.policy.base import Policy, Wait
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, daemon
 from toolgate.workspace import codex_folder
@@ -40,11 +40,11 @@ class Changes(Policy):
     def applies(self, call: Call) -> bool:
         return call.server == names.OWN
 
-    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Done:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Done | Wait:
         if call.server != names.OWN or not asks_first(call):
             return call
         if call.target in RUNS_CODEX:
-            return self._for_codex(call)
+            return self._for_codex(call, waited)
         check_may_request(self._access, call.client.principal)
         verdict = self._access.judge(call)
         if verdict == "off":
@@ -59,8 +59,8 @@ class Changes(Policy):
             base.find_server(given["name"], self._removable(call.client.principal))
         return _in_one_spelling(call, given)
 
-    def _for_codex(self, call: Call) -> Call:
-        """With all that the call has left out, so that it is seen."""
+    def _for_codex(self, call: Call, folder: codex_folder.Folder | None) -> Call | Wait:
+        """With all that the call has left out, so that it is seen; once its folder was looked at."""
         self._codex.check_offered(call.target)
         if self._access.judge(call) == "off":
             message = "Access denied: this client may not use Codex"
@@ -68,10 +68,13 @@ class Changes(Policy):
         given = base.read(controls.CONTROLS[call.target], call)
         if call.target != "codex":
             return call
-        prompt = self._codex.prompt(given, caller(self._config, self._access, call.client.principal))
-        folder = Raw(jsonrpc.encode(codex_folder.looked_at(prompt.cwd)))
-        arguments = Raw(jsonrpc.encode(prompt))
-        return msgspec.structs.replace(call, arguments=arguments, extra={**call.extra, codex_folder.FOLDER: folder})
+        who = caller(self._config, self._access, call.client.principal)
+        prompt = self._codex.prompt(given, who)
+        if not folder:
+            return Wait(lambda: self._codex.folder_at(prompt.cwd, who))
+        arguments = Raw(jsonrpc.encode(msgspec.structs.replace(prompt, cwd=folder.cwd)))
+        extra = {**call.extra, codex_folder.FOLDER: Raw(jsonrpc.encode(folder))}
+        return msgspec.structs.replace(call, arguments=arguments, extra=extra)
 
     def recheck(self, call: Call, ticket: Any) -> None:
         self.before(call, was_passed=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +34,7 @@ OF_PROJECTS = (
 KEYS = ("url", "headers", "command", "args", "env", "enabled")  # that `add_mcp_server` has
 TRANSPORTS = {"http": "http", "sse": "sse", "ws": "websocket", "stdio": "stdio"}
 MOST = 50  # servers of one source
+ASKER = "import_mcp_server"  # administrators, who share what they may look at at once
 LONGEST_QUERY = 2000  # characters
 
 _variable = re.compile(r"\$\{(?:secret:)?([^:${}]{1,250})(?::-([^${}]*))?\}")
@@ -49,7 +51,7 @@ class Importing:
     async def of_project(self, named: str, is_here: bool) -> Sequence[Importable]:
         """`named` is a project that is known here, or its folder. Raises `Fault`."""
         folder = await self._folder(named, is_here)
-        tables = await asyncio.to_thread(_in_folder, folder)
+        tables = await self._workspace.folders.in_thread(ASKER, folder, partial(_in_folder, folder))
         if not tables:
             raise _nothing(f"The project {named[:200]} has no file with MCP servers", f"it was looked at in {folder}")
         return [_importable(name, table, str(folder)) for name, table in list(tables.items())[:MOST]]
@@ -59,7 +61,7 @@ class Importing:
         if known:
             return known[0].folder
         if is_here and named.startswith("/") and len(named) <= 4096 and "\0" not in named:
-            found = await asyncio.to_thread(project_of, Path(named))
+            found = await self._workspace.folders.in_thread(ASKER, Path(named), partial(project_of, Path(named)))
             if found:
                 return found.folder
         there = sorted(each.name for each in self._workspace.projects.values())

@@ -5,6 +5,7 @@ May import `upstreams` and the rooms below it.
     services      `WorkspaceServices`: all of this room that works while a gateway runs; `internal_servers`
     workspace     `Workspace`: what the tools here work by; in whose session and project a call is
     projects      folders with a `.gobby/project.json`
+    folders       work in folders that others name, whose disk may not answer
     tools         a tool of an internal server as a row: its arguments as a struct, and its function
     tasks         what a task is, read and written
     task_tools    the tools that make, show, change, close, delete and list tasks

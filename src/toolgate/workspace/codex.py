@@ -16,6 +16,7 @@ import shutil
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ from toolgate.state.base import Connection as Tables
 from toolgate.upstreams.inprocess.tools import Object, ToolContext
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.workspace import codex_folder, codex_said, sessions
+from toolgate.workspace.codex_folder import Folder, invalid
 from toolgate.workspace.codex_server import CodexError, CodexServer, Connection, over_stdio
 from toolgate.workspace.codex_turn import LONGEST_SHOWN, Turn
 from toolgate.workspace.workspace import Workspace
@@ -165,19 +167,19 @@ class Codex:
     # What is asked for.
 
     def prompt(self, given: Mapping[str, Any], caller: Caller) -> Prompt:
-        """The arguments of `codex` with all that they leave out. Raises `Fault`."""
+        """The arguments of `codex` with all that they leave out; `cwd` as it is named. Raises `Fault`."""
         thread = given.get("thread_id", "")
         if thread:
             _check_thread(thread)
         text, model = given["prompt"], given.get("model", "")
         if not text.strip() or len(text) > LONGEST_PROMPT:
-            raise _invalid(f"`prompt` must have 1 to {LONGEST_PROMPT:,} characters")
+            raise invalid(f"`prompt` must have 1 to {LONGEST_PROMPT:,} characters")
         if len(model) > LONGEST_MODEL or model.startswith("-") or not model.isprintable():
-            raise _invalid(f"`model` must be the name of a model, of at most {LONGEST_MODEL} characters")
+            raise invalid(f"`model` must be the name of a model, of at most {LONGEST_MODEL} characters")
         most = self.settings.most
         return Prompt(
             prompt=text,
-            cwd=self._folder(given.get("cwd", ""), thread, caller),
+            cwd=self._named(given.get("cwd", ""), thread, caller),
             sandbox=_within("sandbox", given.get("sandbox", ""), SANDBOXES, most.sandbox, "workspace-write"),
             approval_policy=_within(
                 "approval_policy",
@@ -190,20 +192,24 @@ class Codex:
             model=model,
         )
 
-    def _folder(self, named: str, thread: str, caller: Caller) -> str:
+    def _named(self, named: str, thread: str, caller: Caller) -> str:
         named = named or (caller.is_here and self._folders.get(thread)) or self.folder
         if not caller.is_here and named != self.folder:
             message = "Access denied: only a program on the gateway's machine may name a folder"
             raise Fault("ACCESS_DENIED", message, reach="not_sent", hint="leave `cwd` out")
         if len(named) > LONGEST_FOLDER or not os.path.isabs(named) or "\0" in named:
-            raise _invalid("`cwd` must be an absolute path")
-        try:
-            folder = os.path.realpath(named)
-        except OSError as error:  # a link that we may not read
-            raise _invalid(f"`cwd` cannot be read: {error.strerror}") from None
-        if not os.path.isdir(folder):
-            raise _invalid("`cwd` must be a folder that exists")
-        return folder
+            raise invalid("`cwd` must be an absolute path")
+        return named
+
+    async def folder_at(self, named: str, caller: Caller) -> Folder:
+        """What a path leads to that `prompt` took. Raises `Fault`."""
+        return await self._in_thread(named, caller, partial(codex_folder.found, named))
+
+    async def _check_same(self, asked: Folder, caller: Caller) -> None:
+        await self._in_thread(asked.cwd, caller, partial(codex_folder.check_same, asked))
+
+    async def _in_thread(self, folder: str, caller: Caller, work: Callable[[], Value]) -> Value:
+        return await self._workspace.folders.in_thread(caller.principal.counted_as, Path(folder), work)
 
     def check_offered(self, tool: str) -> None:
         """Raises `Fault` where another configuration has turned it off meanwhile."""
@@ -222,18 +228,17 @@ class Codex:
 
     async def run(self, given: Mapping[str, Any], context: ToolContext, caller: Caller) -> Object:
         """One turn, to its end: `{success, thread_id, turn_id, status, result, items, ...}`. Raises `Fault`."""
-        asked = codex_folder.asked_about(
-            context.call, given.get("cwd") or self._folder("", given.get("thread_id", ""), caller)
-        )
-        codex_folder.check_same(asked)
-        prompt = self.prompt({**given, "cwd": asked.cwd}, caller)
+        prompt = self.prompt(given, caller)
+        cwd = prompt.cwd
+        asked = await self._in_thread(cwd, caller, partial(codex_folder.asked_about, context.call, cwd))
+        await self._check_same(asked, caller)
         if self._turns >= MOST_TURNS:
             message = f"Codex is busy: {MOST_TURNS} prompts are running"
             raise Fault("RATE_LIMITED", message, reach="not_sent", hint="try again when one has ended")
         self._turns += 1
         try:
             async with self._clock.timeout(self.settings.timeout), self._used() as connection:
-                codex_folder.check_same(asked)  # Codex may have had to start
+                await self._check_same(asked, caller)  # Codex may have had to start
                 return await self._run(prompt, asked, context, caller, connection)
         except TimeoutError:
             message = f"Codex did not finish within {self.settings.timeout:g} s and was interrupted (codex.timeout)"
@@ -242,7 +247,7 @@ class Codex:
             self._turns -= 1
 
     async def _run(
-        self, prompt: Prompt, asked: codex_folder.Folder, context: ToolContext, caller: Caller, connection: Connection
+        self, prompt: Prompt, asked: Folder, context: ToolContext, caller: Caller, connection: Connection
     ) -> Object:
         if prompt.thread_id in self._busy:
             message = f"Thread {prompt.thread_id} is working on another prompt"
@@ -270,7 +275,7 @@ class Codex:
         connection.turns[thread] = turn
         try:
             session = await self._noted(thread, prompt, caller)
-            codex_folder.check_same(asked)
+            await self._check_same(asked, caller)
             begun = asyncio.ensure_future(connection.request("turn/start", _turn_start(thread, prompt)))
             turn_id = _read(await _asked("turn/start", asyncio.shield(begun)), _turn_id)
             ended = await asyncio.shield(turn.over)
@@ -351,7 +356,7 @@ class Codex:
         """A page of threads, the newest first: `{success, threads, next_cursor}`. Raises `Fault`."""
         cursor = given.get("cursor", "")
         if len(cursor) > LONGEST_CURSOR:
-            raise _invalid("`cursor` must be the `next_cursor` of the previous page")
+            raise invalid("`cursor` must be the `next_cursor` of the previous page")
         about: dict[str, Any] = {"limit": given.get("limit", 20), "archived": False, "sourceKinds": _SOURCES}
         about |= {"cursor": cursor} if cursor else {}
         answer = await self._once("thread/list", about)
@@ -400,7 +405,7 @@ class Codex:
         record; empty where the tables cannot be used, which hinders no prompt."""
         sign = self._workspace.sign(caller.principal, thread, "codex")
         sign.cwd = prompt.cwd
-        sign.project_id, sign.place = await self._workspace.project_id_and_place(prompt.cwd)
+        sign.project_id, sign.place = await self._workspace.project_id_and_place(prompt.cwd, caller.principal)
         sign.model = prompt.model
 
         def work(tables: Tables) -> str:
@@ -506,7 +511,7 @@ def _if_text(raw: Raw) -> Raw:
 
 def _check_thread(thread: str) -> None:
     if not _thread_id.fullmatch(thread):
-        raise _invalid("`thread_id` must be the id of a thread, as `codex` and `codex_list_threads` return it")
+        raise invalid("`thread_id` must be the id of a thread, as `codex` and `codex_list_threads` return it")
 
 
 def _within(name: str, wanted: str, known: tuple[str, ...], most: str, usual: str) -> str:
@@ -514,12 +519,8 @@ def _within(name: str, wanted: str, known: tuple[str, ...], most: str, usual: st
     if not wanted:
         return min(most, usual, key=known.index)
     if wanted not in known:
-        raise _invalid(f"`{name}` must be {' or '.join(known)}")
+        raise invalid(f"`{name}` must be {' or '.join(known)}")
     if known.index(wanted) > known.index(most):
         hint = f"use {' or '.join(known[: known.index(most) + 1])}; the operator sets the most with codex.most"
         raise Fault("ACCESS_DENIED", f"Access denied: `{name}` is at most {most} here", reach="not_sent", hint=hint)
     return wanted
-
-
-def _invalid(why: str) -> Fault:
-    return Fault("INVALID_ARGS", f"Invalid arguments: {why}", reach="not_sent")

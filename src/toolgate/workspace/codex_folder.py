@@ -11,6 +11,7 @@ from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
 
+NO_FOLDER = "`cwd` must be a folder that exists"
 FOLDER = "folder"  # of a call's `extra`: a `Folder`
 
 
@@ -27,11 +28,24 @@ def looked_at(cwd: str) -> Folder:
     """What is at a resolved path now. Raises `Fault` where that is no folder, or the path leads elsewhere by now."""
     try:
         found = os.lstat(cwd)
+    except FileNotFoundError:
+        raise invalid(NO_FOLDER) from None
     except OSError:
         raise _replaced(cwd) from None
     if not stat.S_ISDIR(found.st_mode) or os.path.realpath(cwd) != cwd:
         raise _replaced(cwd)
     return Folder(cwd, found.st_dev, found.st_ino)
+
+
+def found(named: str) -> Folder:
+    """The folder that an absolute path leads to. Raises `Fault`."""
+    try:
+        folder = os.path.realpath(named)
+    except OSError as error:  # a link that we may not read
+        raise invalid(f"`cwd` cannot be read: {error.strerror}") from None
+    if not os.path.isdir(folder):
+        raise invalid(NO_FOLDER)
+    return looked_at(folder)
 
 
 def asked_about(call: Call, cwd: str) -> Folder:
@@ -44,6 +58,10 @@ def check_same(asked: Folder) -> None:
     """Raises `Fault` where another folder is there by now."""
     if looked_at(asked.cwd) != asked:
         raise _replaced(asked.cwd)
+
+
+def invalid(why: str) -> Fault:
+    return Fault("INVALID_ARGS", f"Invalid arguments: {why}", reach="not_sent")
 
 
 def _replaced(cwd: str) -> Fault:

@@ -221,7 +221,7 @@ class Hooks:
         sign = workspace.sign(client.principal, payload.session_id, _source(source))
         told = payload.cwd if sessions.is_on_this_machine(client.principal) else ""
         sign.cwd = told or folder
-        sign.project_id, sign.place = await workspace.project_id_and_place(sign.cwd)
+        sign.project_id, sign.place = await workspace.project_id_and_place(sign.cwd, client.principal)
         sign.model, sign.transcript_path = payload.model, payload.transcript_path
 
         def work(connection: Connection) -> Change:

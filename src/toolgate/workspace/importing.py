@@ -8,7 +8,6 @@ for itself, and the same import, begun again, does what is left: who calls notes
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from collections.abc import Sequence
 from functools import partial
@@ -66,7 +65,8 @@ async def imported(workspace: Workspace, file: TaskFile, tell: Progress) -> File
     """Raises `Unreadable`, and nothing is changed then; and `Fault`, where the file changes meanwhile. A caller that is
     cancelled leaves what was written."""
     project = file.project.id
-    with file.read() as opened:
+    opened = await file.in_thread(file.read, unwanted=lambda opened: opened.close())
+    try:
         changes = await paced(
             lambda pace: workspace.query(lambda connection: Comparison(connection, project, tell, pace).of(opened))
         )
@@ -74,6 +74,8 @@ async def imported(workspace: Workspace, file: TaskFile, tell: Progress) -> File
         if changes.tasks or changes.waits:
             await work.run()
             await workspace.transact(lambda connection: None, "tasks")
+    finally:
+        file.disk.afterwards(file.project.folder, opened.close)
     is_missing = changes.missing or work.is_missing
     found = Imported(
         tasks=changes.found,
@@ -139,7 +141,7 @@ class _Writing:
         """Those that others made part of themselves meanwhile are put off, and in the end left without a parent."""
         put_off, total, at = array("q"), len(self._changes.tasks), 0
         while at < len(wanted):
-            rows = await paced(lambda pace, at=at: asyncio.to_thread(self._piece, wanted, at, pace))
+            rows = await paced(lambda pace, at=at: self._file.in_thread(partial(self._piece, wanted, at, pace), pace))
             at += len(rows)
             done = await self._workspace.transact(partial(_put, project=self._project, wanted=rows, is_last=is_last))
             put_off.extend(map(self._changes.names.number, done.put_off))

@@ -24,9 +24,10 @@ class Stopped(Exception):
 
 
 class Pace:
-    """`stop` may be called from another thread."""
+    """`stop` may be called from another thread. `steps` grow as long as the work goes on."""
 
     def __init__(self) -> None:
+        self.steps = 0
         self._is_stopped = False
         self._since = time.monotonic()
 
@@ -35,6 +36,7 @@ class Pace:
 
     def step(self) -> None:
         """Between two steps of at most a millisecond or so. Raises `Stopped`."""
+        self.steps += 1
         if self._is_stopped:
             raise Stopped
         if time.monotonic() - self._since > STRETCH:

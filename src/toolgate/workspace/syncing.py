@@ -114,7 +114,7 @@ async def automatically(workspace: Workspace, project: Project) -> None:
 async def _opened(workspace: Workspace, project: Project) -> AsyncGenerator[TaskFile]:
     """In the order in which this process asks; another process is waited for as long as `task_file.opened` says."""
     turn = workspace.turns_at_files.setdefault(project.folder, asyncio.Lock())
-    async with turn, task_file.opened(project, Path(workspace.config.jsonl), workspace.clock) as file:
+    async with turn, task_file.opened(project, Path(workspace.config.jsonl), workspace.clock, workspace.files) as file:
         yield file
 
 
@@ -122,14 +122,14 @@ async def status(workspace: Workspace, project: Project) -> dict[str, Any]:
     """How a file stands to the tasks: `synced` where it is what an export would write now."""
     async with _opened(workspace, project) as file:
         known = _known(workspace, file)
-        note = await asyncio.to_thread(_read_note, file)
+        note = await file.in_thread(partial(_read_note, file))
         found, wanted, problem = "", "", known.problem
         try:
             found = await _hash_of(file)
             wanted = await paced(
                 lambda pace: workspace.query(partial(exporting.hash_of, project=project.id, pace=pace))
             )
-            await paced(lambda pace: asyncio.to_thread(_look_for_markers, file, pace))
+            await paced(lambda pace: file.in_thread(partial(_look_for_markers, file, pace), pace))
         except Unreadable as error:
             problem = f"{file.path}: {error}"
     is_synced = (found or NOTHING) == wanted and not problem
@@ -139,7 +139,7 @@ async def status(workspace: Workspace, project: Project) -> dict[str, Any]:
 
 
 async def _hash_of(file: TaskFile) -> str:
-    return await paced(lambda pace: asyncio.to_thread(task_file.hash_of, file, pace))
+    return await paced(lambda pace: file.in_thread(partial(task_file.hash_of, file, pace), pace))
 
 
 def _known(workspace: Workspace, file: TaskFile) -> _Known:
@@ -225,7 +225,7 @@ async def _export(workspace: Workspace, file: TaskFile, known: _Known, tell: Pro
     if is_written:
         known.exported = workspace.now()
         note = _Note(known.hash, known.exported)
-        await asyncio.to_thread(_write_note, file, note)
+        await file.in_thread(partial(_write_note, file, note))
     return {"tasks": count, "written": is_written, "hash": known.hash, "last_exported": known.exported or None}
 
 

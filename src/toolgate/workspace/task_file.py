@@ -14,19 +14,23 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from toolgate.config import ownership
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.workspace import jsonl, tasks
+from toolgate.workspace.folders import Folders
 from toolgate.workspace.jsonl import Unreadable
 from toolgate.workspace.pace import Pace
 from toolgate.workspace.projects import Project
 
 TRIES = 50  # to be alone with a file, a tenth of a second apart
 CHUNK = 1024 * 1024  # bytes that are hashed at once
+
+Result = TypeVar("Result")
 
 
 class TaskFile(NamedTuple):
@@ -36,6 +40,16 @@ class TaskFile(NamedTuple):
     path: Path
     folder: int
     key: str
+    disk: Folders
+
+    async def in_thread(
+        self,
+        work: Callable[[], Result],
+        pace: Pace | None = None,
+        unwanted: Callable[[Result], object] | None = None,
+    ) -> Result:
+        """As `Folders.in_thread`."""
+        return await _in_thread(self.disk, self.project, work, pace, unwanted)
 
     def read(self) -> BinaryIO:
         file = ownership.open_in(self.folder, self.path)
@@ -50,29 +64,41 @@ class TaskFile(NamedTuple):
 
 
 @asynccontextmanager
-async def opened(project: Project, within: Path, clock: Clock) -> AsyncGenerator[TaskFile]:
+async def opened(project: Project, within: Path, clock: Clock, disk: Folders) -> AsyncGenerator[TaskFile]:
     """The file of a project, `within` its folder, for one process at a time. Raises `Fault`."""
     path = project.folder / within
     try:
-        folder = ownership.open_folder(project.folder, within.parent.parts)
+        opening = partial(ownership.open_folder, project.folder, within.parent.parts)
+        folder = await _in_thread(disk, project, opening, unwanted=os.close)
     except OSError as error:
         raise unusable(path.parent, error) from None
     try:
         for _ in range(TRIES):
             try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                await _in_thread(disk, project, partial(fcntl.flock, folder, fcntl.LOCK_EX | fcntl.LOCK_NB))
                 break
             except BlockingIOError:
                 await clock.sleep(0.1)
         else:
             raise Fault("TIMEOUT", f"another gateway is still reading or writing {path}", reach="not_sent")
-        yield TaskFile(project, path, folder, hashlib.sha256(os.fsencode(path)).hexdigest())
+        yield TaskFile(project, path, folder, hashlib.sha256(os.fsencode(path)).hexdigest(), disk)
     except OSError as error:
         raise unusable(path, error) from None
     except Unreadable as error:
         raise tasks.refused(f"{path}: {error}. Nothing was imported or written") from None
     finally:
-        os.close(folder)
+        disk.afterwards(project.folder, partial(os.close, folder))
+
+
+async def _in_thread(
+    disk: Folders,
+    project: Project,
+    work: Callable[[], Result],
+    pace: Pace | None = None,
+    unwanted: Callable[[Result], object] | None = None,
+) -> Result:
+    steps = (lambda: pace.steps) if pace else None
+    return await disk.in_thread(str(project.folder), project.folder, work, steps, unwanted)
 
 
 def unusable(path: Path, error: OSError) -> Fault:

@@ -6,7 +6,6 @@ is closed says when, why, by whom and at which commit, and one that is opened ag
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -258,7 +257,10 @@ def _is_here(task: Task, caller: Caller) -> bool:
 async def _commit(workspace: Workspace, context: ToolContext) -> str | None:
     """What the project of a call is at."""
     project = await workspace.project(context)
-    return await asyncio.to_thread(git_head.commit_of, project.folder) if project else None
+    if not project:
+        return None
+    whose, commit = context.client.principal.counted_as, partial(git_head.commit_of, project.folder)
+    return await workspace.folders.in_thread(whose, project.folder, commit)
 
 
 class DeleteTask(msgspec.Struct, forbid_unknown_fields=True):

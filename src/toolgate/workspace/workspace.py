@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +27,7 @@ from toolgate.core.services import Swap, sets
 from toolgate.state.base import Connection, NotKept, Result, Store, Subject, Work
 from toolgate.upstreams.inprocess.tools import EncodedResult, Object, ToolContext, text
 from toolgate.workspace import git_head, sessions, tasks
+from toolgate.workspace.folders import Folders
 from toolgate.workspace.projects import Project, project_of
 from toolgate.workspace.sessions import Caller, Record
 
@@ -58,6 +60,8 @@ class Workspace:
         self.syncs: dict[Path, str] = {}  # how far those are that run now, in words, by the same
         self.turns_at_files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()  # by the same
         self.on_project: Callable[[], object] = lambda: None  # another one
+        self.folders = Folders(clock, folder)  # that clients name
+        self.files = Folders(clock)  # of projects: each project is as a principal there
         self._folder = folder
         self._results = results or Bodies()
         self._reads = OneEach(READS, most=MOST_WAITING, what="reads of tasks and sessions")
@@ -149,7 +153,7 @@ class Workspace:
         record, folder, project = await self._place(context)
         sign = self.sign(context.client.principal, "")
         sign.cwd, sign.project_id = folder, project.id if project else ""
-        sign.place = await self._place_of(folder)
+        sign.place = await self._place_of(folder, context.client.principal)
         return Caller(sign, record.id if record else None)
 
     async def record(self, context: ToolContext) -> Record | None:
@@ -181,24 +185,27 @@ class Workspace:
         is_here = sessions.is_on_this_machine(context.client.principal)
         folder = "" if not is_here else roots[0] if roots else str(self._folder)
         for each in (context.call.folder, record.cwd if record else "", *roots):
-            if each and (project := await self._project_of(each)):
+            if each and (project := await self._project_of(each, context.client.principal)):
                 return record, folder, self.note(project)
         return record, folder, self.note(project_of(self._folder))
 
-    async def project_id_and_place(self, folder: str) -> tuple[str, str]:
+    async def project_id_and_place(self, folder: str, by: Principal) -> tuple[str, str]:
         """The id of the project that a folder is in, that where the gateway was started for an empty one, empty where
-        it is in none; and where the sessions of this folder leave handoffs, empty for an empty one."""
-        project = await self._project_of(folder or str(self._folder))
-        return project.id if project else "", await self._place_of(folder)
+        it is in none; and where the sessions of this folder leave handoffs, empty for an empty one. `by` named it."""
+        project = await self._project_of(folder or str(self._folder), by)
+        return project.id if project else "", await self._place_of(folder, by)
 
-    async def _place_of(self, folder: str) -> str:
-        return await asyncio.to_thread(place_of, Path(folder)) if folder else ""
+    async def _place_of(self, folder: str, by: Principal) -> str:
+        if not folder:
+            return ""
+        path = Path(folder)
+        return await self.folders.in_thread(by.counted_as, path, partial(place_of, path))
 
-    async def _project_of(self, folder: str) -> Project | None:
-        """In a thread: a client may name a folder of a disk that does not answer."""
-        if folder == str(self._folder):
-            return project_of(self._folder)
-        return await asyncio.to_thread(project_of, Path(folder))
+    async def _project_of(self, folder: str, by: Principal) -> Project | None:
+        path = Path(folder)
+        if path == self._folder:
+            return project_of(path)
+        return await self.folders.in_thread(by.counted_as, path, partial(project_of, path))
 
     async def _roots_of(self, context: ToolContext) -> tuple[str, ...]:
         """The folders of this machine that a client names as its roots; it is asked once in a session. One without a
