@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from toolgate.core.clock import Clock
 from toolgate.core.concurrency import TwoEach
 from toolgate.core.fault import Fault
-from toolgate.workspace.pace import Pace
 
 PATIENCE = 5.0  # seconds in which a disk answers
 MOST = 32  # threads of all, two of each principal
@@ -61,10 +60,10 @@ class Folders:
         whose: str,
         folder: Path,
         work: Callable[[], Result],
-        pace: Pace | None = None,
+        steps: Callable[[], int] | None = None,
         unwanted: Callable[[Result], object] | None = None,
     ) -> Result:
-        """What `work` finds in a folder; it may take long where it keeps to `pace`. `unwanted` gets what nobody waits
+        """What `work` finds in a folder; it may take long while its `steps` grow. `unwanted` gets what nobody waits
         for any more. Raises `Fault` where the disk does not answer, and what `work` raises."""
         if folder == self._own:
             return await asyncio.to_thread(work)
@@ -80,11 +79,11 @@ class Folders:
         is_wanted = False
         try:
             while not done.done():
-                before = pace and pace.steps
+                before = steps and steps()
                 with contextlib.suppress(TimeoutError):
                     async with self._clock.timeout(PATIENCE):
                         await asyncio.wait([done])
-                if not done.done() and (pace is None or pace.steps == before):
+                if not done.done() and (steps is None or steps() == before):
                     raise _unanswered([folder])
             is_wanted = True
             return done.result()

@@ -97,7 +97,8 @@ async def _in_thread(
     pace: Pace | None = None,
     unwanted: Callable[[Result], object] | None = None,
 ) -> Result:
-    return await disk.in_thread(str(project.folder), project.folder, work, pace, unwanted)
+    steps = (lambda: pace.steps) if pace else None
+    return await disk.in_thread(str(project.folder), project.folder, work, steps, unwanted)
 
 
 def unusable(path: Path, error: OSError) -> Fault:

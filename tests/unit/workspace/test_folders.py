@@ -120,7 +120,7 @@ async def test_work_that_goes_on_may_take_long(disk: Disk) -> None:
         return "all"
 
     pace = Pace()
-    assert await Folders(SystemClock()).in_thread("ann", FINE, partial(work, pace), pace) == "all"
+    assert await Folders(SystemClock()).in_thread("ann", FINE, partial(work, pace), lambda: pace.steps) == "all"
 
 
 @real
