@@ -164,3 +164,23 @@ async def test_an_edit_that_is_served_is_told_of_in_the_log(tmp_path: Path, capl
             assert caplog.text.count("files.dang*") == 1
             await app.reload()
             assert caplog.text.count("files.dang*") == 1
+
+
+def stepped_up(**step_up: Any) -> configs.Config:
+    auth = {"issuer": "https://a.example", "audience": "https://b.example", "step_up": step_up}
+    text = json.dumps({"mcpServers": SERVERS, "auth": auth})
+    return configs.read(text, file="toolgate.json", environ={}, format="json")
+
+
+@pytest.mark.promise("b.attacks.patterns")
+@pytest.mark.parametrize("name", ["danger", "files.danger", "files_danger", "others__danger"])
+def test_a_tool_of_no_server_that_was_to_need_another_scope_is_told(name: str) -> None:
+    (warning,) = [each for each in stepped_up(**{name: ["del"]}).warnings if "auth.step_up" in each]
+    assert name in warning
+    assert not [each for each in stepped_up(files__danger=["del"]).warnings if "step_up" in each]
+
+
+@pytest.mark.parametrize("scopes", ["", "   ", []])
+def test_a_tool_that_was_to_need_another_scope_and_names_none_is_refused(scopes: Any) -> None:
+    with pytest.raises(configs.ConfigError, match="names no scope"):
+        stepped_up(files__danger=scopes)

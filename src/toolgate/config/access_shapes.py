@@ -118,7 +118,14 @@ def scopes(value: object) -> tuple[str, ...]:
     return found
 
 
-step_up = mapping(scopes)
+@kind(scopes.schema())
+def _needed(value: object) -> tuple[str, ...]:
+    if not (found := scopes(value)):
+        raise wrong("names no scope, so nothing more would be needed", "name one, or leave out the tool")
+    return found
+
+
+step_up = mapping(_needed)
 
 
 @kind({"type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"})

@@ -48,27 +48,27 @@ _OURS = (names.OWN, *names.INTERNAL)
 _BY_URI = frozenset(section for section, kinds in mcp.SECTIONS.items() if mcp.BY_URI.issuperset(kinds))
 
 
-def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iterator[tuple[str, str, str]]:
-    """(key, what is said there, its fix) of what names no server that is configured. `servers` are ids."""
-    for client in clients:
-        for key, name, owner in _owners(client):
-            if owner is None:
-                begun = f"SERVER+{name}" if key.rpartition(".")[2] in _BY_URI else f"SERVER__{name}"
-                yield (
-                    f"clients.{client.id}.{key}",
-                    f"`{name}` matches no server, so it has no effect",
-                    f"write `{begun}`",
-                )
-            elif owner not in servers and owner not in _OURS:
-                told = f"{_quoted(name)} refers to a server that is not configured"
-                yield f"clients.{client.id}.{key}", told, "correct the name, or add the server"
+def strangers(
+    clients: tuple[KnownClient, ...], step_up: Iterable[str], servers: Container[str]
+) -> Iterator[tuple[str, str, str]]:
+    """(key, what is said there, its fix) of what names no server that is configured. `step_up` are the patterns of
+    `auth.step_up`, `servers` ids."""
+    found = [(f"clients.{client.id}.{key}", name, owner) for client in clients for key, name, owner in _owners(client)]
+    found += (("auth.step_up", name, owner) for name, owner in _of_things(step_up))
+    for key, name, owner in found:
+        if owner is None:
+            begun = f"SERVER+{name}" if key.rpartition(".")[2] in _BY_URI else f"SERVER__{name}"
+            yield key, f"`{name}` matches no server, so it has no effect", f"write `{begun}`"
+        elif owner not in servers and owner not in _OURS:
+            told = f"{_quoted(name)} refers to a server that is not configured"
+            yield key, told, "correct the name, or add the server"
 
 
 def vain(
     clients: tuple[KnownClient, ...], step_up: Iterable[str], servers: Collection[str]
 ) -> Iterator[tuple[str, str, str]]:
     """The same of patterns that fit no name which one of these servers could have, and of names that no server writes
-    so. `step_up` are the patterns of `auth.step_up`."""
+    so."""
     known = (*servers, *_OURS)
     for client in clients:
         permissions, begin = client.permissions, f"clients.{client.id}.mcp_permissions"
@@ -184,7 +184,7 @@ def _owners(client: KnownClient) -> Iterator[tuple[str, str, str | None]]:
         yield from ((f"mcp_permissions.{section}", *each) for each in owners)
 
 
-def _of_things(verdicts: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+def _of_things(verdicts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     for name in verdicts:
         owner, separator, _ = named(name).partition(names.SEPARATOR)
         if "*" not in owner:

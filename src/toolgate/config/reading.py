@@ -221,8 +221,8 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
 def _strangers(config: Config) -> tuple[str, ...]:
     """What clients' permissions say of servers that are not there."""
     ids = {server.id for server in config.servers}
-    clients = config.clients
-    found = (*strangers(clients, ids), *vain(clients, config.auth.step_up, ids), *idle(clients)) if ids else ()
+    clients, step_up = config.clients, config.auth.step_up
+    found = (*strangers(clients, step_up, ids), *vain(clients, step_up, ids), *idle(clients)) if ids else ()
     return tuple(str(Problem(config.source, key, message, fix)) for key, message, fix in found)
 
 
