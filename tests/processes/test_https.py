@@ -212,7 +212,7 @@ async def test_a_gateway_that_ends_waits_for_no_handshake() -> None:
 
 def kept_for_tls() -> int:
     gc.collect()
-    return sum(isinstance(each, ssl.SSLObject) for each in gc.get_objects())
+    return sum(issubclass(type(each), ssl.SSLObject) for each in gc.get_objects())  # weak proxies may be of nothing
 
 
 @asynccontextmanager

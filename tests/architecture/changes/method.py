@@ -300,7 +300,7 @@ def test_what_permissions_say_of_skills_is_read_and_slips_are_told() -> None:
     config = configs.read(text, file="toolgate.toml", environ={}, format="toml")
     assert config.clients[0].permissions.skills["there__cook"] == "ask"
     key = "clients.ann.mcp_permissions.skills"
-    strangers = list(permission_names.strangers(config.clients, ["there"]))
+    strangers = list(permission_names.strangers(config.clients, (), ["there"]))
     assert [(at, said.partition(" ")[0]) for at, said, _ in strangers] == [(key, "`cook`"), (key, "`other__x`")]
     assert [at for at, *_ in permission_names.vain(config.clients, (), ["there"])] == [key]
     assert not list(permission_names.idle(config.clients))
