@@ -7,10 +7,11 @@ each takes, and also when nobody waits for them any more; the same name is looke
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from toolgate.core.own_threads import OwnThreads
 
 AT_ONCE = 2  # of one asker
 MOST = 32  # of all, beyond the first of each: that many threads, and one for each asker
@@ -58,32 +59,14 @@ class Lookups:
         return task
 
 
+_threads = OwnThreads()
+
+
 async def in_thread(host: str, port: int) -> Sequence[str]:
-    """The system's answer, from a thread of its own. The event loop has four for all names and files, which it would
-    keep for as long as names take; and a process that ends waits for those, and not for this one."""
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[Sequence[str]] = loop.create_future()
-
-    def end(addresses: Sequence[str], error: Exception | None) -> None:
-        if found.done():
-            return
-        if error:
-            found.set_exception(error)
-        else:
-            found.set_result(addresses)
-
-    def work() -> None:
-        addresses, failed = [], None
-        try:
-            told = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            addresses = list(dict.fromkeys(str(each[4][0]) for each in told))
-        except (OSError, UnicodeError) as error:
-            failed = error
-        with contextlib.suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(end, addresses, failed)
-
+    """The system's answer, from a thread of its own: names may take long."""
+    look = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        threading.Thread(target=work, name=f"look up {host}", daemon=True).start()
+        told = await asyncio.get_running_loop().run_in_executor(_threads, look)
     except RuntimeError as error:
         raise OSError(f"{host} cannot be looked up: {error}") from None
-    return await found
+    return list(dict.fromkeys(str(each[4][0]) for each in told))

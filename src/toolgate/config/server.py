@@ -682,7 +682,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **live) == msgspec.structs.replace(other, **live)
 
     def take(self, other: "Server") -> None:
-        """Have what holds without a restart as `other` has it, for whoever looks at this one."""
+        """Have what holds without a restart as `other` has it, for who looks at this one."""
         for name in _LIVE:
             msgspec.structs.force_setattr(self, name, getattr(other, name))
 

@@ -26,6 +26,7 @@ Work
     exchange    work that runs and may ask: the base of every question from a server to a client
     asks        whether a client can be asked something
     background  work that nobody waits for, and its owner; work that is carried out whole, or again and again
+    own_threads  a thread of its own for work that may hang
     services    what has to go by another configuration while it works
     clock       time, which tests can stop
     events      what is told to everyone who listens

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,30 +17,13 @@ from typing import Any, TypeVar
 from toolgate.core.clock import Clock
 from toolgate.core.concurrency import TwoEach
 from toolgate.core.fault import Fault
+from toolgate.core.own_threads import OwnThreads
 
 PATIENCE = 5.0  # seconds in which a disk answers
 MOST = 32  # threads of all, two of each principal
 MOST_WAITING = 1000  # of one principal
 
 Result = TypeVar("Result")
-
-
-class _OwnThreads(Executor):
-    """One for each piece of work, which a process that ends does not wait for."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                found = fn(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001  the rescue: whoever waits is told
-                done.set_exception(error)
-            else:
-                done.set_result(found)
-
-        threading.Thread(target=run, name="a folder that somebody named", daemon=True).start()
-        return done
 
 
 class Folders:
@@ -52,7 +33,7 @@ class Folders:
         self._clock = clock
         self._own = own
         self._turns = TwoEach(MOST, most=MOST_WAITING, what="looks at folders")
-        self._threads = _OwnThreads()
+        self._threads = OwnThreads()
         self._silent: dict[Path, dict[asyncio.Future[Any], str]] = {}  # work that nobody waits for any more, and whose
 
     async def in_thread(
