@@ -127,8 +127,24 @@ async def test_more_processes_than_it_may_have_end_it(tmp_path: Path) -> None:
     code = "import os, time\nfor _ in range(12):\n    if not os.fork(): time.sleep(60); os._exit(0)\ntime.sleep(60)"
     async with supervising() as supervisor:
         ended = await boxed(supervisor, strict(tmp_path, processes=5), ["-I", "-S", "-c", code])
-        assert ended.end == "it was killed by signal SIGKILL"
+        assert "it was ended: its box allows 5 processes and 320 threads together" in ended.end
         assert (await boxed(supervisor, strict(tmp_path, processes=5), ["-I", "-S", "-c", "print(1)"])).output == "1\n"
+
+
+@real
+async def test_more_threads_than_so_many_processes_have_end_it(tmp_path: Path) -> None:
+    code = """if True:
+        import threading, time
+        threading.stack_size(65536)
+        for _ in range({}):
+            threading.Thread(target=time.sleep, args=({},), daemon=True).start()
+        time.sleep({})
+        print(1)"""
+    async with supervising() as supervisor:
+        ended = await boxed(supervisor, strict(tmp_path, processes=2), ["-I", "-S", "-c", code.format(200, 60, 60)])
+        assert "it was ended: its box allows 2 processes and 128 threads together" in ended.end
+        ended = await boxed(supervisor, strict(tmp_path, processes=2), ["-I", "-S", "-c", code.format(100, 60, 0.5)])
+        assert ended.output == "1\n"
 
 
 @real

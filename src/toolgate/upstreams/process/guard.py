@@ -32,6 +32,7 @@ else:  # the first server waits until the guard runs: what wraps these two costs
 
 # What a keeper says.
 STARTED, FAILED, REFUSED, EXITED = b"started", b"failed", b"refused", b"exited"
+OVER = b"over"  # its box allows fewer processes or threads: so many of each
 
 # What the gateway's byte says: whether the order has a box, so that what puts it on is loaded once, and not by each.
 BARE, BOXED = b"+", b"#"
@@ -44,6 +45,7 @@ LONGEST_END = 10.0  # seconds for which processes are killed that do not end: of
 POLL = 0.002
 LOOK = 0.2  # seconds between two looks at how many processes a box has
 LONGEST_WHY = 500  # bytes of why a box cannot be put on
+THREADS = 64  # that a box may have for each of the processes that it may have
 LOOKS = 3  # at processes, each of which may miss one that has just come
 _SIZE_OF_FD = 4
 SHARE = 0.75  # of the processes that the user may have; so some are left for whoever ends the others
@@ -152,7 +154,8 @@ def keep(fds: "list[int]") -> int:
     most: int | None = box["processes"] if box else None
     while status is None:
         ready, _, _ = select.select([control, woken], [], [], LOOK if most else None)
-        if most and len(below(frozenset())) > most:
+        if most and is_over(most):
+            say(control, OVER, most, b"%d" % (most * THREADS))
             break
         if woken in ready:
             os.read(woken, 4096)
@@ -372,6 +375,19 @@ def below(spared: "frozenset[int] | set[int]", top: int = 0) -> "dict[int, int]"
                 found[pid] = parent_and_group(pid)[1]
                 ahead.append(pid)
     return found
+
+
+def is_over(most: int) -> bool:
+    """Whether a box has more processes than it may have, or more threads than so many processes have."""
+    found = below(frozenset())
+    return len(found) > most or sum(map(threads, found)) > most * THREADS
+
+
+def threads(pid: int) -> int:
+    try:
+        return os.stat(f"/proc/{pid}/task").st_nlink - 2  # a folder for each, beside `.` and `..`
+    except OSError:
+        return 0  # it has ended meanwhile
 
 
 def children(parent: int) -> "list[int]":

@@ -384,6 +384,10 @@ class Child:
         """Until the keeper is gone, and all that it has started with it."""
         try:
             while line := await keeper.readline():
+                if line.startswith(guard.OVER):
+                    processes, threads = line.split()[1:]
+                    self._asked = self._asked or _over(int(processes), int(threads))
+                    continue
                 self._code = int(line.removeprefix(guard.EXITED))
                 self._exited.set()
         except OSError:
@@ -457,6 +461,13 @@ def _started(line: bytes) -> tuple[int, int]:
     if word == guard.FAILED:
         raise OSError(int(number), os.strerror(int(number)))
     raise OSError("the guard process was killed")
+
+
+def _over(processes: int, threads: int) -> str:
+    return (
+        f"was ended: its box allows {processes} processes and {threads} threads together, and it had more; "
+        "set `processes` in its `box` if it needs them"
+    )
 
 
 def _not_executable(command: str, path: str | None) -> str | None:
