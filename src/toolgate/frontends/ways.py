@@ -118,7 +118,7 @@ def _has_shape(message: bytes) -> bool:
 
 
 _OPTIONAL = ("isError", "structuredContent", "nextCursor", "description")
-_mended = kept(
+_without_nulls = kept(
     object_of({"_meta": optional(object_of({PROGRESS_KEY: jsonrpc.given})), **dict.fromkeys(_OPTIONAL, jsonrpc.given)})
 )
 """A result without `null` in place of what may be left out. The official TypeScript SDK waits in vain for one whose
@@ -132,7 +132,7 @@ def fitting(message: bytes, way: Way, is_merged: bool) -> bytes:
     if found and found[2] and abs(int(found[2])) > LARGEST_CODE:
         message = b"%b%d%b" % (message[: found.start(2)], jsonrpc.INTERNAL_ERROR, message[found.end(2) :])
     if found and not found[2] and len(message) <= way.looked_through and b"null" in message:
-        message = b"%b%b}" % (message[: found.end()], _mended(Raw(message[found.end() : -1])))
+        message = b"%b%b}" % (message[: found.end()], _without_nulls(Raw(message[found.end() : -1])))
     try:
         return readable(message, way, is_merged)
     except Fault as fault:
