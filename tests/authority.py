@@ -41,6 +41,7 @@ class Authority:
         self.grants: list[str] = []  # scopes that it grants, whatever is asked for; empty: what is asked for
         self.requests: list[tuple[str, str, Json]] = []  # method, path, parameters
         self.clients: dict[str, str] = {}  # secrets by id
+        self.registered: Json = {}  # what else it answers to a registration
         self.tokens: dict[str, list[str]] = {}  # scopes by token that is good now
         self.refreshes: set[str] = set()  # good now: each is, once
         self._codes: dict[str, Json] = {}
@@ -62,7 +63,7 @@ class Authority:
         if path == issuer_path + "/register":
             id, secret = self._named("client"), self._named("secret")
             self.clients[id] = secret
-            return 201, {"client_id": id, "client_secret": secret}
+            return 201, {"client_id": id, "client_secret": secret} | self.registered
         if path == issuer_path + "/token":
             return self._token(told, {name.lower(): value for name, value in headers.items()})
         return 404, {}

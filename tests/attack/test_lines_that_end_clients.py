@@ -126,6 +126,31 @@ async def test_a_result_that_is_too_long_for_a_line_is_an_error_of_its_own_call(
         await pipe.leave()
 
 
+@pytest.mark.parametrize(("way", "revision"), WAYS)
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('{"content":[],"isError":null,"structuredContent":null,"_meta":null}', '{"content":[]}'),
+        ('{"content":[],"_meta":{"progressToken":null,"a":null}}', '{"content":[],"_meta":{"a":null}}'),
+        ('{"content":[],"_meta":[null]}', '{"content":[]}'),
+        (
+            '{"content":[],"structuredContent":{"a":null},"x":null}',
+            '{"content":[],"structuredContent":{"a":null},"x":null}',
+        ),
+    ],
+)
+async def test_a_result_has_no_null_in_place_of_what_may_be_left_out(
+    said: str, told: str, way: str, revision: str
+) -> None:
+    evil = Scripted(tools_list=tools("t"), tools_call=said.encode())
+    async with gateway(scripts={"evil": evil, "good": Scripted(tools_list=tools("g"))}) as app:
+        pipe = Pipe(app, way, revision)
+        await pipe.begin()
+        result = (await pipe.ask("tools/call", name="evil__t", arguments={}))["result"]
+        assert {name: value for name, value in result.items() if name != "resultType"} == json.loads(told)
+        await pipe.leave()
+
+
 async def test_a_client_that_does_not_end_there_gets_a_result_of_megabytes_over_a_websocket() -> None:
     scripts = {"one": Scripted(tools_list=tools("t"), tools_call=said(long("a", 8_000_000)))}
     async with gateway(scripts=scripts) as app:

@@ -324,6 +324,33 @@ async def test_runs_at_once_know_nothing_of_each_other() -> None:
         assert found == [[number] * 3 for number in range(32)]
 
 
+AT_EVERY_DEPTH = """
+const asked = [];
+const act = (n) => {
+  const given = { n, text: 'é'.repeat(n % 3 ? 10 : 3000) };
+  const came = servers.shop.callRaw('echo', given);
+  asked.push(came.then((value) => value.n === n ? 'answered' : 'mixed up', (e) => e.message));
+  console.log(n);
+};
+let said = 0, depth = 0;
+(function down() { try { down() } catch {} depth += 1; if (said < 40) try { act(depth); said += 1 } catch {} })();
+const told = await Promise.all(asked);
+return { answered: told.filter((each) => each === 'answered').length, others: [...new Set(told)].sort(), said }
+"""
+
+
+@real
+async def test_calls_where_the_stack_is_full_are_made_whole_or_fail_in_the_code() -> None:
+    async with staged() as stage:
+        for _ in range(3):
+            stage.called.clear()
+            ran = await stage.pool.run(AT_EVERY_DEPTH, stage.host())
+            told = json.loads(ran.value or b"")
+            assert {*told["others"]} <= {"answered", "Maximum call stack size exceeded"}
+            assert told["answered"] == len(stage.called) > 0, "no call is made that the code takes for failed"
+            assert len(ran.logs.splitlines()) >= told["said"] == 40, "no line is lost"
+
+
 @real
 async def test_a_cancelled_run_leaves_no_process() -> None:
     async with staged() as stage:

@@ -46,9 +46,12 @@ if sys.argv[1] == "venv":
         file.write({config!r})
 else:
     place = sys.argv[sys.argv.index("--target") + 1] + "/bin"
+    is_there = os.path.isdir(place)
     os.makedirs(place, exist_ok=True)
     for name in ("pack", "legacy.py"):
         shutil.copy({package!r} + "/" + name, place)
+    if {fails} and not is_there:
+        sys.exit("RECORD file doesn't match wheel contents")
 """
 
 
@@ -141,20 +144,36 @@ async def test_uvx_fetches_without_building_and_the_program_starts_in_its_box(tm
         "pack@1",
     ]
     entry = {"command": runners.runner("uvx"), "args": [*args, "--own"], "box": "strict"}
+    packages_of = str(tmp_path / "state" / "packages")
     code = "import sys; print(sys.argv[1:]); print(sys.prefix)"
     for _ in range(2):
         async with gateway(msgspec.structs.replace(settings(one=entry), state=str(tmp_path / "state"))) as served:
             own, prefix, *_ = (await served.client().call("one__do", code=code)).splitlines()
-            assert own == "['--own']" and prefix.startswith(str(tmp_path / "state" / "packages"))
+            assert own == "['--own']" and prefix.startswith(packages_of)
             changed = served.client().call("one__do", code=f"open({prefix!r} + '/bin/x', 'w')")
             assert "PermissionError" in await changed
     made, filled, again = runners.asked_of_uv
-    assert made["args"] == ["venv", "--no-project", "--allow-existing", "--python", "3", "--offline", prefix]
+    *options, place = made["args"]
+    assert options == ["venv", "--no-project", "--python", "3", "--offline"] and place.startswith(f"{packages_of}/run-")
     into = ["--python", os.path.realpath(sys.executable), "--target", f"{prefix}/lib/python3/site-packages"]
     index = ["--offline", "--index", "http://127.0.0.1:9/"]
     packages = ["pack==1", "mcp>=1,<2", "httpx"]
-    assert filled["args"] == again["args"] == ["pip", "install", "--no-build", *into, *index, "--", *packages]
+    assert again["args"] == ["pip", "install", "--no-build", *into, *index, "--", *packages]
+    assert filled["args"] == [each.replace(prefix, place) for each in again["args"]]
+    assert os.listdir(packages_of) == [os.path.basename(prefix)]
     assert made["env"]["UV_COMPILE_BYTECODE"] == filled["env"]["UV_COMPILE_BYTECODE"] == "0"
+
+
+@real
+async def test_a_package_that_uv_has_refused_halfway_is_not_started_at_the_next_try(tmp_path: Path) -> None:
+    runners = Runners(tmp_path)
+    entry = {"command": runners.runner("uvx", fails=True), "args": ["pack"], "box": "strict"}
+    async with gateway(msgspec.structs.replace(settings(one=entry), state=str(tmp_path / "state"))) as served:
+        for _ in range(2):
+            failed = await failure(served.client().call("one__do", code="print(1)"))
+            assert "RECORD file doesn't match" in failed.message
+        runners.runner("uvx")
+        assert await served.client().call("one__do", code="print(1)") == "1\n"
 
 
 @pytest.mark.parametrize(

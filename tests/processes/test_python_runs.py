@@ -212,6 +212,26 @@ except TypeError:
 
 
 @real
+@pytest.mark.parametrize("call", ["servers.shop[b'x']()", "servers.shop[1]()", "servers.shop.call(None)", "deep()"])
+async def test_code_that_catches_why_a_call_was_not_made_can_call_again(call: str) -> None:
+    code = f"""
+def deep(depth=0):
+    try:
+        deep(depth + 1)
+    finally:
+        if depth > 900:
+            servers.shop.echo({{}})
+try:
+    {call}
+except (TypeError, RecursionError):
+    print("caught")
+servers.shop.echo(last=1)
+"""
+    async with staged(language="python") as stage:
+        assert await stage.told(code) == 'caught\n{"last": 1}'
+
+
+@real
 async def test_names_are_looked_at_like_those_of_a_mapping() -> None:
     code = "[list(servers), 'db' in servers, len(servers), dir(servers.git_hub), hasattr(servers, 'no'), repr(servers)]"
     async with python_engine() as engine:

@@ -12,10 +12,13 @@ import re
 import sys
 
 import msgspec
+from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc
 from toolgate.core.fault import Fault
+from toolgate.core.mcp import PROGRESS_KEY
 from toolgate.eras import listed
+from toolgate.eras.repair import kept, object_of, optional
 
 log = logging.getLogger(__name__)
 
@@ -114,12 +117,22 @@ def _has_shape(message: bytes) -> bool:
         return False
 
 
+_OPTIONAL = ("isError", "structuredContent", "nextCursor", "description")
+_without_nulls = kept(
+    object_of({"_meta": optional(object_of({PROGRESS_KEY: jsonrpc.given})), **dict.fromkeys(_OPTIONAL, jsonrpc.given)})
+)
+"""A result without `null` in place of what may be left out. The official TypeScript SDK waits in vain for one whose
+`_meta` is like that, or the token in it; of the others it and more make an error."""
+
+
 def fitting(message: bytes, way: Way, is_merged: bool) -> bytes:
     """What is written in place of a message, which is the message itself as a rule: of a response that its reader could
     not read an error, of anything else nothing."""
     found = _response.match(message) if way.is_one_stream else None
     if found and found[2] and abs(int(found[2])) > LARGEST_CODE:
         message = b"%b%d%b" % (message[: found.start(2)], jsonrpc.INTERNAL_ERROR, message[found.end(2) :])
+    if found and not found[2] and len(message) <= way.looked_through and b"null" in message:
+        message = b"%b%b}" % (message[: found.end()], _without_nulls(Raw(message[found.end() : -1])))
     try:
         return readable(message, way, is_merged)
     except Fault as fault:

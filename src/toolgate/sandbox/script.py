@@ -92,16 +92,20 @@ class Bridge:
         return json.loads(line)
 
     def start(self, server: str, tool: str, arguments: Mapping[str, Any], raw: bool) -> int:
-        """The number of the call. Raises `TypeError`, `ValueError` where the arguments are no JSON."""
+        """The number of the call. Raises `TypeError`, `ValueError` where the arguments are no JSON. Whatever it raises,
+        the call is not made, and its number is still free: code that has no stack or memory left may catch that."""
+        if not isinstance(tool, str):  # pyright: ignore  code gives what it likes
+            raise TypeError(f"the name of a tool is text, not {type(tool).__name__}")
         try:
             written = json.dumps(arguments, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise type(error)(f"the arguments of {tool} cannot be sent as JSON: {error}") from None
-        self._calls += 1
-        self._unanswered[self._calls] = len(written)
+        number = self._calls + 1
         target = f'"server": {json.dumps(server)}, "tool": {json.dumps(tool)}'
-        self.say_text(f'{{"call": {self._calls}, {target}, "arguments": {written}, "raw": {json.dumps(raw)}}}')
-        return self._calls
+        self.say_text(f'{{"call": {number}, {target}, "arguments": {written}, "raw": {json.dumps(raw)}}}')
+        self._calls = number
+        self._unanswered[number] = len(written)
+        return number
 
     @property
     def unanswered(self) -> int:

@@ -89,37 +89,38 @@ function prelude(write, arm, disarm, file) {
   const pending = { __proto__: null };
   const timers = { __proto__: null };
 
-  // What is written.
+  // What is written. Every call of a function, even of a small one, may find the stack full. So what must happen whole is
+  // made first, and then done without such a call; what waits for more room is done at the end of the job, which has it.
 
   function room(frames) {
-    // Each function that does several things begins with this: where the stack has no room for all, it does none.
+    // Most of what finds the stack full ends here, before it has begun. How large a frame is differs with the compiler.
     return frames === 0 ? 0 : 1 + room(frames - 1);
   }
 
   function flush() {
-    const written = outbox;
-    outbox = "";
-    let isWritten = written === "";
     try {
-      isWritten ||= write(written);
+      if (write(outbox)) outbox = "";
     } catch {
-      // the stack was full in the outer realm: its error ends here
+      // the stack was full in the outer realm: its error ends here, and the text stays
     }
-    if (!isWritten) throw new rangeError("Maximum call stack size exceeded");
   }
 
   function flushAtTheEnd() {
     isFlushing = false;
     lines = 0;
+    writeCalls();
     flush();
+  }
+
+  function expectTheEnd() {
+    if (isFlushing) return;
+    then(resolved, flushAtTheEnd);
+    isFlushing = true;
   }
 
   function send(line) {
     if (isOver) return;
-    if (!isFlushing) {
-      then(resolved, flushAtTheEnd);
-      isFlushing = true;
-    }
+    expectTheEnd();
     outbox += line + "\n";
     if (outbox.length > LONGEST_OUTBOX) flush();
   }
@@ -295,28 +296,34 @@ function prelude(write, arm, disarm, file) {
       }
       room(ROOM);
       if (callsLeft <= 0) throw new error("a run may make " + limits.calls + " calls, and has made them");
+      if (isOver) return;
+      const target = '{"call":' + (calls + 1) + ',"server":' + stringify(server) + ',"tool":' + stringify(tool);
+      const line = target + ',"arguments":' + object + (isRaw ? ',"raw":true}' : "}");
+      expectTheEnd();
       callsLeft -= 1;
       calls += 1;
-      if (isOver) return;
-      const target = '{"call":' + calls + ',"server":' + stringify(server) + ',"tool":' + stringify(tool);
-      const line = target + ',"arguments":' + object + (isRaw ? ',"raw":true}' : "}");
       pending[calls] = { __proto__: null, resolve, reject, size: line.length };
       unwritten[calls] = line;
       held += line.length;
       waiting += 1;
-      writeCalls();
+      try {
+        writeCalls();
+      } catch {
+        // the stack is full: at the end of the job
+      }
     });
   }
 
   function writeCalls() {
     // Who writes does not read: while many large calls are written, answers come for which there is no room.
-    while (begun < calls && (unanswered < MOST_UNANSWERED || held > MOST_HELD)) {
+    while (!isOver && begun < calls && (unanswered < MOST_UNANSWERED || held > MOST_HELD)) {
       begun += 1;
       const line = unwritten[begun];
       delete unwritten[begun];
       held -= line.length;
       unanswered += line.length;
-      send(line);
+      outbox += line + "\n";
+      if (outbox.length > LONGEST_OUTBOX) flush();
     }
   }
 
@@ -624,15 +631,27 @@ close();
 
 // The three that the prelude is given: primitives in, a primitive out.
 
+let bytes = new Uint8Array(); // of the last text that was taken
+let sent = 0; // of these
+
 function write(text) {
+  // Takes all of a text or, where the stack is full, nothing. What is taken and not sent goes before the next.
+  let isTaken = false;
   try {
+    sendRest();
     const written = text.replace(/[^\x00-\x7f]/g, (unit) => "\\u" + unit.charCodeAt(0).toString(16).padStart(4, "0"));
-    let bytes = encoder.encode(written);
-    while (bytes.length) bytes = bytes.subarray(stdout.writeSync(bytes));
-    return true;
+    bytes = encoder.encode(written);
+    sent = 0;
+    isTaken = true;
+    sendRest();
   } catch {
-    return false;
+    // the end of the job comes here again
   }
+  return isTaken;
+}
+
+function sendRest() {
+  while (sent < bytes.length) sent += stdout.writeSync(sent ? bytes.subarray(sent) : bytes);
 }
 
 function arm(id, wait) {

@@ -113,7 +113,7 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         "namespaces": "may('unshare', 0x10000000); may('unshare', 0x40000000); may('setns', 0, 0); may('clone', 0x10000000 | 17, 0, 0, 0, 0); may('clone', 0x50000f00, 0, 0, 0, 0)",
         "modules": "may('init_module', '', 0, ''); may('finit_module', 0, '', 0); may('kexec_load', 0, 0, 0, 0); may('reboot', 0, 0, 0)",
         "other numbers": "for (const n of [...Array(30).keys()].map((n) => n + 453).concat(600, 5000)) { const r = Number(libc.syscall(BigInt(n), 0n, 0n, 0n, 0n, 0n, 0n)); if (r >= 0) E(n) }",
-        "another convention": "console.log(libc.syscall(0x40000027n, 0n, 0n, 0n, 0n, 0n, 0n)); E('x32')",
+        "another convention": "const r = Number(libc.syscall(0x40000027n, 0n, 0n, 0n, 0n, 0n, 0n)); console.log(r); if (r >= 0) E('x32')",
         "filters again": "may('landlock_create_ruleset', numbers(1, 0, 0), 8, 0); may('seccomp', 1, 0, zeros(16)); may('prctl', 22, 1, 0, 0, 0); may('prctl', 38, 0, 0, 0, 0); may('prctl', 4, 1, 0, 0, 0)",
         "users and capabilities": "may('setuid', 0); may('setresuid', 0, 0, 0); may('capset', numbers(0x20080522), zeros(24)); may('personality', 0x400000)",
         "shared memory": "may('shmget', 0, 4096, 0o1600); may('msgget', 0, 0o1600); may('semget', 0, 1, 0o1600); may('mq_open', 'toolgate-x', 0o102, 0o600, 0)",

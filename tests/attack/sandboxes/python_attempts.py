@@ -162,7 +162,7 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         "modules": 'may("init_module", "", 0, ""); may("finit_module", 0, "", 0); may("kexec_load", 0, 0, 0, 0)',
         "later calls": 'for number in (*range(453, 480), 600, 5000):\n'
         '    r = libc.syscall(ctypes.c_long(number), 0, 0, 0, 0, 0, 0)\n    if r >= 0: E(number)',
-        "x32": 'print(libc.syscall(ctypes.c_long(0x40000000 | 39))); E("another convention")',
+        "x32": 'r = libc.syscall(ctypes.c_long(0x40000000 | 39)); print(r)\nif r >= 0: E("another convention")',
         "landlock again": 'may("landlock_create_ruleset", bytes(24), 24, 0); may("landlock_restrict_self", 0, 0)',
         "filter again": 'may("seccomp", 1, 0, bytes(16)); may("prctl", 22, 1, 0, 0, 0)',
     },

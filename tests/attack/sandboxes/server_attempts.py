@@ -75,6 +75,8 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         "its owner": 'os.chown(W["secret"], 1000, 1000); E("changed")',
         "its time": 'os.utime(W["secret"], (1, 1)); E("changed")',
         "its attributes": 'os.setxattr(W["secret"], "user.x", b"x"); E("changed")',
+        "names of its attributes": 'os.listxattr(W["secret"]); E("read")',
+        "names of its attributes, if it is a link": 'os.listxattr(W["secret"], follow_symlinks=False); E("read")',
         "flags of what it may read": "import fcntl\nb = bytearray(8); fd = os.open(os.__file__, 0); fcntl.ioctl(fd, 0x80086601, b)\n"
         'may("ioctl", fd, 0x40086602, bytes(b)); may("ioctl", fd, 0x40046602, bytes(b)); may("ioctl", fd, 0x401C5820, bytes(28))',
         "flags of a folder": "import fcntl\nb = bytearray(8); fd = os.open(os.path.dirname(os.__file__), 0); "
@@ -178,7 +180,7 @@ ATTEMPTS: dict[str, dict[str, str]] = {
         "shared memory": 'may("shmget", 0, 4096, 0o1600); may("msgget", 0, 0o1600); may("mq_open", "q", 0o102, 0o600, 0)',
         "the terminal": 'import fcntl; fcntl.ioctl(0, 0x5412, b"x"); E("typed")',
         "machine's time and name": 'may("sethostname", "x", 1); may("settimeofday", bytes(16), 0); may("syslog", 10, 0, 0)',
-        "x32": 'print(libc.syscall(ctypes.c_long(0x40000000 | 39))); E("another convention")',
+        "x32": 'r = libc.syscall(ctypes.c_long(0x40000000 | 39)); print(r)\nif r >= 0: E("another convention")',
         "later calls": 'for number in (*range(453, 480), 600):\n'
         '    r = libc.syscall(ctypes.c_long(number), 0, 0, 0, 0, 0, 0)\n    if r >= 0: E(number)',
         "privileges": 'may("capset", (0x20080522).to_bytes(4, "little") + bytes(4), b"\\xff" * 24); may("prctl", 38, 0, 0, 0, 0)\n'

@@ -494,6 +494,14 @@ async def test_the_secret_of_a_client_is_that_of_the_configuration_as_it_is_now(
     assert after.grant().client.secret == ""
 
 
+async def test_who_is_registered_as_a_client_with_a_key_that_it_does_not_have_says_so() -> None:
+    authority = Authority()
+    authority.registered = {"token_endpoint_auth_method": "private_key_jwt"}
+    fault = await Rig(authority).fault()
+    assert "has registered a client that must sign with a private key" in fault.message
+    assert "`private_key`" in fault.hint and not authority.asked("/authorize")
+
+
 async def test_an_issuer_that_is_configured_is_the_only_one() -> None:
     rig = Rig(client_id="by-hand", issuer="https://right.example")
     fault = await rig.fault()

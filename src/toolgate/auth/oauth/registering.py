@@ -107,6 +107,12 @@ def read_registered(server: Server, authority: Authority, status: int, body: byt
             "register a client there by hand, and set its `client_id` in the server's `auth`",
         )
     method = found.token_endpoint_auth_method or _first_known(authority, has_secret=bool(found.client_secret))
+    if method == "private_key_jwt" and not (server.auth and server.auth.private_key):
+        raise failed(
+            server,
+            f"cannot complete sign-in: {authority.issuer} has registered a client that must sign with a private key",
+            "register a client there by hand, and set its `client_id` and `private_key` in the server's `auth`",
+        )
     return Registration(
         authority.issuer,
         found.client_id,

@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from pathlib import Path
@@ -68,6 +69,7 @@ _OF_NPM = {
     "npm_config_allow_directory": "root",
 }
 _ours = re.compile(r"(?:cache-)?[0-9a-f]{16}|[0-9a-f]{32}|run-\w{8}")  # of the longer ones, each has a file of `kept`
+_MADE = "run-"
 _REMOVED = "removed-"  # what it is called while it is removed
 
 _OTHERS = ("bunx", "pipx", "pnpx", "pnpm", "yarn", "docker", "podman")
@@ -251,23 +253,39 @@ class Packages:
     async def _of_uv(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         """Not by `uvx`, which starts the Python of the environment once the package is in it, and with that what the
         package has in a `.pth` file. The environment is made empty, and filled by `uv pip`, which starts only the
-        Python that it was made of."""
+        Python that it was made of. Until it is full it lies beside its place: `uv pip` takes a package that it has
+        refused halfway for one that is installed."""
         uv = os.path.join(os.path.dirname(command), "uv")
         wanted = _of_pip(split)
         if any(os.path.dirname(each) for each in wanted.python):
             raise _failed(name, command, "its Python is named by a path, and would run outside the box")
         prefix = str(self._folder / _environment(split, env))
-        if not os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
-            await self._run(name, uv, ["venv", "--no-project", "--allow-existing", *wanted.python, prefix], env)
-        python, modules = os.path.join(prefix, "bin", "python"), glob.glob(f"{glob.escape(prefix)}/lib/*/site-packages")
-        if len(modules) != 1:
-            raise _failed(name, command, "it does not say where it has put the package")
-        into = ["--python", os.path.realpath(python), "--target", modules[0]]
-        await self._run(name, uv, ["pip", "install", "--no-build", *into, *wanted.options, "--", *wanted.packages], env)
-        program, args = os.path.join(modules[0], "bin", split.program or bare(split.package)), split.args
+        if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
+            modules = await self._filled(name, uv, wanted, prefix, env)
+        else:
+            made = f"{self._folder}/{_MADE}{secrets.token_hex(4)}"
+            await asyncio.to_thread(shutil.rmtree, prefix, ignore_errors=True)  # of one that has no Python yet
+            try:
+                await self._run(name, uv, ["venv", "--no-project", *wanted.python, made], env)
+                modules = await self._filled(name, uv, wanted, made, env)
+                with contextlib.suppress(OSError):  # another one was quicker
+                    os.rename(made, prefix)
+            finally:
+                await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+        python = os.path.join(prefix, "bin", "python")
+        program, args = os.path.join(prefix, modules, "bin", split.program or bare(split.package)), split.args
         if await asyncio.to_thread(_is_script, program):  # its first line names the Python without the package
             program, args = python, (program, *args)
         return Installed(program, args, (prefix,), python)
+
+    async def _filled(self, name: str, uv: str, wanted: _Wanted, place: str, env: Mapping[str, str]) -> str:
+        """Where in the environment the packages are."""
+        modules = glob.glob("lib/*/site-packages", root_dir=place)
+        if len(modules) != 1:
+            raise _failed(name, uv, "it does not say where it has put the package")
+        into = ["--python", os.path.realpath(f"{place}/bin/python"), "--target", os.path.join(place, modules[0])]
+        await self._run(name, uv, ["pip", "install", "--no-build", *into, *wanted.options, "--", *wanted.packages], env)
+        return modules[0]
 
     async def _run(self, name: str, command: str, args: list[str], env: Mapping[str, str]) -> str:
         output, ended = bytearray(), asyncio.get_running_loop().create_future()

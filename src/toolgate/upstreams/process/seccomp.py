@@ -1,9 +1,9 @@
 """Which system calls a process may make: profiles as tables, and a small assembler that makes filters of them.
 
 A filter is a program of the kernel's old packet filter (seccomp(2)), made here, in the gateway, so that a process
-which puts it on needs no tables. The rules this file keeps: a call by another machine's convention ends the process,
-since its numbers mean something else; what only takes names of files is not allowed where landlock would not see it;
-and a new call of a later kernel is `ENOSYS`, never allowed.
+which puts it on needs no tables. The rules this file keeps: a call by another machine's convention is `ENOSYS`, since
+its numbers mean something else (to end the process would write into the system's log each time); what only takes names
+of files is not allowed where landlock would not see it; and a new call of a later kernel is `ENOSYS`, never allowed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ Profile = Literal["script", "jit", "zygote", "server"]
 # What a profile may have besides, by the box. `inet`: sockets of the Internet, all kinds; `tcp`: those of TCP only;
 # `unix`: those that reach other programs of this machine; `modes`: to change modes, owners and times of files; `no
 # modes`: the same does nothing, and says that it has;
-# `watch`: to be told of changes in folders; `truncate`: by a file's name.
+# `watch`: to be told of changes in folders, and of attributes of files; `truncate`: by a file's name.
 Grant = Literal["inet", "tcp", "unix", "modes", "no modes", "watch", "truncate"]
 
 _ALLOW = 0x7FFF0000
-_KILL = 0x80000000
 _ERRNO = 0x00050000
 _REFUSED = _ERRNO | errno.EPERM
 _ABSENT = _ERRNO | errno.ENOSYS
 _DONE = _ERRNO  # no error: it has been done, for all that the program hears
-_X32 = 0x40000000
 
 _MACHINES = {
     "x86_64": (0xC000003E, 0),
@@ -50,12 +48,13 @@ fchownat 260 54 · fcntl 72 25 · finit_module 313 273 · fremovexattr 199 16 ·
 fsmount 432 432 · fsopen 430 430 · fspick 433 433 · fstat 5 80 · futex 202 98 · futimesat 261 - · getcpu 309 168 ·
 getcwd 79 17 · getdents64 217 61 · getegid 108 177 · geteuid 107 175 · getgid 104 176 · getpgid 121 155 ·
 getpid 39 172 · getppid 110 173 · getrandom 318 278 · getrlimit 97 163 · getrusage 98 165 · getsid 124 156 ·
-getsockname 51 204 · getsockopt 55 209 · gettid 186 178 · gettimeofday 96 169 · getuid 102 174 · init_module 175 105 ·
+getsockname 51 204 · getsockopt 55 209 · gettid 186 178 · gettimeofday 96 169 · getuid 102 174 · getxattr 191 8 ·
+init_module 175 105 ·
 inotify_add_watch 254 27 · inotify_init 253 - · inotify_init1 294 26 ·
 io_uring_enter 426 426 · io_uring_register 427 427 · io_uring_setup 425 425 · ioctl 16 29 ·
 ioperm 173 - · iopl 172 - · ioprio_set 251 30 · kcmp 312 272 · kexec_file_load 320 294 · kexec_load 246 104 ·
 keyctl 250 219 · kill 62 129 · landlock_add_rule 445 445 · landlock_create_ruleset 444 444 ·
-landlock_restrict_self 446 446 · lchown 94 - · listen 50 201 ·
+landlock_restrict_self 446 446 · lchown 94 - · lgetxattr 192 9 · listen 50 201 · listxattr 194 11 · llistxattr 195 12 ·
 lookup_dcookie 212 18 · lremovexattr 198 15 · lseek 8 62 ·
 lsetxattr 189 6 · lstat 6 - · madvise 28 233 · membarrier 324 283 · memfd_create 319 279 ·
 memfd_secret 447 447 · migrate_pages 256 238 ·
@@ -196,6 +195,7 @@ _UNCOUNTED = "memfd_secret"  # memory that no limit of a process counts
 _NAMELESS = "memfd_create execveat"  # programs that landlock does not see: a file that is nowhere has no rule
 _MODES = "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat"
 _ATTRIBUTES = "setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr"
+_ATTRIBUTES_BY_NAME = "getxattr lgetxattr listxattr llistxattr"  # to read them, which landlock does not see
 _NET = "sendto sendmsg sendmmsg"
 _SERVER = (
     *(Rule(call, _REFUSED) for call in _DANGEROUS.split()),
@@ -252,6 +252,8 @@ def _granted(grants: frozenset[Grant]) -> Iterable[Rule]:
     if "no modes" in grants:
         yield from (Rule(call, _DONE) for call in _MODES.split())
         yield from (Rule(call, _ERRNO | errno.ENOTSUP) for call in _ATTRIBUTES.split())
+    if "watch" not in grants:
+        yield from (Rule(call, _ERRNO | errno.ENOTSUP) for call in _ATTRIBUTES_BY_NAME.split())
 
 
 @cache
@@ -281,11 +283,9 @@ def _assembled(arch: int, rules: Sequence[tuple[int, Rule]], otherwise: int, hig
     code: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCH),
         (_IS, 1, 0, arch),
-        (_RETURN, 0, 0, _KILL),
+        (_RETURN, 0, 0, _ABSENT),
         (_LOAD, 0, 0, _NUMBER),
-        (_ABOVE, 0, 1, _X32 - 1),
-        (_RETURN, 0, 0, _KILL),
-        (_ABOVE, 0, 1, highest),
+        (_ABOVE, 0, 1, highest),  # as are those of x32
         (_RETURN, 0, 0, _ABSENT),
     ]
     for number, rule in rules:
