@@ -200,8 +200,8 @@ class App:
 
     def _follow_changes(self) -> None:
         """Of the store, by whichever process; and of what is served, for the audit."""
-        store, settings = self._given.store, self._given.settings
-        self._served = Served(store, self.audit, self.clock, settings.whence, lambda: owners(store))
+        store, whence, grants = self._given.store, self._given.settings.whence, self._policy_deps.approvals.lasting
+        self._served = Served(store, self.audit, self.clock, whence, lambda: owners(store), grants)
         self._store_changes.listen("pins", self._catalog.look_at_pins)
         self._store_changes.listen("keys", self._look_at_keys)
 

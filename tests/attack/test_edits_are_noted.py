@@ -21,6 +21,7 @@ from toolgate.auth import keys
 from toolgate.catalog import served
 from toolgate.config import edits
 from toolgate.core.redaction import Redactor
+from toolgate.policy import approvals as decided
 from toolgate.state.audit import Trail, verify
 from toolgate.state.memory import MemoryStore
 from toolgate.state.settings import Settings
@@ -225,6 +226,28 @@ async def test_keys_of_a_client_that_comes_back_are_named(tmp_path: Path, caplog
         *_, line = await there.told()
         assert (line["event"], line["client"], line["keys"]) == ("clients.add", "ci", [id])
         assert id in caplog.text and "toolgate keys revoke" in caplog.text
+
+
+@pytest.mark.promise("b.attacks.edits")
+async def test_lasting_approvals_of_a_client_that_comes_back_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with place(tmp_path) as there:
+        there.write(WITH_CLIENT)
+        async with there.served():
+            approvals = decided.Approvals(there.store, there.clock)
+            for whose, session in (("client:ci", ""), ("client:ci", "one"), ("client:other", "")):
+                tool = decided.Place(whose, "one", "", "tools", "danger")
+                await approvals.grant(tool, "session" if session else "always", "operator", session)
+        for table in (ONE, WITH_CLIENT):
+            there.write(table)
+            with caplog.at_level(logging.WARNING, "toolgate"):
+                async with there.served():
+                    pass
+        *_, line = await there.told()
+        (grant,) = [each.id for each in approvals.grants() if each.place.principal == "client:ci" and not each.session]
+        assert (line["event"], line["client"], line["grants"]) == ("clients.add", "ci", [grant])
+        assert grant in caplog.text and "toolgate approvals revoke" in caplog.text and "keys" not in line
 
 
 @pytest.mark.promise("b.attacks.edits")

@@ -209,6 +209,33 @@ async def test_heads_that_do_not_end_fill_no_memory(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.promise("b.attacks.connections")
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_heads_of_tiny_lines_that_do_not_end_count_as_what_they_take(
+    monkeypatch: pytest.MonkeyPatch, in_pieces: bool
+) -> None:
+    """Three objects for each line of four bytes."""
+    monkeypatch.setattr(connections, "HEADS_OF_ONE", 1024 * 1024)
+    async with gateway() as app:
+        lines = [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", *[b"a:\r\n" * 18] * 10]
+        wires: list[Wire] = []
+        for _ in range(40):
+            wires.append(Wire(app, "192.0.2.1"))
+            wires[-1].send(*(lines if in_pieces else [b"".join(lines)]))
+            await settle()
+        closed = sum(wire.is_over for wire in wires)
+        assert 10 <= closed <= 14 and [wire.is_over for wire in wires] == [True] * closed + [False] * (40 - closed)
+        assert (await wires[-1].ask(b"\r\n")).status == 200
+
+
+@pytest.mark.promise("b.attacks.connections")
+async def test_empty_lines_before_a_request_are_no_head() -> None:
+    async with gateway() as app:
+        wire = Wire(app)
+        wire.send(b"\r\n")
+        assert (await wire.ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")).status == 200
+
+
+@pytest.mark.promise("b.attacks.connections")
 async def test_heads_of_many_addresses_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEADS", 1024 * 1024)
     async with gateway() as app:

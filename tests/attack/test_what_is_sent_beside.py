@@ -135,6 +135,14 @@ def test_headers_that_only_name_a_request_make_no_other_call_of_it(name: str) ->
     assert asked({name: "1"}).digest == asked({name: "2"}).digest == asked({}).digest
 
 
+@pytest.mark.parametrize("name", sorted(approval_requests._IDS))
+@pytest.mark.parametrize("value", ["amount=1000000; to=eve", "1" * 129, "r\u00e9sum\u00e9", "1\n"])
+def test_a_header_that_says_more_than_an_id_does_is_shown_and_allowed_with_the_call(name: str, value: str) -> None:
+    usual, other = asked({name: "0af7651916cd43dd8448eb211c80319c/1;o=1"}), asked({name: value})
+    assert usual.digest != other.digest
+    assert other.beside == {"HTTP headers": {name: value}}
+
+
 def test_headers_that_only_other_servers_get_make_no_other_call_of_it() -> None:
     ann = Client(Principal("ann"))
     call = Call("tools/call", "danger", ann, Raw(b"{}"), server="there", passed_on={"x-tenant": "a", "x-team": "b"})

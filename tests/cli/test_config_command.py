@@ -191,6 +191,36 @@ def test_check_says_what_each_client_may_reach_and_what_no_gateway_would_serve(h
     assert "auth.client: client not found: gusts; available: ci, staff" in ended.stderr
 
 
+EVERYBODY = """
+[mcpServers.a]
+command = "x"
+
+[[clients]]
+id = "ops"
+key = "ops-has-a-key-of-24-characters"
+mcp_server_access = "all"
+admin = true
+
+[auth]
+issuer = "https://issuer.example"
+audience = "https://gate.example"
+client = "ops"
+"""
+
+
+def test_check_says_that_everybody_with_a_token_is_an_administrator(here: Path) -> None:
+    (here / "toolgate.toml").write_text(EVERYBODY)
+    told = toolgate("check")
+    assert "ops: all servers, as an administrator, by the key in this file or any token of the issuer" in told.stdout
+    assert "auth.client: ops is an administrator" in told.stderr
+    claims = 'id = "staff"\nclaims = { groups = "staff" }\n\n[[clients]]\nid = "ops"'
+    (here / "toolgate.toml").write_text(EVERYBODY.replace('id = "ops"', claims).replace("admin = true", ""))
+    told = toolgate("check")
+    assert "client staff: no servers, by tokens with its claims or keys" in told.stdout
+    assert "ops: all servers, by the key in this file or any token of the issuer with no client's claims" in told.stdout
+    assert "administrator" not in told.stdout + told.stderr
+
+
 def test_what_has_no_secret_is_shown_as_it_is(here: Path) -> None:
     path = here / "toolgate.json"
     overlay = {"*": {"hidden": True}, "a": {"name": "b", "parameters": {"q": {"default": None, "hidden": True}}}}

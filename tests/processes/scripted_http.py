@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -18,6 +18,8 @@ Json = dict[str, Any]
 
 class Request:
     """One request, and the connection that it came on."""
+
+    lines: Sequence[str] = ()  # its headers as they came
 
     def __init__(self, connection: Connection, line: str, headers: dict[str, str], body: bytes) -> None:
         self.connection = connection
@@ -140,11 +142,14 @@ class ScriptedServer:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while line := (await reader.readline()).decode("latin-1"):
                 headers: dict[str, str] = {}
+                lines: list[str] = []
                 while header := (await reader.readline()).decode("latin-1").strip():
+                    lines.append(header)
                     name, _, value = header.partition(":")
                     headers[name.lower()] = value.strip()
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
                 request = Request(connection, line, headers, body)
+                request.lines = lines
                 self.requests.append(request)
                 if connection not in self._vanished:
                     await self._respond(request)

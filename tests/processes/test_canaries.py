@@ -293,6 +293,23 @@ async def test_a_header_of_the_configuration_is_not_replaced_by_a_clients() -> N
         assert [request.headers["x-request-id"] for request in far.calls] == ["ours"]
 
 
+@pytest.mark.parametrize("own", [{}, {"headers": {"User-Agent": "of the configuration"}}])
+@real
+async def test_a_server_is_told_of_one_program_and_hears_all_lines_of_a_header(own: Json) -> None:
+    async with scripted(echoes, modern=True) as far:
+        entry = {"url": f"http://127.0.0.1:{far.port}/mcp", "forward_headers": ["user-agent", "baggage"], **own}
+        async with gateway(settings(far=entry)) as served:
+            for more in (["User-Agent: theirs", "Baggage: a=1", "Baggage: b=2"], []):
+                client = Client(served.port, MODERN)
+                client.headers = more
+                assert "result" in await _any(client, "tools/call", {"name": "far__act", "arguments": {}})
+    agents = [[line for line in call.lines if line.lower().startswith("user-agent:")] for call in far.requests]
+    assert {len(each) for each in agents} == {1}
+    assert [each.headers.get("baggage") for each in far.calls] == ["a=1, b=2", None]
+    found = [each.headers["user-agent"].partition("/")[0] for each in far.calls]
+    assert found == (["of the configuration"] * 2 if own else ["theirs", "toolgate"])
+
+
 @real
 async def test_children_get_of_the_gateways_environment_only_what_is_listed() -> None:
     environ = {"GITHUB_TOKEN": CANARY, "NPM_CONFIG__AUTH": CANARY, "UV_PUBLISH_TOKEN": CANARY, "PIP_PASSWORD": CANARY}

@@ -165,7 +165,7 @@ class Authenticator:
 
     async def _by_token(self, tokens: Tokens, shown: str, address: str, path: str, is_page: bool) -> Principal:
         try:
-            token = await tokens.verify(shown)
+            token = await tokens.verify(shown, address)
         except BadToken as bad:
             raise self._unknown(path, str(bad)) from None
         except Unreachable:
@@ -190,7 +190,7 @@ class Authenticator:
         try:
             if not (tokens := self._tokens):
                 raise BadToken("no issuer is configured")
-            token = await tokens.verify(shown)
+            token = await tokens.verify(shown, address)
             if tokens is not self._tokens:  # while its keys were fetched
                 raise BadToken("the issuer was replaced")
             authorized = token.claims.get("azp", client_id if len(token.audience) == 1 else None)

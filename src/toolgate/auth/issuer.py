@@ -1,14 +1,16 @@
 """The authorization server whose tokens are taken, and its keys (RFC 8414, OIDC Discovery, RFC 7517).
 
 The rules this file keeps: what names itself another issuer is not believed; keys are looked for anew when they are old,
-and when a token names one that is not there, but not more often than every half minute, whoever asks; while the
-issuer is not there, the keys that it had hold for a day; and when a key holds no more, that is told at once.
+and when a token names one that is not there, but not more often than every half minute, whoever asks; who shows a
+token meanwhile waits for that same look, as far as there is room; while the issuer is not there, the keys that it had
+hold for a day; and when a key holds no more, that is told at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
@@ -17,6 +19,7 @@ import msgspec
 
 from toolgate.auth.safe_net import LOOPBACK, Fetched, SafeNet
 from toolgate.core import jsonrpc
+from toolgate.core.addresses import counted
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 
@@ -31,6 +34,7 @@ PAUSE = 30.0  # seconds between two looks, at least
 ROUND = 60.0  # seconds between looks whether they are old, which need no request
 SAID_HOLDS = 300.0  # seconds
 PAUSE_AFTER_FAILURE = 5.0
+MOST_WAITING = 128  # for one look; half of them from one address
 MOST_KEYS = 64
 LONGEST_KEY = 2048  # characters of one of its members; RSA of 12,288 bits: each token is checked by it
 _PUBLIC = frozenset({"kty", "kid", "n", "e", "crv", "x", "y"})
@@ -78,23 +82,36 @@ class Issuer:
         self._fetched = float("-inf")
         self._tried = float("-inf")
         self._problem = ""
-        self._turn = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+        self._waiting: Counter[str] = Counter()  # for it, by address
         self._on_withdrawn = on_withdrawn
         self._asking = asyncio.Lock()
         self._said: Mapping[str, Any] = {}
         self._said_at = self._asked_at = float("-inf")
         self._held: frozenset[tuple[str | None, str, str]] = frozenset()  # the prints of its keys
 
-    async def keys(self, id: str | None) -> Sequence[PublicKey]:
-        """Those that may have signed what names this key; all, where it names none. Raises `Unreachable`."""
-        now = self._clock.now()
-        if self._is_wanting(id, now):
-            async with self._turn:
-                if self._is_wanting(id, now):
-                    await self._look()
+    async def keys(self, id: str | None, address: str = "") -> Sequence[PublicKey]:
+        """Those that may have signed what names this key; all, where it names none. `address` is where that comes from.
+        Raises `Unreachable`."""
+        if self._is_wanting(id, self._clock.now()):
+            await self._waited(self._begin(), address)
+        elif self._looking and (not self._named(id) or self._is_stale):
+            await self._waited(self._looking, address)
         if not self._keys or self._is_stale:
             raise Unreachable(self._problem or "it has not answered yet")
         return self._named(id)
+
+    async def _waited(self, looking: asyncio.Task[None], address: str) -> None:
+        address = counted(address)
+        if self._waiting.total() >= MOST_WAITING or self._waiting[address] >= MOST_WAITING // 2:
+            raise Unreachable("its keys are being fetched")
+        self._waiting[address] += 1
+        try:
+            await asyncio.shield(looking)
+        finally:
+            self._waiting[address] -= 1
+            if not self._waiting[address]:
+                del self._waiting[address]
 
     def holds(self, print: tuple[str | None, str, str]) -> bool:
         """Whether what was signed with this key may still be believed."""
@@ -103,8 +120,7 @@ class Issuer:
     async def look_round(self) -> None:
         """Look at keys that are old, whether or not anybody comes with a token."""
         if self._clock.now() - self._fetched >= HOLDS and self._clock.now() - self._tried >= PAUSE:
-            async with self._turn:
-                await self._look()
+            await asyncio.shield(self._begin())
         if self._held and self._is_stale:
             self._held = frozenset()
             self._on_withdrawn()
@@ -121,8 +137,20 @@ class Issuer:
             return False
         return now - self._fetched >= HOLDS or not self._named(id)
 
+    def _begin(self) -> asyncio.Task[None]:
+        """A look that ends whoever leaves, or the one that is under way."""
+        if not self._looking:
+            self._tried = self._clock.now()
+            self._looking = asyncio.get_running_loop().create_task(self._look(), name="fetch the issuer's keys")
+            self._looking.add_done_callback(self._looked)
+        return self._looking
+
+    def _looked(self, looking: asyncio.Task[None]) -> None:
+        self._looking = None
+        if not looking.cancelled():
+            looking.exception()  # seen, also where nobody waits any more
+
     async def _look(self) -> None:
-        self._tried = self._clock.now()
         try:
             keys = read_keys(await self._fetch(await self._where()))
         except (Fault, Unreachable) as error:

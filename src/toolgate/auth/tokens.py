@@ -58,16 +58,17 @@ class Tokens:
         self._good: dict[bytes, Verified] = {}
         self._by_subject: dict[str, dict[bytes, None]] = {}  # their digests
 
-    async def verify(self, token: str) -> Verified:
-        """Raises `BadToken`; `issuer.Unreachable` where its issuer's keys are not to be had. What a token of a stranger
-        costs is a signature for each of `MOST_TRIED` keys at most, and is read once."""
+    async def verify(self, token: str, address: str = "") -> Verified:
+        """`address` is where it was shown. Raises `BadToken`; `issuer.Unreachable` where its issuer's keys are not to
+        be had. What a token of a stranger costs is a signature for each of `MOST_TRIED` keys at most, and is read
+        once."""
         if len(token) > LONGEST:
             raise BadToken("the token is too long")
         digest = hashlib.sha256(token.encode()).digest()
         if known := self._known(digest):
             return known
         header = _header(token)
-        keys = [key for key in await self.issuer.keys(header.kid) if _fits(key, header.alg)]
+        keys = [key for key in await self.issuer.keys(header.kid, address) if _fits(key, header.alg)]
         if not keys:
             raise BadToken("the token's key is unknown to its issuer")
         if len(keys) > MOST_TRIED:

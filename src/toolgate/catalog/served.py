@@ -58,8 +58,8 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Served:
-    """`whence` says in which file a server of this name stands, `keys` whose the keys of the store are, by id;
-    it may raise `NotKept`."""
+    """`whence` says in which file a server of this name stands, `keys` whose the keys of the store are, and `grants`
+    those of lasting approvals (`Principal.id`), by id; these may raise `NotKept`."""
 
     def __init__(
         self,
@@ -68,12 +68,14 @@ class Served:
         clock: Clock,
         whence: Callable[[str], Path | None],
         keys: Callable[[], Mapping[str, str]],
+        grants: Callable[[], Mapping[str, str]],
     ) -> None:
         self._store = store
         self._audit = audit
         self._clock = clock
         self._whence = whence
         self._keys = keys
+        self._grants = grants
         self._last: Standing | None = None
 
     def note(self, config: Config, known: str = "") -> None:
@@ -139,15 +141,27 @@ class Served:
                     each for each in ServedClient.__struct_fields__ if getattr(client, each) != getattr(was, each)
                 )
                 about |= {"changed": list(fields)}
-            elif client and (left := [key for key, owner in before.keys.items() if owner == id and key in now.keys]):
-                about |= {"keys": left}
-                log.warning(
-                    "client %s is configured again, and its earlier keys are valid again: %s. Revoke those that "
-                    "you do not want: toolgate keys revoke ID",
-                    id,
-                    ", ".join(left),
-                )
+            elif client:
+                about |= self._left_from_before(id, before, now)
             self._audit.note_change(event, **about)
+
+    def _left_from_before(self, id: str, before: Standing, now: Standing) -> Mapping[str, list[str]]:
+        """What another client of this id has had, and this one has again."""
+        grants: Mapping[str, str] = {}
+        with suppress(NotKept):
+            grants = self._grants()
+        left = {
+            "keys": [key for key, owner in before.keys.items() if owner == id and key in now.keys],
+            "grants": [grant for grant, owner in grants.items() if owner == f"client:{id}"],
+        }
+        for what, (word, command) in _LEFT.items():
+            if left[what]:
+                log.warning(
+                    "client %s is configured again, and its earlier %s are valid again: %s. Revoke those that "
+                    "you do not want: %s revoke ID",
+                    *(id, word, ", ".join(left[what]), command),
+                )
+        return {what: ids for what, ids in left.items() if ids}
 
     def _note_keys(self, before: Standing, now: Standing) -> None:
         for event, id in _differences("keys", before.keys, now.keys):
@@ -164,6 +178,7 @@ def _key(config: Config) -> str:
     return os.path.abspath(config.source) if config.source else ""
 
 
+_LEFT = {"keys": ("keys", "toolgate keys"), "grants": ("approvals", "toolgate approvals")}
 _WORDS = {"keys": ("keys.appear", "keys.vanish", "keys.change")}
 
 

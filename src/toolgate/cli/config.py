@@ -40,7 +40,7 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
         if confines := server.confines:
             printing.say(f"    in a box, {without_secrets(confines.words(), config)}")
     for client in config.clients:
-        printing.say(f"  client {_of_client(client)}")
+        printing.say(f"  client {_of_client(client, config)}")
     if not config.servers:
         printing.say("  no servers")
     for told in (*(f"warning: {warning}" for warning in config.warnings), *problems(config)):
@@ -111,12 +111,17 @@ def _line(server: Server) -> str:
     return f"{server.name}: {server.type} {reached}{state}"
 
 
-def _of_client(client: KnownClient) -> str:
+def _of_client(client: KnownClient, config: Config) -> str:
     """One client: what it may reach, and how it shows who it is."""
     servers = client.servers
     named = {"all": "all servers", "none": "no servers", None: "servers that its permissions allow"}
     reached = (", ".join(servers) or named["none"]) if isinstance(servers, tuple) else named[servers]
-    ways = [way for way, is_given in (("the key in this file", client.key), ("tokens", client.claims)) if is_given]
+    reached += ", as an administrator" if client.admin else ""
+    ways = ["the key in this file"] if client.key else []
+    ways += ["tokens with its claims"] if client.claims else []
+    if client.id == config.auth.client:
+        has_others = any(each.claims for each in config.clients)
+        ways.append("any token of the issuer" + (" with no client's claims" if has_others else ""))
     state = "" if client.enabled else ", disabled"
     return f"{client.id}: {reached}, by {' or '.join([*ways, 'keys of `toolgate keys`'])}{state}"
 

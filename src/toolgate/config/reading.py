@@ -214,7 +214,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
         warnings=tuple(str(warning) for warning in files.placed(reading.findings.warnings, file.path, file.text)),
         has_secrets=looks_up,
     )
-    warnings = (*config.warnings, *_strangers(config))
+    warnings = (*config.warnings, *_strangers(config), *_unnamed_administrators(config))
     return msgspec.structs.replace(config, known=Known(reading.private()), warnings=warnings)
 
 
@@ -224,6 +224,16 @@ def _strangers(config: Config) -> tuple[str, ...]:
     clients, step_up = config.clients, config.auth.step_up
     found = (*strangers(clients, step_up, ids), *vain(clients, step_up, ids), *idle(clients)) if ids else ()
     return tuple(str(Problem(config.source, key, message, fix)) for key, message, fix in found)
+
+
+def _unnamed_administrators(config: Config) -> tuple[str, ...]:
+    """Whether anybody with an account at the issuer of tokens is an administrator."""
+    client = next((each for each in config.clients if each.id == config.auth.client), None)
+    if not client or not client.admin or not client.enabled:
+        return ()
+    message = f"{client.id} is an administrator, and so is everybody with a token that matches no client's `claims`"
+    fix = "name a client without `admin`, or give this one `claims` instead"
+    return (str(Problem(config.source, "auth.client", message, fix)),)
 
 
 class Reading:

@@ -56,7 +56,7 @@ def decode_value(text: str) -> str | None:
 
 def read(pairs: Collection[tuple[bytes, bytes]]) -> tuple[Mapping[str, str], str | None]:
     """The headers of a request, and a routing header that stands there twice: readers of the first and of the last
-    would disagree. One of `ONCE` is told before all else."""
+    would disagree. One of `ONCE` is told before all else. Of others several lines are one list (RFC 9110 5.3)."""
     try:
         found = dict(map(_known.__getitem__, pairs))
         if len(found) == len(pairs):
@@ -86,16 +86,16 @@ _known = _Known()
 
 
 def _read_with_care(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[Mapping[str, str], str | None]:
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, None]] = {}  # what each says: of two lines that say the same there is one
     twice: str | None = None
     for raw, value in pairs:
         name = raw.decode("latin-1")
         text = value.decode("latin-1").strip(" \t")  # which is no part of it (RFC 9110 5.5)
         if name in found and twice not in ONCE:
-            differs = name in _OF_THE_PAGE and found[name] != text
+            differs = name in _OF_THE_PAGE and text not in found[name]
             twice = name if differs or name in _ROUTING or name.startswith(MIRRORED) else twice
-        found[name] = text
-    return found, twice
+        found.setdefault(name, {})[text] = None
+    return {name: ", ".join(texts) for name, texts in found.items()}, twice
 
 
 def check(headers: Mapping[str, str], message: Message, version: str, target: str | None) -> None:

@@ -22,6 +22,7 @@ OF_ONE, OF_ALL = 1 / 2, 3 / 4  # of the files that the process may open
 STATE = "connection"  # its key in the state of an ASGI scope
 HEAD_FREE = 4096  # bytes of a head that is still to end, which count for nothing
 HEADS_OF_ONE, HEADS = 16 * 1024 * 1024, 64 * 1024 * 1024  # bytes of such heads, of one principal and of all
+OF_LINE = 200  # bytes that each line of a head takes beside its own: it is kept as three objects
 
 
 def most_files() -> float:
@@ -71,7 +72,7 @@ class UnfinishedHead:
     """What has come of a request whose head has not ended. It has its time, and so may others of its principal: beyond
     their bounds the one that has taken longest loses its connection."""
 
-    _size = 0  # bytes that count
+    _size = 0  # bytes that count: of memory
 
     def __init__(self, heads: Unread, connection: Connection, now: float) -> None:
         self.key = connection.backlog.key

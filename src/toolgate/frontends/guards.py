@@ -30,7 +30,7 @@ from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends.active_requests import ActiveRequest
-from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.connections import OF_LINE, STATE, Connection
 from toolgate.frontends.cors import Cors
 from toolgate.frontends.forwarding import Forwarding
 from toolgate.frontends.known_heads import KnownHeads, Parted, is_plain
@@ -47,6 +47,7 @@ Scope = MutableMapping[str, Any]
 LONGEST_BEGINNING = 64 * 1024  # bytes of a body over the limit in which its id is looked for
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
 LARGE = 1024 * 1024  # bytes of a body
+LARGE_HEAD = 8 * 1024  # bytes of memory
 MOST_FIELDS = 1000  # of a form
 SHORT = 2 * LEAST_VALUES  # bytes, in which there are fewer values than any limit allows
 COLLECTED = 256 * 1024 * 1024  # bytes of such bodies after which garbage is looked for
@@ -376,8 +377,8 @@ class Guards:
                 if more:
                     if not kept:
                         kept = self._bodies.begun(request.principal.counted_as)
-                        head = sum(len(name) + len(value) for name, value in request.scope["headers"])
-                        if head > self._bodies.free and not kept.has(head):  # not to be read on would not make it less
+                        head = sum(len(name) + len(value) + OF_LINE for name, value in request.scope["headers"])
+                        if head > LARGE_HEAD and not kept.has(head):  # not to be read on would not make it less
                             raise Refused(429, "Too many requests with a large head are not finished: end some first")
                     if not kept.has(size + head):
                         await kept.room()

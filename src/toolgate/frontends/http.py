@@ -26,7 +26,7 @@ from toolgate.frontends import batches, cors, guards, responses, sse_delivery, w
 from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests, Known
 from toolgate.frontends.application import Application
 from toolgate.frontends.channels import Channel, is_of_session
-from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.connections import OF_LINE, STATE, Connection
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LARGE, Guards, Identify, Refused, Request, Scope, connection_of, not_allowed
 from toolgate.frontends.known_heads import CAME, Parted
@@ -223,7 +223,7 @@ class HttpFrontend(Application):
             return
         whose = request.principal.counted_as
         try:
-            head = sum(len(name) + len(value) for name, value in request.scope["headers"])  # it is kept as well
+            head = sum(len(name) + len(value) + OF_LINE for name, value in request.scope["headers"])  # is kept as well
             kept = self._unanswered.begun(whose, len(data) + head)
         except Fault as fault:
             raise Refused(429, fault.message, fault.rpc, bytes(message.id), fault.data()) from None
@@ -344,7 +344,7 @@ class HttpFrontend(Application):
         gathered = batches.Gathered(lambda all: None if whole.done() else whole.set_result(batches.joined(all)))
         whose = request.principal.counted_as
         turn = self.scheduler.in_order(whose)
-        size = len(data) + sum(len(name) + len(value) for name, value in request.scope["headers"])
+        size = len(data) + sum(len(name) + len(value) + OF_LINE for name, value in request.scope["headers"])
         taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, size, many), gathered)
         try:
             for each in taken:

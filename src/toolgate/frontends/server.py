@@ -36,7 +36,7 @@ from toolgate.core.inflow import Intake, IntakeQueue, LittleReads, PacedProtocol
 from toolgate.frontends import frames, tls, unread
 from toolgate.frontends.accepting import GivesWay, accepting
 from toolgate.frontends.application import Application
-from toolgate.frontends.connections import HEAD_FREE, STATE, Connection, UnfinishedHead
+from toolgate.frontends.connections import HEAD_FREE, OF_LINE, STATE, Connection, UnfinishedHead
 from toolgate.frontends.known_heads import CAME, END, Parted
 from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Turn
@@ -50,7 +50,7 @@ LONGEST_TARGET = 8 * 1024  # bytes of what a request is for
 LONGEST_PATH = 2 * 1024  # bytes of it before its query
 LONGEST_UPGRADE = 4 * 1024  # bytes of the headers by which another protocol is wished for
 _OF_UPGRADES = (b"connection", b"upgrade")
-MOST_LINES = 200  # of a head, about: each costs twenty times its bytes where these are few
+MOST_LINES = 200  # of a head, about
 FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
 BODY_PATIENCE = 120.0  # seconds for a request's body
@@ -291,6 +291,7 @@ class HttpProtocol(HttpToolsProtocol):
     def __init__(self, application: Application, **given: Any) -> None:
         super().__init__(**given)
         self.pipeline = _Pipeline()  # type: ignore[assignment]
+        self.headers = _TRAILERS  # before there are any
         self._application = application
         self._scheduler = application.scheduler
         self._callers = application.callers
@@ -399,7 +400,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._is_between and self._known_heads.parted(self._connection.address, self._head + data) is not None:
             return True
         if self._is_between or self._is_in_head:
-            self._keeps_of_head((0 if self._is_between else self._overhead) + len(data))
+            self._keeps_of_head((0 if self._is_between else self._head_size()) + len(data))
         return False
 
     def _keeps_of_head(self, size: int) -> None:
@@ -407,6 +408,10 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._unfinished:
             self._unfinished = UnfinishedHead(self._connections.heads, self._connection, self.loop.time())
         self._unfinished.has(size)
+
+    def _head_size(self) -> int:
+        """What has come of a head, in bytes of memory."""
+        return self._overhead + OF_LINE * len(self.headers)
 
     def _head_ended(self) -> None:
         if self._unfinished:
@@ -443,8 +448,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.pipeline and len(self.pipeline) > MOST_PIPELINED:
             self._is_full = True
             self._intake.hold(self)
-        if self._is_in_head and self._overhead > HEAD_FREE:
-            self._keeps_of_head(self._overhead)
+        if self._is_in_head and (size := self._head_size()) > HEAD_FREE:
+            self._keeps_of_head(size)
         has_lines = self._is_in_head and self._lines > MOST_LINES
         if (has_lines or self._overhead > HEAD_LIMIT) and not self.transport.is_closing():
             if self._is_in_head:

@@ -7,6 +7,7 @@ what the caller could have given, and nothing else."""
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
@@ -28,7 +29,7 @@ LARGEST = 64 * 1024  # bytes of arguments
 KEY = "approval"  # of the question in its answers
 METHOD = "elicitation/create"
 
-_IDS = frozenset(  # headers that are the id of a request or of its trace, and have no place for anything else
+_IDS = frozenset(  # headers that are the id of a request or of its trace, as long as they say no more than an id does
     {
         *("traceparent", "uber-trace-id", "sentry-trace", "x-cloud-trace-context", "b3"),
         *("x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-datadog-trace-id", "x-datadog-parent-id"),
@@ -36,6 +37,7 @@ _IDS = frozenset(  # headers that are the id of a request or of its trace, and h
         *("cf-ray", "x-amz-cf-id", "x-azure-ref", "x-vercel-id", "fly-request-id"),
     }
 )
+_id = re.compile(r"[A-Za-z0-9._:;=/+-]{0,128}")
 
 _TITLES: dict[Lasts | str, str] = {
     "once": "Allow this one call",
@@ -117,7 +119,8 @@ def _beside(call: Call) -> dict[str, bytes]:
 
 def _headers(call: Call, passed: Collection[str]) -> dict[str, Tree]:
     """Those that go to the server as the client has sent them, save for ids of the request."""
-    return {name: value for name, value in call.passed_on.items() if name in passed and name not in _IDS}
+    found = {name: value for name, value in call.passed_on.items() if name in passed}
+    return {name: value for name, value in found.items() if name not in _IDS or not _id.fullmatch(value)}
 
 
 def session_of(call: Call) -> str:

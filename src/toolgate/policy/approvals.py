@@ -301,6 +301,10 @@ class Approvals:
         known = (_read(raw, Grant) for raw in self._store.items(_GRANTS).values())
         return sorted((each for each in known if each), key=lambda each: each.since)
 
+    def lasting(self) -> Mapping[str, str]:
+        """Whose those are that outlive sessions, by id."""
+        return {each.id: each.place.principal for each in self.grants() if not each.session}
+
     async def revoke(self, grant: Grant) -> None:
         await self._store.delete(_GRANTS, key(grant.place, grant.session))
 

@@ -38,7 +38,7 @@ class Known:
         self.withdrawn: set[str | None] = set()
         self.asked: list[str | None] = []
 
-    async def keys(self, id: str | None) -> list[PublicKey]:
+    async def keys(self, id: str | None, address: str) -> list[PublicKey]:
         self.asked.append(id)
         return [each for each in self.all if id is None or each.id == id]
 

@@ -68,3 +68,8 @@ def test_a_request_of_ours_carries_what_we_would_accept() -> None:
     }
     headers.check(sent, MESSAGE, "2026-07-28", "ä")
     assert len(headers.for_request(mcp.REVISIONS["2026-07-28"], "tools/list", None)) == 2
+
+
+def test_lines_of_one_header_are_one_list_and_those_that_say_the_same_one_element() -> None:
+    lines = [(b"baggage", b"a=1"), (b"accept", b"x"), (b"baggage", b"b=2"), (b"baggage", b"a=1"), (b"accept", b"x")]
+    assert headers.read(lines) == ({"baggage": "a=1, b=2", "accept": "x"}, None)

@@ -29,7 +29,16 @@ from toolgate.core.large import Gathering, Whole
 from toolgate.upstreams.concurrency import busy
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
-from toolgate.upstreams.links.http1 import CONNECT_TIMEOUT, JSON, ConnectionPool, KnownHead, Target, WholeReader, Wire
+from toolgate.upstreams.links.http1 import (
+    CONNECT_TIMEOUT,
+    JSON,
+    ConnectionPool,
+    KnownHead,
+    Target,
+    WholeReader,
+    Wire,
+    without_ours,
+)
 from toolgate.upstreams.links.http1 import ResponseReader as Reader
 from toolgate.upstreams.links.places import Places, of_server
 from toolgate.upstreams.links.receipts import Receipts
@@ -270,7 +279,7 @@ class HttpLink:
 
     def _head(self, start: bytes, headers: Headers, length: int | None = None) -> bytes:
         """`length` is that of the body, None where there is none."""
-        lines = [start]
+        lines = [without_ours(start) if any(name == b"user-agent" for name, _ in headers) else start]
         lines += [name + b": " + value for name, value in headers]
         if self._session:
             lines.append(b"Mcp-Session-Id: " + self._session)

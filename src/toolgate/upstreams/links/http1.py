@@ -97,7 +97,13 @@ class Target:
             f"Accept: {accept}",
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
-        return "\r\n".join(lines).encode("latin-1", "replace")
+        head = "\r\n".join(lines).encode("latin-1", "replace")
+        return without_ours(head) if any(name.lower() == "user-agent" for name in headers) else head
+
+
+def without_ours(head: bytes) -> bytes:
+    """The head of a request which says by another header what program sends it."""
+    return head.replace(f"User-Agent: toolgate/{__version__}\r\n".encode(), b"", 1)
 
 
 class KnownHead(msgspec.Struct, frozen=True):
