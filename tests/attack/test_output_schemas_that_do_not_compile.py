@@ -247,6 +247,14 @@ def test_a_components_tool_stays_too() -> None:
     assert len(found.faults) == 1 and "output schema of a is ignored" in found.faults[0]
 
 
+def test_a_reference_of_a_million_steps_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took 0.7 s in one step, while all others waited."""
+    monkeypatch.setattr(output_schemas, "_member", lambda found, name: pytest.fail("it is followed"))  # pyright: ignore
+    for reference in ("#" + "/" * 1_000_000, "#" + "/a" * 65, "#/" + "a" * 1_000):
+        found, why = OutputSchemas().of(Raw(json.dumps(tool("a", of({"$ref": reference}))).encode()))
+        assert b"outputSchema" not in bytes(found) and "only what it has itself" in why and len(why) < 300
+
+
 def test_a_chain_of_references_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not once from each of its links: a list of 8 MiB would take minutes."""
     count, steps = 400, 0

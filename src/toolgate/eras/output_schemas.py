@@ -21,6 +21,7 @@ from toolgate.eras import js_patterns
 
 MOST_PARTS = 5_000  # of one schema, where what is referred to counts at each place: a second for a reader to compile
 MOST_OF_LIST = 20_000  # of all schemas of a list
+LONGEST_REFERENCE, MOST_STEPS = 1_000, 64  # characters of one, and names in it
 LONGEST_PATTERNS = 64 * 1024  # characters of those of one schema together: some hundredths of a second here
 LONGEST_OF_LIST = 1024 * 1024  # of all patterns in a list
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
@@ -235,7 +236,8 @@ class _Parts:
 
     def _target(self, reference: str) -> Any:
         found: Any = self._whole
-        if not _reference.fullmatch(reference):
+        is_short = len(reference) <= LONGEST_REFERENCE and reference.count("/") <= MOST_STEPS
+        if not is_short or not _reference.fullmatch(reference):
             raise _Unusable(
                 f"it refers to {excerpt(reference, 100)!r}: only what it has itself can be found by all clients"
             )
