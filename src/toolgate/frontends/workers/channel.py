@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from array import array
@@ -22,6 +23,8 @@ Kind: TypeAlias = Literal["connection", "ready", "usage", "lists", "watched", "c
 KINDS: tuple[Kind, ...] = ("connection", "ready", "usage", "lists", "watched", "configuration")
 
 LONGEST = 64 * 1024  # bytes of a message
+SOON = 0.05  # seconds
+_PASSING = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM)  # what the kernel lacks until others have let go of it
 _AT_ONCE = 64  # messages that are taken in one go
 
 Take: TypeAlias = Callable[[Kind, bytes, Iterable[socket.socket]], object]
@@ -66,15 +69,14 @@ class Channel:
                 passed.close()
             return
         self._unsent.append((bytes((KINDS.index(kind),)) + data, passed))
-        if len(self._unsent) == 1 and not self._is_sent():
-            self._loop.add_writer(self._end.fileno(), self._go_on)
+        if len(self._unsent) == 1:
+            self._send_on()
 
-    def _go_on(self) -> None:
-        if self._is_open and self._is_sent():
-            self._loop.remove_writer(self._end.fileno())
-
-    def _is_sent(self) -> bool:
-        """Whether all is."""
+    def _send_on(self) -> None:
+        """As much as there is room for."""
+        if not self._is_open:
+            return
+        self._loop.remove_writer(self._end.fileno())
         try:
             while self._unsent:
                 message, passed = self._unsent[0]
@@ -83,10 +85,12 @@ class Channel:
                 if passed:
                     passed.close()
         except BlockingIOError:
-            return False
-        except OSError:
-            self.close()
-        return True
+            self._loop.add_writer(self._end.fileno(), self._send_on)
+        except OSError as error:
+            if error.errno in _PASSING:
+                self._loop.call_later(SOON, self._send_on)
+            else:
+                self._close_and_tell()
 
     def _read(self) -> None:
         for _ in range(_AT_ONCE):
@@ -99,10 +103,13 @@ class Channel:
             except OSError:
                 message, passed = b"", []
             if not message:
-                self.close()
-                self._ended()
+                self._close_and_tell()
                 return
             self._take(KINDS[message[0]], message[1:], passed)
+
+    def _close_and_tell(self) -> None:
+        self.close()
+        self._ended()
 
     def close(self) -> None:
         if not self._is_open:
