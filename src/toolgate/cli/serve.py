@@ -248,7 +248,7 @@ async def _work(config: Config, settings: Settings, certificate: Certificate | N
         is_apart = gateway.gateway.is_apart = bool(store.problem)
         learner = Learner(gateway.http.guards, gateway.modern, gateway.gateway, gateway.clock)
         last_first.push_async_callback(learner.close)
-        worker = Worker(owner.channel, learner.learn_soon)
+        worker = owner.worker = Worker(owner.channel, learner.learn_soon)
         protocol = partial(TakingProtocol, worker=worker)
 
         def gives_way() -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import resource
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from toolgate.core.fairness import Shares
@@ -38,6 +39,7 @@ class Connection:
     client: tuple[str, int] | None = None  # who is at the other end, as ASGI has it; of the gateway's user: `Operator`
     server: tuple[str, int | None] | None = None  # where it came to
     is_encrypted = False
+    on_admitted: Callable[[Principal], object] | None = None  # is told whose requests it brings from now on
 
     def __init__(self, unread: Unread, transport: Any, address: str) -> None:
         self.address = address
@@ -57,8 +59,11 @@ class Connection:
         key = principal.counted_as
         if self._all and is_first:
             self._all.admitted(self, key)
-        if key != self.backlog.key:
+        is_new = is_first or key != self.backlog.key
+        if is_new:
             self.backlog.belongs_to(key)
+        if is_new and self.on_admitted:
+            self.on_admitted(principal)
 
     def closed(self) -> None:
         self.backlog.close()

@@ -18,8 +18,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-Kind: TypeAlias = Literal["connection", "ready", "usage", "lists", "watched", "configuration"]
-KINDS: tuple[Kind, ...] = ("connection", "ready", "usage", "lists", "watched", "configuration")
+Kind: TypeAlias = Literal["connection", "ready", "usage", "lists", "watched", "configuration", "admitted"]
+KINDS: tuple[Kind, ...] = ("connection", "ready", "usage", "lists", "watched", "configuration", "admitted")
 
 LONGEST = 64 * 1024  # bytes of a message
 _AT_ONCE = 64  # messages that are taken in one go
@@ -28,11 +28,12 @@ Take: TypeAlias = Callable[[Kind, bytes, Iterable[socket.socket]], object]
 
 
 class Peer(msgspec.Struct, frozen=True, array_like=True):
-    """Whose connection a worker passes on, and where it came in."""
+    """Whose connection a worker passes on, and where it came in. `number` is that of the worker's link."""
 
     client: tuple[str, int]
     server: tuple[str, int]
     is_secure: bool = False
+    number: int = 0
 
     @property
     def scheme(self) -> str:
