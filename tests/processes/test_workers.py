@@ -489,14 +489,18 @@ def give_few_files(*pids: int) -> None:
 
 
 @asynccontextmanager
-async def stranger(port: int) -> AsyncGenerator[list[asyncio.StreamReader]]:
-    """Has opened more connections than there may be, one after the other."""
+async def stranger(port: int, asks: bytes = b"") -> AsyncGenerator[list[asyncio.StreamReader]]:
+    """Has opened more connections than there may be, one after the other, and was answered where it asks."""
     async with AsyncExitStack() as at_last:
         opened: list[asyncio.StreamReader] = []
         for _ in range(COUNT * FILES):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             at_last.push_async_callback(shut, writer)
             opened.append(reader)
+            if asks:
+                writer.write(asks)
+                async with asyncio.timeout(30):
+                    assert (await read_response(reader))[0] == 200
         yield opened
 
 
@@ -529,6 +533,17 @@ async def test_connections_of_a_stranger_end_none_over_which_a_worker_has_passed
                         for request in held:
                             await answers(request)
                         assert await asyncio.gather(*calls) == ["ok"] * len(calls)
+
+
+@pytest.mark.promise("b.attacks.connections")
+@real
+async def test_a_worker_has_files_left_to_pass_on_each_of_many_connections() -> None:
+    async with scripted(answers, modern=True) as script:
+        with home() as environ:
+            async with served(script, environ) as gateway:
+                give_few_files(*workers_of(gateway))  # the owner has enough for those of all
+                async with stranger(gateway.port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") as opened:
+                    assert await is_closed(opened[0])
 
 
 @pytest.mark.promise("b.workers.reload")

@@ -105,6 +105,8 @@ class UnfinishedHead:
 class Connections:
     """Those of a frontend."""
 
+    files_of_each = 1
+
     def __init__(self) -> None:
         self.unread = Unread()
         self.heads = Unread("its client has too many requests whose heads do not end", HEADS_OF_ONE, HEADS)
@@ -117,7 +119,7 @@ class Connections:
         return self._by.total()
 
     def opened(self, new: Connection) -> None:
-        most = most_files()
+        most = self._most()
         self._by[new.key] += 1
         self._strangers.put(new.key, str(id(new)), new)
         if self._by[new.key] > max(1, most * OF_ONE):
@@ -131,13 +133,16 @@ class Connections:
         self._forget(connection)
         connection.key = key
         self._by[key] += 1
-        if self._by[key] > max(1, most_files() * OF_ONE):
+        if self._by[key] > max(1, self._most() * OF_ONE):
             _give_up(connection)
 
     def closed(self, connection: Connection) -> None:
         if not connection.principal:
             self._strangers.remove(connection.key, str(id(connection)))
         self._forget(connection)
+
+    def _most(self) -> float:
+        return most_files() / self.files_of_each
 
     def _forget(self, connection: Connection) -> None:
         self._by[connection.key] -= 1

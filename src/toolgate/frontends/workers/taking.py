@@ -24,6 +24,7 @@ from toolgate.frontends.server import HEAD_PATIENCE, HttpProtocol
 from toolgate.frontends.workers.channel import Channel, Peer
 from toolgate.frontends.workers.framing import Framing
 
+FILES = 2  # of a connection: its own, and that of its link
 STALE = 30.0  # seconds after which a link that rests is not used any more: the owner may be about to close it
 _CALL = b"tools/call"
 
