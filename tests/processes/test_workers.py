@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -477,6 +478,72 @@ async def test_so_many_calls_at_once_are_those_of_all_workers_and_of_none_that_w
                 found = await asyncio.gather(*again, return_exceptions=True)
                 assert sum(each == "ok" for each in found) == lost
                 await asyncio.gather(*calls, return_exceptions=True)
+
+
+FILES = 256  # that a process may open
+
+
+def give_few_files(*pids: int) -> None:
+    for pid in pids:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (FILES, FILES))
+
+
+@asynccontextmanager
+async def stranger(port: int, asks: bytes = b"") -> AsyncGenerator[list[asyncio.StreamReader]]:
+    """Has opened more connections than there may be, one after the other, and was answered where it asks."""
+    async with AsyncExitStack() as at_last:
+        opened: list[asyncio.StreamReader] = []
+        for _ in range(COUNT * FILES):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            at_last.push_async_callback(shut, writer)
+            opened.append(reader)
+            if asks:
+                writer.write(asks)
+                async with asyncio.timeout(30):
+                    assert (await read_response(reader))[0] == 200
+        yield opened
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(30):
+            return await reader.read() == b""
+    return True
+
+
+@pytest.mark.promise("b.attacks.connections")
+@real
+async def test_connections_of_a_stranger_end_none_over_which_a_worker_has_passed_on_somebody_who_was_let_in() -> None:
+    held: list[Request] = []
+
+    async def holds(request: Request) -> None:
+        held.append(request)
+
+    async with scripted(holds, modern=True) as script:
+        with home() as environ:
+            owned = {"there": {"url": f"http://127.0.0.1:{script.port}/mcp", "concurrency": 8}}
+            async with served(script, environ, servers=owned, **CI) as gateway:
+                key = await asyncio.to_thread(command, environ, "keys", "create", "ci")
+                async with kept(gateway.port, 8, key) as clients:
+                    calls = [asyncio.ensure_future(each.call("there__act")) for each in clients]
+                    await until(lambda: len(held) == len(calls))
+                    give_few_files(gateway.process.pid, *workers_of(gateway))
+                    async with stranger(gateway.port) as opened:
+                        assert await is_closed(opened[0])
+                        for request in held:
+                            await answers(request)
+                        assert await asyncio.gather(*calls) == ["ok"] * len(calls)
+
+
+@pytest.mark.promise("b.attacks.connections")
+@real
+async def test_a_worker_has_files_left_to_pass_on_each_of_many_connections() -> None:
+    async with scripted(answers, modern=True) as script:
+        with home() as environ:
+            async with served(script, environ) as gateway:
+                give_few_files(*workers_of(gateway))  # the owner has enough for those of all
+                async with stranger(gateway.port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") as opened:
+                    assert await is_closed(opened[0])
 
 
 @pytest.mark.promise("b.workers.reload")

@@ -31,7 +31,7 @@ from toolgate.frontends.workers.learning import Learner
 from toolgate.frontends.workers.local import LocalGateway, for_worker, role_of_worker
 from toolgate.frontends.workers.owning import accepting
 from toolgate.frontends.workers.role import ALONE, Role
-from toolgate.frontends.workers.taking import TakingProtocol, Worker
+from toolgate.frontends.workers.taking import FILES, TakingProtocol, Worker
 from toolgate.policy.shared_meters import SharedMeters
 from toolgate.state import audit
 from toolgate.state.read_only import ReadOnly
@@ -248,7 +248,8 @@ async def _work(config: Config, settings: Settings, certificate: Certificate | N
         is_apart = gateway.gateway.is_apart = bool(store.problem)
         learner = Learner(gateway.http.guards, gateway.modern, gateway.gateway, gateway.clock)
         last_first.push_async_callback(learner.close)
-        worker = Worker(owner.channel, learner.learn_soon)
+        worker = owner.worker = Worker(owner.channel, learner.learn_soon)
+        gateway.http.connections.files_of_each = FILES
         protocol = partial(TakingProtocol, worker=worker)
 
         def gives_way() -> bool:

@@ -17,6 +17,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -29,6 +30,7 @@ from toolgate.frontends.workers.channel import Channel, Kind, pair
 from toolgate.frontends.workers.handed import Handed
 from toolgate.frontends.workers.local import LocalGateway
 from toolgate.frontends.workers.owning import Accept
+from toolgate.frontends.workers.taking import Worker
 from toolgate.policy.shared_meters import Table, made
 from toolgate.telemetry.recorder import Recorder
 from toolgate.telemetry.usage import Called, Durations, Line, Usage
@@ -189,7 +191,8 @@ class _Worker:
     def _heard(self, kind: Kind, data: bytes, passed: Iterable[socket.socket]) -> None:
         self._is_heard = True
         if kind == "connection":
-            self._owner.accept(data, passed)
+            assert self.channel
+            self._owner.accept(data, passed, partial(self.channel.send, "admitted"))
         elif kind == "ready" and not self.is_ready.is_set():
             self._owner.shared.running += 1
             self.is_ready.set()
@@ -316,6 +319,7 @@ class Owner:
     """As a worker knows it."""
 
     gateway: LocalGateway | None = None
+    worker: Worker | None = None
     ending: common.Ending | None = None
     is_gone = False
 
@@ -344,7 +348,9 @@ class Owner:
                 self.gateway.is_apart = is_apart
 
     def _heard(self, kind: Kind, data: bytes, _passed: Iterable[socket.socket]) -> None:
-        if kind == "lists" and self.gateway:
+        if kind == "admitted" and self.worker:
+            self.worker.admitted(data)
+        elif kind == "lists" and self.gateway:
             server, lists = msgspec.json.decode(data, type=tuple[str, tuple[str, ...]])
             self.gateway.lists_changed(Event(server, "list_changed", lists=lists))
         elif kind == "watched" and self.gateway:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import resource
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from toolgate.core.fairness import Shares
@@ -39,6 +40,7 @@ class Connection:
     client: tuple[str, int] | None = None  # who is at the other end, as ASGI has it; of the gateway's user: `Operator`
     server: tuple[str, int | None] | None = None  # where it came to
     is_encrypted = False
+    on_admitted: Callable[[Principal], object] | None = None  # is told whose requests it brings from now on
 
     def __init__(self, unread: Unread, transport: Any, address: str) -> None:
         self.address = address
@@ -58,8 +60,11 @@ class Connection:
         key = principal.counted_as
         if self._all and is_first:
             self._all.admitted(self, key)
-        if key != self.backlog.key:
+        is_new = is_first or key != self.backlog.key
+        if is_new:
             self.backlog.belongs_to(key)
+        if is_new and self.on_admitted:
+            self.on_admitted(principal)
 
     def closed(self) -> None:
         self.backlog.close()
@@ -101,6 +106,8 @@ class UnfinishedHead:
 class Connections:
     """Those of a frontend."""
 
+    files_of_each = 1
+
     def __init__(self) -> None:
         self.unread = Unread()
         self.heads = Unread("its client has too many requests whose heads do not end", HEADS_OF_ONE, HEADS)
@@ -113,7 +120,7 @@ class Connections:
         return self._by.total()
 
     def opened(self, new: Connection) -> None:
-        most = most_files()
+        most = self._most()
         self._by[new.key] += 1
         self._strangers.put(new.key, str(id(new)), new)
         if self._by[new.key] > max(1, most * OF_ONE):
@@ -127,13 +134,16 @@ class Connections:
         self._forget(connection)
         connection.key = key
         self._by[key] += 1
-        if self._by[key] > max(1, most_files() * OF_ONE):
+        if self._by[key] > max(1, self._most() * OF_ONE):
             _give_up(connection)
 
     def closed(self, connection: Connection) -> None:
         if not connection.principal:
             self._strangers.remove(connection.key, str(id(connection)))
         self._forget(connection)
+
+    def _most(self) -> float:
+        return most_files() / self.files_of_each
 
     def _forget(self, connection: Connection) -> None:
         self._by[connection.key] -= 1

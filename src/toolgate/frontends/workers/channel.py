@@ -19,8 +19,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-Kind: TypeAlias = Literal["connection", "ready", "usage", "lists", "watched", "configuration"]
-KINDS: tuple[Kind, ...] = ("connection", "ready", "usage", "lists", "watched", "configuration")
+Kind: TypeAlias = Literal["connection", "ready", "usage", "lists", "watched", "configuration", "admitted"]
+KINDS: tuple[Kind, ...] = ("connection", "ready", "usage", "lists", "watched", "configuration", "admitted")
 
 LONGEST = 64 * 1024  # bytes of a message
 SOON = 0.05  # seconds
@@ -31,11 +31,12 @@ Take: TypeAlias = Callable[[Kind, bytes, Iterable[socket.socket]], object]
 
 
 class Peer(msgspec.Struct, frozen=True, array_like=True):
-    """Whose connection a worker passes on, and where it came in."""
+    """Whose connection a worker passes on, and where it came in. `number` is that of the worker's link."""
 
     client: tuple[str, int]
     server: tuple[str, int]
     is_secure: bool = False
+    number: int = 0
 
     @property
     def scheme(self) -> str:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from typing import Any, cast
 
 import msgspec
 
+from toolgate.core.model import Principal
 from toolgate.frontends.application import Application
 from toolgate.frontends.connections import Connection
 from toolgate.frontends.known_heads import Parted
@@ -21,6 +24,7 @@ from toolgate.frontends.server import HEAD_PATIENCE, HttpProtocol
 from toolgate.frontends.workers.channel import Channel, Peer
 from toolgate.frontends.workers.framing import Framing
 
+FILES = 2  # of a connection: its own, and that of its link
 STALE = 30.0  # seconds after which a link that rests is not used any more: the owner may be about to close it
 _CALL = b"tools/call"
 
@@ -32,12 +36,19 @@ class Worker:
     def __init__(self, channel: Channel, learn_soon: Callable[[Parted, bytes, Connection, Peer], object]) -> None:
         self.channel = channel
         self.learn_soon = learn_soon
-        self.links: set[_Link] = set()
+        self.links: dict[int, _Link] = {}
+        self.numbers = count(1)
 
     @property
     def passes_on(self) -> bool:
         """Whether the owner still works for a client."""
-        return any(not link.rests for link in self.links)
+        return any(not link.rests for link in self.links.values())
+
+    def admitted(self, told: bytes) -> None:
+        """By the owner: whom, and the number of the link."""
+        number, principal = msgspec.json.decode(told, type=tuple[int, Principal])
+        if link := self.links.get(number):
+            link.admitted(principal)
 
 
 class TakingProtocol(HttpProtocol):
@@ -126,8 +137,9 @@ class TakingProtocol(HttpProtocol):
             self._link.pass_on(later)
             self._intake.let_go(self)
 
-    def _peer(self) -> Peer:
-        return Peer(self.client or ("", 0), cast("tuple[str, int]", self.server or ("", 0)), self.scheme == "https")
+    def _peer(self, number: int = 0) -> Peer:
+        server = cast("tuple[str, int]", self.server or ("", 0))
+        return Peer(self.client or ("", 0), server, self.scheme == "https", number)
 
     def _learn(self, came: Parted, data: bytes) -> None:
         self._worker.learn_soon(came, data, self._connection, self._peer())
@@ -135,10 +147,11 @@ class TakingProtocol(HttpProtocol):
     def _new_link(self) -> _Link:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        self._worker.channel.send("connection", msgspec.json.encode(self._peer()), theirs)
-        link = _Link(self.transport, self._intake, ours, self._link_ended, self._worker.links.discard)
-        self._worker.links.add(link)
-        return link
+        links, number = self._worker.links, next(self._worker.numbers)
+        self._worker.channel.send("connection", msgspec.json.encode(self._peer(number)), theirs)
+        over = partial(links.pop, number, None)
+        links[number] = _Link(self.transport, self._intake, ours, self._link_ended, over, self._connection.admitted)
+        return links[number]
 
     def _link_ended(self, link: _Link) -> None:
         """The owner has closed its end: so it ends here, too, unless this has gone on here."""
@@ -161,7 +174,7 @@ class TakingProtocol(HttpProtocol):
 
 class _Link(asyncio.Protocol):
     """What joins a client's connection to the owner. `client` is the client's transport, `intake` what is held while
-    the owner does not read."""
+    the owner does not read. `admitted` is whom to tell that the owner has let somebody in."""
 
     _transport: asyncio.Transport | None = None
     _is_left = False
@@ -173,13 +186,15 @@ class _Link(asyncio.Protocol):
         intake: Any,
         end: socket.socket,
         ended: Callable[[_Link], object],
-        over: Callable[[_Link], object],
+        over: Callable[[], object],
+        admitted: Callable[[Principal], object],
     ) -> None:
         self._client = client
         self._intake = intake
         self._end = end
         self._ended = ended
         self._over = over
+        self.admitted = admitted
         self._framing = Framing()
         self._early: list[bytes] = []
         self._learn: Callable[[], object] | None = None
@@ -221,7 +236,7 @@ class _Link(asyncio.Protocol):
     def left(self) -> None:
         """The client is gone, or goes on over another link."""
         self._is_left = True
-        self._over(self)
+        self._over()
         self._intake.let_go(self)
         if self._transport:
             self._transport.close()
@@ -258,7 +273,7 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.let_go(self)
-        self._over(self)
+        self._over()
         if not self._is_left:
             self._is_left = True
             self._ended(self)
