@@ -19,7 +19,7 @@ from toolgate.core.model import Call, Client, Done, Outcome, Principal
 from toolgate.eras import legacy, modern
 from toolgate.upstreams.mcp import dialects
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE
-from toolgate.upstreams.mcp.requests import GIVEN_UP, MOST_PENDING_EVENTS, Requests
+from toolgate.upstreams.mcp.requests import GIVEN_UP, LONGEST_QUESTION, MOST_PENDING_EVENTS, Requests
 
 
 class Link:
@@ -92,6 +92,21 @@ async def test_a_notification_that_is_too_long_goes_to_nobody() -> None:
     requests, _ = opened()
     requests.on_other = lambda message, _: pytest.fail("it was taken")
     say(requests, "notifications/long", json.dumps({"text": "x" * LONGEST_NOTE}).encode())
+
+
+async def test_a_question_that_no_client_could_be_asked_for_its_length_is_refused_unread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    requests, link = opened()
+    requests.on_question = lambda message, origin: pytest.fail("it is read")
+    monkeypatch.setattr(jsonrpc, "decode", lambda data: pytest.fail("it is read"))  # pyright: ignore
+    lists = b"[],".join([b""] * (LONGEST_QUESTION // 3))
+    asked = b'{"jsonrpc":"2.0",%b"method":"sampling/createMessage","params":{"messages":[%b0]}}'
+    requests.received(asked % (b'"id":"q",', lists), None)
+    requests.received(asked % (b"", lists), None)
+    await settle()
+    [told] = link.sent
+    assert told["id"] == "q" and "4,194,304 bytes" in told["error"]["message"]
 
 
 async def test_a_call_that_is_given_up_is_told_of_and_once_more_when_its_answer_comes_after_all() -> None:

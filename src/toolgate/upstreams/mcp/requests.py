@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import internal_errors, jsonrpc, large, mcp
+from toolgate.core import asks, internal_errors, jsonrpc, large, mcp
 from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
@@ -37,6 +37,7 @@ from toolgate.upstreams.mcp.attribution import Askers, OpenRequest, RunningTasks
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.mcp.large_answers import LARGE, LargeAnswers
 from toolgate.upstreams.mcp.large_notes import (
+    BEGINNING,
     LONGEST_NOTE,
     MOST_ESCAPES,
     MOST_VALUES,
@@ -61,6 +62,7 @@ LARGEST_BATCH = 1024 * 1024  # bytes: its messages are received at once, with no
 MOST_RENEWED = 3600.0  # seconds that a call may take beyond the time limit, as long as its server reports progress
 LONGEST_FRAME = 1024  # bytes of what is known of how calls of a tool are written
 MOST_FRAMES = 256
+LONGEST_QUESTION = asks.MOST_BYTES + 64 * 1024  # bytes of a request of the server, with its envelope, that is read
 MOST_WISHED = 1024  # wishes for tasks that were given up, and may still be answered
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
@@ -552,6 +554,9 @@ class Requests:
             if (answers := answered(data)) is not None:
                 reading = self.spawn(self._read(data, origin, answers))
                 return reading if origin is None else None
+            if len(data) > LONGEST_QUESTION and not self.large_notes.has_passed:
+                self._refuse_question(data)
+                return None
         is_small, data = len(data) <= LARGE, bytes(data)  # a copy of what is in a file only: a large note
         if is_small and not read and (answer := jsonrpc.read_plain_answer(data)) and self._takes(answer, origin):
             return None
@@ -570,6 +575,13 @@ class Requests:
             id, only = (bytes(message.id), "method") if message.is_request else (b"null", "")
             self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id, only=only), data, origin)
         return None
+
+    def _refuse_question(self, data: Whole) -> None:
+        """Unread: by its id, where that stands in its beginning."""
+        id, _ = jsonrpc.salvaged(data[:BEGINNING])
+        self._dropped("request", len(data), str(asks.MOST_BYTES))
+        if id != b"null":
+            self.answer(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, asks.TOO_LONG))
 
     def _read(self, data: Whole, origin: int | None, answers: bytes) -> Coroutine[Any, Any, None]:
         """From now on the answer has come. It is read in its client's turn."""
