@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 FALL_BACK_PATIENCE = 10.0  # seconds in which an older server says where messages go
 LONGEST_BODY = LONGEST_MESSAGE
-LONGEST_UNAWAITED = 1024 * 1024  # bytes of an event or a body that no answer is waited for in: a note has no more
+LONGEST_UNAWAITED = 1024 * 1024  # bytes of what can be no answer that is waited for: a note has no more
 SOON = 1.0  # seconds from what came on no request's own stream until what that may have answered is let go of
 _LINE = b"\r\n"
 _NO_SUCH_ENDPOINT = frozenset({400, 404, 405})  # what servers of the transport of 2024-11-05 say to a POST
@@ -522,6 +522,9 @@ class _Reply(WholeReader):
             self._stream(self._cursor, chunk)
             return
         self._size += len(chunk)
+        if self._size > LONGEST_UNAWAITED and self._status >= 300:
+            self.complete()  # with what is read of a refusal, where all others wait
+            raise sse.TooLong(f"a refusal of more than {LONGEST_UNAWAITED} bytes")
         if self._size > LONGEST_UNAWAITED and self._size > (longest := self._longest):
             self._body, self._more, self._size = b"", None, 0
             self._too_long(f"an answer of more than {longest} bytes", "executed")
