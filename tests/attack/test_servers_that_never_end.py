@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from virtualtime import FakeClock, settle
 
@@ -199,6 +200,52 @@ async def test_however_much_is_said_of_no_request_those_answered_that_way_are_lo
             link.received(ANSWER, None)
         await link._clock.sleep(2 * http.SOON)
         assert looks == [1] and connections[0].is_closed and not link._streams
+
+
+async def test_a_stream_that_goes_on_after_the_answer_is_let_go_of_and_one_that_ends_leaves_its_connection(
+    connections: list[Connection],
+) -> None:
+    for ends in (True, False):
+        async with over_http(Heard()) as link:
+            await link.send(NOTE, origin=1)
+            answering = connections[-1]
+            await answering.says(STREAM + CHUNKED + b"\r\n" + chunk(b"data: " + ANSWER + b"\n\n"))
+            await link._clock.sleep(http.SOON)
+            assert not answering.is_closed
+            if ends:
+                await answering.says(b"0\r\n\r\n")
+            await link._clock.sleep(http.SOON)
+            assert answering.is_closed is not ends and not link._streams
+
+
+async def test_nothing_more_is_read_of_a_stream_before_what_came_on_it_is_and_the_next_answer_waits_for_none_of_that(
+    connections: list[Connection],
+) -> None:
+    heard, reading = Heard(), asyncio.get_running_loop().create_future()
+
+    def received(data: Any, origin: int | None) -> asyncio.Future[None] | None:
+        heard.messages.append(data)
+        return None if reading.done() else reading
+
+    heard.receiver = msgspec.structs.replace(heard.receiver, received=received)
+    opening, event, end = STREAM + CHUNKED + b"\r\n", chunk(b"data: " + ANSWER + b"\n\n"), b"0\r\n\r\n"
+    async with over_http(heard) as link:
+        await link.send(NOTE, origin=1)
+        [connection] = connections
+        connection.wire.data_received(opening + event)
+        connection.wire.data_received(event)
+        await settle()
+        assert connection.is_paused and len(heard.messages) == 1
+        reading.set_result(None)
+        await settle()
+        assert not connection.is_paused and len(heard.messages) == 2
+        reading = asyncio.get_running_loop().create_future()
+        heard.owed = set()
+        connection.wire.data_received(event + end)
+        heard.owed = {2}
+        await link.send(NOTE, origin=2)
+        connection.wire.data_received(opening + event)
+        assert connections == [connection] and len(heard.messages) == 4
 
 
 @asynccontextmanager

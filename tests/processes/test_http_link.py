@@ -551,6 +551,22 @@ async def test_an_answer_beyond_all_measure_fails_its_call(
 
 
 @real
+async def test_a_refusal_beyond_all_measure_is_told_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "LONGEST_UNAWAITED", 1000)
+    begun: list[bytes] = []
+
+    def refuses(request: Request) -> None:
+        error = {"code": -5, "message": "mine", "data": "x" * 2000}
+        request.whole(json.dumps({"jsonrpc": "2.0", "id": request.id, "error": error}).encode(), "500 No")
+
+    is_rpc_error = http.is_rpc_error
+    monkeypatch.setattr(http, "is_rpc_error", lambda body, to: begun.append(body) or is_rpc_error(body, to))
+    error = await fails(writes(refuses))
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+    assert "HTTP 500" in error.message and len(begun[-1]) <= 1000
+
+
+@real
 async def test_an_event_without_an_end_fails_its_call_and_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "LONGEST_BODY", 1000)
     monkeypatch.setattr(http, "LONGEST_UNAWAITED", 1000)

@@ -207,6 +207,33 @@ def test_a_package_that_depends_on_what_no_registry_has_is_not_started(
     look()
 
 
+@pytest.mark.parametrize("file", ["node_modules/@scope/pack/package.json", "node_modules/.package-lock.json"])
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ('{"a":[' + "[]," * packages.MOST_VALUES + "[]]}", "values"),
+        ('{"a":"' + "x" * packages.LONGEST_FILE + '"}', "bytes"),
+        ('{"a":' + "[" * 5000, "cannot be read"),
+    ],
+    ids=["values", "bytes", "depth"],
+)
+def test_a_package_whose_files_are_too_much_to_be_read_is_not_started(
+    file: str, written: str, why: str, tmp_path: Path
+) -> None:
+    """Whoever reads JSON of megabytes keeps everybody else from going on."""
+
+    @real
+    async def look() -> None:
+        runners = Runners(tmp_path)
+        (runners.npm / file).write_text(written)
+        entry = {"command": runners.runner("npx"), "args": ["@scope/pack"], "box": "strict"}
+        async with gateway(settings(one=entry)) as served:
+            message = str((await failure(served.client().call("one__do", code=""))).message)
+            assert f"its {Path(file).name} " in message and why in message
+
+    look()
+
+
 @pytest.mark.parametrize("bin", ["../../../own/bin/pack", "/bin/sh", ""])
 def test_a_package_names_no_program_outside_of_itself(bin: str, tmp_path: Path) -> None:
     @real

@@ -147,6 +147,11 @@ class Intake:
         self.hold(done)
         done.add_done_callback(self.let_go)
 
+    def free(self) -> None:
+        """Whoever holds it minds only what has come already."""
+        self._holders = _NO_HOLDERS
+        self._go_on()
+
     def finish(self, then: Callable[[], object]) -> None:
         """Nothing more comes: take what is left, in its turns and whoever holds it; `then` is called when all is taken
         or dropped."""

@@ -18,6 +18,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Outcome, Principal
 from toolgate.eras import legacy, modern
 from toolgate.upstreams.mcp import dialects
+from toolgate.upstreams.mcp.large_answers import LARGE
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE
 from toolgate.upstreams.mcp.requests import GIVEN_UP, LONGEST_QUESTION, MOST_PENDING_EVENTS, Requests
 
@@ -107,6 +108,30 @@ async def test_a_question_that_no_client_could_be_asked_for_its_length_is_refuse
     await settle()
     [told] = link.sent
     assert told["id"] == "q" and "4,194,304 bytes" in told["error"]["message"]
+
+
+async def test_a_large_answer_holds_the_stream_that_it_came_on_and_one_that_nobody_waits_for_is_not_read() -> None:
+    requests, _ = opened()
+    call = start(requests)
+    await settle()
+    large = jsonrpc.result(Raw(b"1"), b'{"text":"%b"}' % (b"x" * LARGE))
+    reading = requests.received(large, 1)
+    assert reading and not reading.done() and not call.done()
+    await reading
+    assert isinstance(await call, Done)
+    assert requests.received(large, 1) is None and not requests._work
+
+
+async def test_a_batch_of_large_answers_holds_what_it_came_on_until_the_last_of_them_is_read() -> None:
+    requests, _ = opened()
+    requests.dialect = legacy.ToServer(mcp.REVISIONS["2025-03-26"], legacy.Initialized("2025-03-26"))
+    calls = [start(requests), start(requests)]
+    await settle()
+    answers = [jsonrpc.result(Raw(b"%d" % id), b'{"text":"%b"}' % (b"x" * LARGE)) for id in (1, 2)]
+    reading = requests.received(b"[%b]" % b",".join(answers), None)
+    assert reading
+    await reading
+    assert all(call.done() for call in calls) and not requests._large._reading
 
 
 async def test_a_call_that_is_given_up_is_told_of_and_once_more_when_its_answer_comes_after_all() -> None:

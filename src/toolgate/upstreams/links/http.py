@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 FALL_BACK_PATIENCE = 10.0  # seconds in which an older server says where messages go
 LONGEST_BODY = LONGEST_MESSAGE
-LONGEST_UNAWAITED = 1024 * 1024  # bytes of an event or a body that no answer is waited for in: a note has no more
+LONGEST_UNAWAITED = 1024 * 1024  # bytes of what can be no answer that is waited for: a note has no more
 SOON = 1.0  # seconds from what came on no request's own stream until what that may have answered is let go of
 _LINE = b"\r\n"
 _NO_SUCH_ENDPOINT = frozenset({400, 404, 405})  # what servers of the transport of 2024-11-05 say to a POST
@@ -344,19 +344,28 @@ class HttpLink:
     def received(self, data: Whole, origin: int | None) -> asyncio.Future[None] | None:
         self._was_understood = True
         until = self._receiver.received(data, origin)
-        if origin is None and self._streams and not self._next_look and not self._closed:
-            self._next_look = self._clock.call_later(SOON, self._let_go_of_answered)
+        if self._streams and not self._next_look and (origin is None or not self.awaits(origin)):
+            self._look_soon()
         return until
+
+    def _look_soon(self) -> None:
+        if not self._closed:
+            self._next_look = self._clock.call_later(SOON, self._let_go_of_answered)
 
     def _let_go_of_answered(self) -> None:
         """What came may have been the answer to a request on whose own stream a message has begun, which would be kept
-        for nobody. A server may say much that is none, and each look is at all that is under way."""
+        for nobody; or on whose stream its server goes on. One that is about to end has until the next look: its
+        connection is used again. A server may say much that is no answer, and each look is at all that is under way."""
         self._next_look = None
         for origin in [origin for origin in self._streams if not self.awaits(origin)]:
             stream = self._streams[origin]
             reply = stream.reply if isinstance(stream, Wire) else None
-            if not isinstance(reply, _Reply) or reply.kept > LONGEST_UNAWAITED:
+            if not isinstance(reply, _Reply) or reply.is_late or reply.kept > LONGEST_UNAWAITED:
                 self.abandon(origin)
+            else:
+                reply.is_late = True
+                if not self._next_look:
+                    self._look_soon()
 
     def answered(self, origin: int, session: bytes | None, body: bytes) -> None:
         """A request was answered with 200, and all of that is here."""
@@ -484,6 +493,7 @@ class _Reply(WholeReader):
     _location = b""
     _events: sse.Reader | None = None
     _cursor: Cursor | None = None  # where there are events
+    is_late = False  # it was still under way some time after its request was answered
 
     def __init__(self, link: HttpLink, origin: int | None) -> None:
         self.origin = origin
@@ -521,6 +531,9 @@ class _Reply(WholeReader):
             self._stream(self._cursor, chunk)
             return
         self._size += len(chunk)
+        if self._size > LONGEST_UNAWAITED and self._status >= 300:
+            self.complete()  # with what is read of a refusal, where all others wait
+            raise sse.TooLong(f"a refusal of more than {LONGEST_UNAWAITED} bytes")
         if self._size > LONGEST_UNAWAITED and self._size > (longest := self._longest):
             self._body, self._more, self._size = b"", None, 0
             self._too_long(f"an answer of more than {longest} bytes", "executed")

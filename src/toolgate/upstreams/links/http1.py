@@ -333,6 +333,8 @@ class Wire(asyncio.Protocol, Tenant):
         if may_stay and head:
             self._remember(head)
         self._waits_no_more()
+        if self.intake.is_busy:
+            self.intake.free()
         if not reply:
             return
         if may_stay:

@@ -552,8 +552,8 @@ class Requests:
                 self._dropped(refused, len(data))
                 return None
             if (answers := answered(data)) is not None:
-                reading = self.spawn(self._read(data, origin, answers))
-                return reading if origin is None else None
+                is_over = origin is not None and origin not in self.pending  # what it answers, nobody waits for
+                return None if is_over else self.spawn(self._read(data, origin, answers))
             if len(data) > LONGEST_QUESTION and not self.large_notes.has_passed:
                 self._refuse_question(data)
                 return None
@@ -598,11 +598,13 @@ class Requests:
                 result = await self.bounds.answers.looked_at(whose, len(data), partial(in_ours, read[0].result))
                 read = msgspec.structs.replace(read[0], result=result), read[1]
             data = data[: LONGEST_NOTE + 1]  # in case that it is quoted; and it shows that it was too long for a note
-            self.received(data, origin, read)
+            rest = self.received(data, origin, read)
         except jsonrpc.Malformed as error:
-            self._misread(error, data, origin)
+            rest = self._misread(error, data, origin)
         finally:
             self._large.end(origin)
+        if rest:
+            await asyncio.wait((rest,))
         if origin is not None and origin in self.pending and not self.is_closing:
             self._fail(origin, self._unreadable(ValueError("it answers another request")))
 

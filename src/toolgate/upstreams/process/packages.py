@@ -12,25 +12,27 @@ starts want at the same time is fetched once, and no more when none of them want
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import glob
 import hashlib
-import json
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from toolgate.config import ownership
 from toolgate.config.profiles import RUNNERS, Split, bare
+from toolgate.core import counting, jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.concurrency import FairLimit
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, let_go
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.process import folders, kept
 from toolgate.upstreams.process.programs import holds
@@ -40,6 +42,8 @@ AT_ONCE = 16  # fetches; each is a process of some 100 MB
 UNUSED = 30 * 86_400.0  # seconds after which something is removed
 MOST_REMOVED = 100  # in one go
 LONGEST_OUTPUT = 256 * 1024  # bytes
+LONGEST_FILE, MOST_VALUES = 8 * 1024 * 1024, 100_000  # bytes and values of one that npm or a package has written
+_DESCRIPTION, _LIST = "package.json", ".package-lock.json"
 
 _SOURCES = ("--registry", "--index", "--index-url", "--extra-index-url", "--default-index")
 
@@ -71,6 +75,8 @@ _OF_NPM = {
 _ours = re.compile(r"(?:cache-)?[0-9a-f]{16}|[0-9a-f]{32}|run-\w{8}")  # of the longer ones, each has a file of `kept`
 _MADE = "run-"
 _REMOVED = "removed-"  # what it is called while it is removed
+
+_Read = TypeVar("_Read", bound=msgspec.Struct)
 
 _OTHERS = ("bunx", "pipx", "pnpx", "pnpm", "yarn", "docker", "podman")
 
@@ -238,7 +244,12 @@ class Packages:
         if not bins:
             raise _failed(name, command, "it does not say where it has put the package")
         folder = os.path.dirname(os.path.dirname(bins[0]))
-        program = split.program or await asyncio.to_thread(_only_program, folder, split.package)
+        try:
+            program = split.program or await asyncio.to_thread(_only_program, folder, split.package)
+            strange = await asyncio.to_thread(_of_no_registry, folder, split.package)
+        except _Unreadable as error:
+            let_go(error)  # it holds what was read
+            raise _failed(name, command, str(error)) from None
         path = os.path.join(bins[0], program)
         if (
             not program
@@ -246,7 +257,7 @@ class Packages:
             or not holds(os.path.realpath(folder), os.path.realpath(path))
         ):
             raise _failed(name, command, "it names no program of its own")
-        if strange := await asyncio.to_thread(_of_no_registry, folder, split.package):
+        if strange:
             raise _failed(name, command, f"it depends on {excerpt(strange, server=name)}, which no registry has")
         return Installed(path, split.args, (folder,))
 
@@ -377,15 +388,36 @@ def _is_script(program: str) -> bool:
     return first.startswith(b"#!") and b"python" in first
 
 
+class _Unreadable(Exception):
+    """A file of npm or of a package is too much to be read, or is not what it should be; `str()` says which."""
+
+
+class _Listed(msgspec.Struct):
+    """Of a package that npm has put there."""
+
+    resolved: str = ""
+    link: bool = False
+
+
+class _List(msgspec.Struct):
+    packages: dict[str, _Listed] = {}
+
+
+class _Described(msgspec.Struct):
+    """What a package says of itself."""
+
+    bin: Raw = jsonrpc.NOTHING
+    dependencies: Raw = jsonrpc.NOTHING
+
+
 def _of_no_registry(folder: str, package: str) -> str:
-    """A package that was fetched from a folder, a file or a repository, and was not asked for; or nothing."""
-    known = _read(os.path.join(folder, "node_modules"), ".package-lock.json").get("packages")
-    for place, about in cast("dict[str, Any]", known).items() if isinstance(known, dict) else ():
-        found = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
-        resolved = str(found.get("resolved", ""))
+    """A package that was fetched from a folder, a file or a repository, and was not asked for; or nothing. Raises
+    `_Unreadable`."""
+    for place, found in _read(os.path.join(folder, "node_modules"), _LIST, _List).packages.items():
+        resolved = found.resolved
         is_web = resolved.startswith(("https://", "http://")) or not resolved
         is_asked_for = resolved in package or package in resolved or _is_file(folder, resolved, package)
-        if (found.get("link") or not is_web) and not is_asked_for:
+        if (found.link or not is_web) and not is_asked_for:
             return place.rpartition("node_modules/")[2]
     return ""
 
@@ -400,18 +432,31 @@ def _is_file(folder: str, resolved: str, package: str) -> bool:
 
 
 def _only_program(folder: str, package: str) -> str:
-    """The program that npx would run: the only one, else the one with the package's name."""
-    name = next(iter(_read(folder).get("dependencies", {})), bare(package))
-    own = name.rpartition("/")[2]
-    programs: object = _read(os.path.join(folder, "node_modules", name)).get("bin")
-    names = list(cast("dict[str, str]", programs)) if isinstance(programs, dict) else []
-    return names[0] if len(names) == 1 else own
+    """The program that npx would run: the only one, else the one with the package's name. Raises `_Unreadable`."""
+    name = next(iter(_names(_read(folder, _DESCRIPTION, _Described).dependencies)), bare(package))
+    names = _names(_read(os.path.join(folder, "node_modules", name), _DESCRIPTION, _Described).bin)
+    return names[0] if len(names) == 1 else name.rpartition("/")[2]
 
 
-def _read(folder: str, name: str = "package.json") -> dict[str, Any]:
+def _names(members: Raw) -> list[str]:
+    """Of an object; of anything else none."""
+    try:
+        return list(jsonrpc.read(members, dict[str, Raw]))
+    except jsonrpc.UNREADABLE:
+        return []
+
+
+def _read(folder: str, name: str, kind: type[_Read]) -> _Read:
+    """What is in a file, or nothing where there is none: whoever reads JSON lets no other thread run meanwhile. Raises
+    `_Unreadable`."""
     try:
         with ownership.open_anyones(Path(folder, name)) as file:
-            found = json.load(file)
+            written = file.read(LONGEST_FILE + 1)
     except (OSError, ValueError):
-        return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return kind()
+    if len(written) > LONGEST_FILE or counting.has_more_values(written, MOST_VALUES):
+        raise _Unreadable(f"its {name} has more than {LONGEST_FILE:,} bytes or {MOST_VALUES:,} values")
+    try:
+        return jsonrpc.read(written.removeprefix(codecs.BOM_UTF8), kind)
+    except jsonrpc.UNREADABLE:
+        raise _Unreadable(f"its {name} cannot be read") from None
