@@ -306,6 +306,25 @@ async def test_what_a_run_has_held_is_let_go_of_at_its_end(tool: str, end: str) 
         assert not app.sandbox.held._by, "bytes that are still counted"
 
 
+async def test_what_a_run_has_printed_counts_until_its_client_has_it() -> None:
+    def play(process: Process, told: Json) -> None:
+        process.says(*[{"log": "x" * 100_000}] * 10, {"done": {"absent": True}})
+
+    processes = Processes(play)
+    async with gateway(scripts={"there": there()}, engines=of(processes), clock=FakeClock()) as app:
+        in_turns, visitor = app.gateway._views.in_turns, Visitor(app)
+        await in_turns.turn("somebody else")
+        asked = asyncio.create_task(ask(visitor, "execute_code", CODE["execute_code"]))
+        await settle()
+        assert in_turns.waiting
+        assert app.sandbox.held._kept > 1_000_000
+        in_turns.give_back("somebody else")
+        assert "x" * 100_000 in str(await asked)
+        del asked
+        await settle()
+        assert not app.sandbox.held._by
+
+
 # Guesses at secrets.
 
 

@@ -194,7 +194,9 @@ class Bridge:
 
     def _logged(self, text: str) -> Event:
         text = surrogates.shown(text)
-        return Log(text) if self._has_room(len(text.encode()) + 1) else self._broken(OUTPUT)
+        line = text.encode() + b"\n"
+        has_room = self._has_room(len(line), counting.size_in_inner_text(line))
+        return Log(text) if has_room else self._broken(OUTPUT)
 
     def _called(self, number: int, line: bytes) -> Event:
         if number != self._calls + 1:
@@ -213,12 +215,14 @@ class Bridge:
         if done.absent or not done.value:
             return Done(None)
         value = bytes(done.value)
-        if not self._has_room(len(value)):
+        size_told = counting.size_in_text if value.startswith(b'"') else counting.size_in_inner_text
+        if not self._has_room(len(value), size_told(value)):
             return Broken(OUTPUT)
         return Done(value, is_looked_at=False) if len(value) > LARGE else looked_at(value)
 
-    def _has_room(self, size: int) -> bool:
-        self._output += size
+    def _has_room(self, size: int, told: int) -> bool:
+        """`told` is its size as JSON within a text of JSON: for what is usual less than twice as much."""
+        self._output += max(size, told // 2)
         return self._output <= self._limits.output
 
     def _broken(self, message: str) -> Broken:

@@ -193,6 +193,15 @@ def test_console_and_result_share_one_limit() -> None:
     assert events_of({"log": "é" * 600}) == [Broken("output limit exceeded")]
 
 
+def test_what_takes_more_than_twice_as_much_in_the_answer_counts_as_half_of_that() -> None:
+    assert isinstance(events_of({"log": '["a", "b", 12345]' * 55})[0], Log)
+    assert isinstance(events_of({"log": '"' * 499})[0], Log)
+    for character in '"\\\x01':
+        assert events_of({"log": character * 510}) == [Broken("output limit exceeded")]
+    assert isinstance(events_of({"done": {"value": '"' * 490}})[0], Done)
+    assert events_of({"done": {"value": ['"' * 490]}}) == [Broken("output limit exceeded")]
+
+
 def test_a_line_without_end_is_not_kept() -> None:
     said = Bridge(SMALL)
     heard = [event for _ in range(200) for event in said.feed(b"x" * 1000)]

@@ -327,7 +327,7 @@ def part_of(said: Mapping[str, Any]) -> Part:
 
 def in_text(written: bytes) -> bytes:
     """JSON as it stands in a text of JSON."""
-    return jsonrpc.encode(written.decode())[1:-1]
+    return bytes(jsonrpc.as_text(written))[1:-1]
 
 
 def _check_length(what: str, named: str) -> None:
@@ -403,7 +403,7 @@ _HELPFUL = ("schema", "errors", "candidates", "stdout", "code", "model", "retryA
 
 def text(said: Any, **more: Any) -> Object:
     """A result of one text block with JSON."""
-    return {"content": [{"type": "text", "text": jsonrpc.encode(said).decode()}], **more}
+    return {"content": [{"type": "text", "text": jsonrpc.as_text(jsonrpc.encode(said))}], **more}
 
 
 class Body(msgspec.Struct):
@@ -467,5 +467,5 @@ def _blocks(raw: Raw | None) -> list[Raw]:
 
 def joined(said: Object, body: Body, is_error: bool) -> Object:
     """A result of one text block with JSON, and what else the server's own holds behind it."""
-    told = {"type": "text", "text": jsonrpc.encode(said).decode()}
+    told = {"type": "text", "text": jsonrpc.as_text(jsonrpc.encode(said))}
     return {**body.rest, "content": [told, *body.others], **({"isError": True} if is_error else {})}
