@@ -425,15 +425,21 @@ class _Block(msgspec.Struct):
     text: Any = None
 
 
+LONGEST_TEXT = 20 * 1024 * 1024  # bytes of a result that is written once more, as JSON in a text of JSON
+
+
 def wrapped(control: Control, call: Call, done: Outcome) -> Outcome:
     """A server's own result in the words of the control tool that it was called by; as it is where it has too many
-    values, or blocks, to be taken apart. Raises `Fault`."""
+    values, or blocks, to be taken apart, or would be too long as a text of JSON. Raises `Fault`."""
     assert call.asked and isinstance(done, Done)
+    body = memoryview(done.body)
+    if body.nbytes > LONGEST_TEXT // 2 and counting.size_in_text(body) > LONGEST_TEXT:
+        return done
     if call.method == mcp.CALL and counting.is_too_much(done.body):
         return done
     try:
-        body = jsonrpc.encode(control.family.wrap(read(control, call.asked), call, done.body))
-        return msgspec.structs.replace(done, body=body, frame=jsonrpc.NOTHING)
+        said = jsonrpc.encode(control.family.wrap(read(control, call.asked), call, done.body))
+        return msgspec.structs.replace(done, body=said, frame=jsonrpc.NOTHING)
     except jsonrpc.TooMany:
         return done
     except jsonrpc.UNREADABLE as error:
