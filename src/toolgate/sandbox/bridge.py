@@ -271,12 +271,15 @@ def looked_at(value: bytes) -> Done | Failed:
 def order(
     code: str, servers: Mapping[str, Sequence[str] | None], limits: Limits, data: bytes | None, strict: bool
 ) -> bytes:
-    """The one order for a worker. `data` is JSON."""
+    """The one order for a worker. `data` is JSON, which is taken in pieces: others have their turns meanwhile."""
     told = {"sleep": limits.sleep, "output": limits.output, "calls": limits.calls}
     run: dict[str, Any] = {"code": code, "servers": _bounded(servers, limits.names), "limits": told, "strict": strict}
-    if data is not None:
-        run["data"] = Raw(jsonrpc.one_line(data))
-    return jsonrpc.encode({"run": run}) + b"\n"
+    written = jsonrpc.encode({"run": run})[:-2]  # without the brackets at its end
+    if data is None:
+        return written + b"}}\n"
+    line = jsonrpc.OneLine()
+    pieces = [line.piece(data[at : at + counting.PIECE]) for at in range(0, len(data), counting.PIECE)]
+    return b"".join([written, b',"data":', *pieces, line.rest, b"}}\n"])
 
 
 def _bounded(servers: Mapping[str, Sequence[str] | None], most: int) -> dict[str, Any]:
