@@ -27,6 +27,7 @@ from toolgate.core.model import Principal
 from toolgate.core.redaction import Redactor
 from toolgate.frontends.guards import Headers
 from toolgate.frontends.scheduling import Scheduler
+from toolgate.sandbox import bridge
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.pool import Pool
 from toolgate.sandbox.run import Ran
@@ -225,6 +226,30 @@ async def test_code_with_large_data_that_waits_is_bounded_by_bytes() -> None:
     await over(pool, [run for run in runs if not run.done()])
 
 
+async def test_large_data_is_written_for_what_has_a_place_and_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    written, order, in_threads, to_thread = list[int](), bridge.order, list[Any](), asyncio.to_thread
+
+    def noted(code: str, servers: Any, limits: Limits, data: bytes | None, strict: bool) -> bytes:
+        written.append(len(data or b""))
+        return order(code, servers, limits, data, strict)
+
+    async def in_thread(work: Callable[..., Any], *given: Any) -> Any:
+        in_threads.append(work)
+        return await to_thread(work, *given)
+
+    monkeypatch.setattr(bridge, "order", noted)
+    monkeypatch.setattr(asyncio, "to_thread", in_thread)
+    pool = Processes(waits).pool(Limits(warm=0, runs=2))
+    large = b'"%b"' % (b"x" * 1_000_000)
+    runs = [
+        asyncio.ensure_future(pool.run("…", Shop().host, whose=whose, data=data))
+        for whose, data in [("mallory", large), ("ann", b"1"), ("mallory", large), ("ann", large)]
+    ]
+    await settle()
+    assert sorted(written) == [1, len(large)] and in_threads == [noted]
+    await over(pool, runs)
+
+
 async def test_runs_that_print_without_end_are_not_read_beyond_what_one_client_may_have_kept() -> None:
     printed = 8 * 1024 * 1024
 
@@ -304,6 +329,25 @@ async def test_what_a_run_has_held_is_let_go_of_at_its_end(tool: str, end: str) 
             await run()
         assert not left
         assert not app.sandbox.held._by, "bytes that are still counted"
+
+
+async def test_what_a_run_has_printed_counts_until_its_client_has_it() -> None:
+    def play(process: Process, told: Json) -> None:
+        process.says(*[{"log": "x" * 100_000}] * 10, {"done": {"absent": True}})
+
+    processes = Processes(play)
+    async with gateway(scripts={"there": there()}, engines=of(processes), clock=FakeClock()) as app:
+        in_turns, visitor = app.gateway._views.in_turns, Visitor(app)
+        await in_turns.turn("somebody else")
+        asked = asyncio.create_task(ask(visitor, "execute_code", CODE["execute_code"]))
+        await settle()
+        assert in_turns.waiting
+        assert app.sandbox.held._kept > 1_000_000
+        in_turns.give_back("somebody else")
+        assert "x" * 100_000 in str(await asked)
+        del asked
+        await settle()
+        assert not app.sandbox.held._by
 
 
 # Guesses at secrets.

@@ -90,6 +90,17 @@ async def settled(app: App) -> None:
     await app.gateway._views.embeddings.made()
 
 
+async def test_of_a_very_long_query_the_beginning_is_meant(era: str) -> None:
+    async with searching() as (app, model):
+        asker = Asker(app, era)
+        await found(asker, "feline")
+        await settled(app)
+        model.asked.clear()
+        await found(asker, "picture" + " é" * 2_000 + " money" * 10_000)
+    (asked,) = model.asked
+    assert len(asked["input"][0]) == 4_000
+
+
 async def test_what_is_said_in_other_words_is_found_by_its_meaning(era: str) -> None:
     async with searching() as (app, _):
         asker = Asker(app, era)

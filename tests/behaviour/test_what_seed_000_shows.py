@@ -15,6 +15,7 @@ from virtualtime import settle
 from toolgate import config
 from toolgate.config import Config, Server
 from toolgate.core.fault import Fault
+from toolgate.surfaces.controls import base
 
 PATHS = ["/mcp", "/mcp/children"]
 BLOCKS: list[Json] = [
@@ -29,6 +30,19 @@ BLOCKS: list[Json] = [
 
 def execution(server: str = "serena", tool: str = "search_code", **more: Any) -> Json:
     return {"server_id": server, "tool_name": tool, "arguments": {"query": "x"}, **more}
+
+
+async def test_a_result_that_would_be_too_long_as_json_in_a_text_is_passed_on_as_it_is(
+    era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "LONGEST_TEXT", 10_000)
+    words = {"letters": "a" * 4_000, "quotes": '"' * 3_000}
+    scripts = {name: Scripted(tools_list=tools("t"), tools_call=said(text)) for name, text in words.items()}
+    async with gateway(scripts=scripts) as app:
+        told = await Asker(app, era).told("execute_child_tool", **execution("letters", "t"))
+        assert told["result"] == words["letters"]
+        result = await Asker(app, era).call("execute_child_tool", execution("quotes", "t"))
+        assert [block["text"] for block in result["content"]] == [words["quotes"]]
 
 
 @pytest.mark.promise("000.execute.call", "000.execute.success")

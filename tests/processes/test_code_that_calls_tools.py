@@ -155,6 +155,8 @@ async def test_code_in_python_and_javascript_gives_a_text_and_how_long_it_took(e
         assert (told["success"], told["language"], told["stdout"]) == (True, "python", "seen")
         assert json.loads(told["result"]) == {"rows": ROWS}
         assert told["execution_time"] >= 0
+        told = await asker.told("execute_code", code="print('seen')\nprint('\"🙂')")
+        assert told["result"] == 'seen\n"🙂' and "stdout" not in told
         told = await asker.told("execute_code", code="return 6 * 7", language="JavaScript")
         assert (told["result"], told["language"]) == ("42", "javascript")
         told = await asker.failed("execute_code", code="1 / 0")

@@ -98,6 +98,28 @@ def _outside_of_texts(data: bytes | memoryview) -> Iterator[tuple[bytes, int]]:
         yield b'"'.join(parts[::2]).translate(None, _SPACE), quotes  # one quote for each text
 
 
+def size_in_text(data: bytes | memoryview) -> int:
+    """How many bytes UTF-8 takes where it stands in a text of JSON."""
+    return _size_with(data, quote=2, space=2, control=6)
+
+
+def size_in_inner_text(data: bytes | memoryview) -> int:
+    """The same in a text of JSON that is a text of JSON itself."""
+    return _size_with(data, quote=4, space=3, control=7)
+
+
+def _size_with(data: bytes | memoryview, quote: int, space: int, control: int) -> int:
+    size = len(data)
+    for start in range(0, len(data), PIECE):
+        piece = bytes(data[start : start + PIECE])
+        for characters, written in ((b'"\\', quote), (b"\b\t\n\f\r", space), (_CONTROLS, control)):
+            size += (len(piece) - len(piece.translate(None, characters))) * (written - 1)
+    return size
+
+
+_CONTROLS = bytes(each for each in range(0x20) if each not in b"\b\t\n\f\r")
+
+
 def is_too_much(body: Raw | bytes) -> bool:
     """Whether a result has so many values that it is left as it is, rather than looked into."""
     return memoryview(body).nbytes > LARGE and has_more_values(memoryview(body), MANY)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator, Mapping, Sized
 from contextlib import suppress
 from functools import lru_cache
@@ -165,6 +166,14 @@ def encode(value: Any) -> bytes:
         return _encode(value)
     except UnicodeEncodeError:
         return surrogates.encode(value, _encode)
+
+
+def as_text(written: bytes) -> Raw:
+    """UTF-8, such as JSON, as a text of JSON. It is taken in pieces: others have their turns meanwhile, and all of it
+    as a text of Python would take four times as much memory where one character is an emoji."""
+    decoder = getincrementaldecoder("utf-8")()
+    pieces = (decoder.decode(written[at : at + counting.PIECE]) for at in range(0, len(written), counting.PIECE))
+    return Raw(b"".join([b'"', *(encode(piece)[1:-1] for piece in pieces), b'"']))
 
 
 def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:

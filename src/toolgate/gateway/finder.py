@@ -18,7 +18,7 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.steps import InSteps, in_slices
 from toolgate.gateway.embedding import Embeddings
-from toolgate.search import MOST_TERMS, Document, Hit, Index, Unsearchable, semantic
+from toolgate.search import LONGEST, MOST_TERMS, Document, Hit, Index, Unsearchable, semantic
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
 MOST_OF_SERVER = 128 * 1024 * 1024  # bytes of memory of all scopes of one server, or what the last one alone takes
@@ -68,7 +68,7 @@ class Finder:
             f"{server.id}/{scope}": (server, tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND))
             for server, scope in servers.values()
         }
-        index, is_semantic = self._index, mode == "semantic"
+        index, is_semantic, query = self._index, mode == "semantic", query[:LONGEST]
         if is_semantic and self._embeddings:
             self._embeddings.check()
 

@@ -180,6 +180,7 @@ class RouteView:
         self._route = route
         self._rules = views.access.rules(client.principal)
         self._size = 0  # bytes of what came of code
+        self._came: Kept | None = None  # what that counts as
         self._look()
 
     def _look(self) -> None:
@@ -341,15 +342,17 @@ class RouteView:
         except SandboxError as error:
             self._size = len(error.logs)
             raise
-        self._size = len(ran.value or b"") + len(ran.logs)
+        self._size = len(ran.value or b"") + len(ran.printed)
+        self._came = Kept(views.sandbox.held.begun(self.client.principal.counted_as))
+        self._came.body.has(self._size)
         return ran
 
     async def written(self, make: Callable[[], Object], /) -> EncodedResult:
-        views, whose = self._views, self.client.principal.counted_as
-        if self._size <= LARGE:
+        kept, self._came = self._came, None
+        if not kept or self._size <= LARGE:
             return EncodedResult(jsonrpc.encode(make()), is_scrubbed=True)
-        body = await views.in_turns.in_thread(whose, lambda: jsonrpc.encode(make()))
-        kept = Kept(views.sandbox.held.begun(whose))
+        whose = self.client.principal.counted_as
+        body = await self._views.in_turns.in_thread(whose, lambda: jsonrpc.encode(make()))
         if not kept.body.has(len(body)):
             await kept.body.room()
         return EncodedResult(body, kept, is_scrubbed=True)

@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.loaded import Loaded, ToolList
-from toolgate.core import items, names
+from toolgate.core import items, jsonrpc, names
 from toolgate.core.concurrency import FairLimit
 from toolgate.search import tokens
 
@@ -123,4 +123,5 @@ def _by_server(counts: _Counts, shown: Mapping[str, str]) -> dict[str, Any]:
 def size_of(result: Mapping[str, Any]) -> int:
     """The tokens of what a control tool says."""
     blocks = result.get("content", ())
-    return sum(tokens.estimate(block["text"]) for block in blocks if isinstance(block.get("text"), str))
+    texts = (block["text"] for block in blocks if "text" in block)
+    return sum(tokens.estimate(jsonrpc.read(text, str) if isinstance(text, Raw) else text) for text in texts)

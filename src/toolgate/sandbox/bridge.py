@@ -194,7 +194,9 @@ class Bridge:
 
     def _logged(self, text: str) -> Event:
         text = surrogates.shown(text)
-        return Log(text) if self._has_room(len(text.encode()) + 1) else self._broken(OUTPUT)
+        line = text.encode() + b"\n"
+        has_room = self._has_room(len(line), counting.size_in_inner_text(line))
+        return Log(text) if has_room else self._broken(OUTPUT)
 
     def _called(self, number: int, line: bytes) -> Event:
         if number != self._calls + 1:
@@ -213,12 +215,14 @@ class Bridge:
         if done.absent or not done.value:
             return Done(None)
         value = bytes(done.value)
-        if not self._has_room(len(value)):
+        size_told = counting.size_in_text if value.startswith(b'"') else counting.size_in_inner_text
+        if not self._has_room(len(value), size_told(value)):
             return Broken(OUTPUT)
         return Done(value, is_looked_at=False) if len(value) > LARGE else looked_at(value)
 
-    def _has_room(self, size: int) -> bool:
-        self._output += size
+    def _has_room(self, size: int, told: int) -> bool:
+        """`told` is its size as JSON within a text of JSON: for what is usual less than twice as much."""
+        self._output += max(size, told // 2)
         return self._output <= self._limits.output
 
     def _broken(self, message: str) -> Broken:
@@ -267,12 +271,15 @@ def looked_at(value: bytes) -> Done | Failed:
 def order(
     code: str, servers: Mapping[str, Sequence[str] | None], limits: Limits, data: bytes | None, strict: bool
 ) -> bytes:
-    """The one order for a worker. `data` is JSON."""
+    """The one order for a worker. `data` is JSON, which is taken in pieces: others have their turns meanwhile."""
     told = {"sleep": limits.sleep, "output": limits.output, "calls": limits.calls}
     run: dict[str, Any] = {"code": code, "servers": _bounded(servers, limits.names), "limits": told, "strict": strict}
-    if data is not None:
-        run["data"] = Raw(jsonrpc.one_line(data))
-    return jsonrpc.encode({"run": run}) + b"\n"
+    written = jsonrpc.encode({"run": run})[:-2]  # without the brackets at its end
+    if data is None:
+        return written + b"}}\n"
+    line = jsonrpc.OneLine()
+    pieces = [line.piece(data[at : at + counting.PIECE]) for at in range(0, len(data), counting.PIECE)]
+    return b"".join([written, b',"data":', *pieces, line.rest, b"}}\n"])
 
 
 def _bounded(servers: Mapping[str, Sequence[str] | None], most: int) -> dict[str, Any]:

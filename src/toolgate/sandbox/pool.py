@@ -68,9 +68,12 @@ class Pool:
             raise Fault("INVALID_ARGS", f"code exceeds {limits.code} bytes", reach="not_sent")
         if wall is not None:
             limits = msgspec.structs.replace(limits, wall=min(wall, limits.wall))
-        order = bridge.order(bridge.unfenced(code), host.servers, limits, data, strict)
-        slot = await self._slots.take(whose, len(order))
+        slot = await self._slots.take(whose, size + len(data or b""))
         try:
+            said = (bridge.unfenced(code), host.servers, limits, data, strict)
+            is_large = data is not None and len(data) > bridge.LARGE
+            order = await asyncio.to_thread(bridge.order, *said) if is_large else bridge.order(*said)
+            slot.begins(len(order))
             worker = await self._worker()
             worker.whose = whose
             return await execute(worker, order, host, limits, self._clock, slot)

@@ -43,13 +43,15 @@ LOOK = 0.05  # seconds between two looks at how much memory a worker has
 MOST_ARGUMENTS = 8 * 1024 * 1024  # bytes of calls under way; nothing more is read from a worker meanwhile
 MOST_AT_ONCE = 1024 * 1024  # bytes of calls that are with their servers, unless it is one: others call these too
 MOST_UNREAD = 24 * 1024 * 1024  # bytes of answers that a worker has not read; from then on it gets errors for them
+LONGEST_LOGS = 64 * 1024  # bytes of the console of a run that failed
 
 _UNREAD = "the call was made, but its result is lost: too many bytes of other results wait to be read by the code"
 DEADLOCK = "the code waits for something that can never happen: no call and no timer is under way"
 
 
 class SandboxError(Exception):
-    """Code that ran failed, or went beyond a limit. `message` says how, `logs` what it had written to its console.
+    """Code that ran failed, or went beyond a limit. `message` says how, `logs` what it had written to its console
+    (of much, the beginning and the end).
     `str()` is the text of seed 002."""
 
     def __init__(self, message: str, logs: str = "", engine: str = "", seconds: float = 0.0) -> None:
@@ -61,13 +63,18 @@ class SandboxError(Exception):
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What came of a run. `value` is JSON, None where the code returned nothing; `logs` are the lines of its console;
-    `engine` names what ran it; `seconds` do not count those for which a call waited for a person."""
+    """What came of a run. `value` is JSON, None where the code returned nothing; `printed` are the lines of its console
+    in UTF-8; `engine` names what ran it; `seconds` do not count those for which a call waited for a person."""
 
     value: bytes | None
-    logs: str
+    printed: bytes
     engine: str
     seconds: float
+
+    @property
+    def logs(self) -> str:
+        """It may take four times as much memory."""
+        return self.printed.decode()
 
 
 Rests: TypeAlias = Callable[[bool], None]
@@ -125,12 +132,20 @@ async def execute(worker: Worker, order: bytes, host: Host, limits: Limits, cloc
     finally:
         worker.on_event, worker.on_room = ignored, nobody
         worker.kill()
-    logs = run.logs.decode().removesuffix("\n")
+    logs = bytes(memoryview(run.logs)[:-1])  # without the last line's end
     if isinstance(end, Done) and not end.is_looked_at and end.value:
         end = await asyncio.to_thread(bridge.looked_at, end.value)
     if isinstance(end, Done):
         return Ran(end.value, logs, worker.engine, run.stopwatch.seconds)
-    raise SandboxError(_words(end), logs, worker.engine, run.stopwatch.seconds)
+    raise SandboxError(_words(end), _ends(logs), worker.engine, run.stopwatch.seconds)
+
+
+def _ends(logs: bytes) -> str:
+    """Who hears of a failure is told where it began, and where it ended."""
+    if len(logs) <= LONGEST_LOGS:
+        return logs.decode()
+    ends = (each.decode(errors="ignore") for each in (logs[: LONGEST_LOGS // 2], logs[-LONGEST_LOGS // 2 :]))
+    return f"\n[{len(logs) - LONGEST_LOGS:,} bytes are left out]\n".join(ends)
 
 
 def _words(end: Failed | Deadlock | Broken) -> str:

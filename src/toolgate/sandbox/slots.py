@@ -104,6 +104,11 @@ class Slot:
         """Until the host may do something for this run. What it returns ends the turn."""
         return await self._slots.take_turn(self._whose)
 
+    def begins(self, size: int) -> None:
+        """So many bytes it has before it begins, as it turns out."""
+        self._before = size
+        self._body.has(size)
+
     def holds(self, size: int) -> bool:
         """So many bytes are kept for the run by now. Whether it may have more; if not, `room` says when."""
         return self._body.has(self._before + size)

@@ -36,3 +36,4 @@ from toolgate.search.documents import Verdict as Verdict
 from toolgate.search.index import MOST_TERMS as MOST_TERMS
 from toolgate.search.index import Index as Index
 from toolgate.search.long_lists import LongLists as LongLists
+from toolgate.search.queries import LONGEST as LONGEST

@@ -113,6 +113,7 @@ class Index:
         mode: str = "bm25",
     ) -> list[Hit]:
         """The best first. Raises `Unsearchable`."""
+        query = query[: queries.LONGEST]
         if mode not in _MODES:
             raise Unsearchable(f"Unknown mode {mode!r}: use mode {' or '.join(_MODES)}")
         allowed = self._allowed(kinds, servers, permitted)
@@ -150,13 +151,13 @@ class Index:
 
     def _ranked(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> list[Hit]:
         """What is ranked lower is not told to be surer: confidence never rises down the list."""
-        ranking = self._ranking(text, limit, allowed)
+        ranking, asked = self._ranking(text, limit, allowed), points.asked(text)
         owners = [entry.document.listed_by for entry, _ in ranking.order]
         at_places = places.shown(owners, limit, lambda at: confidence.of(ranking, at)[1] != "none")
         judged = (confidence.of(ranking, at) for at in at_places)
         falling = itertools.accumulate(judged, lambda above, own: min(above, own, key=lambda each: each[0]))
         return [
-            Hit(entry.document, round(worth, 4), points.of(text, entry.document), *found)
+            Hit(entry.document, round(worth, 4), points.of(asked, entry.document), *found)
             for (entry, worth), found in zip((ranking.order[at] for at in at_places), falling, strict=True)
         ]
 

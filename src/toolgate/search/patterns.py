@@ -66,7 +66,7 @@ def _pieces(text: str) -> Iterator[str]:
 def compiled(pattern: str) -> re.Pattern[str]:
     """Ready to match, upper and lower case alike. Raises `Unsearchable`."""
     if len(pattern) > _LONGEST:
-        raise Unsearchable(f"The pattern is too long: {len(pattern)} characters; the limit is {_LONGEST}")
+        raise Unsearchable(f"The pattern is too long: the limit is {_LONGEST} characters")
     pattern = _ENDS.sub("", pattern)
     _refuse_what_takes_long(pattern)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from toolgate.search import words
 from toolgate.search.documents import Document
@@ -11,8 +12,12 @@ _WORD = re.compile(r"\w+")
 _NAME_TOKEN, _IN_NAME, _IN_DESCRIPTION = 10, 5, 2
 
 
-def of(query: str, document: Document) -> int:
-    asked = dict.fromkeys(word for word in _WORD.findall(query.lower()) if word not in words.STOP_WORDS)
+def asked(query: str) -> Collection[str]:
+    """The words of a query that count, for `of` each of its hits."""
+    return dict.fromkeys(word for word in _WORD.findall(query.lower()) if word not in words.STOP_WORDS)
+
+
+def of(asked: Collection[str], document: Document) -> int:
     tokens = {token.lower() for token in words.split(document.name)}
     said = set(_WORD.findall(document.description.lower()))
     return sum(_points(word, document.name.lower(), tokens, said) for word in asked)

@@ -48,13 +48,13 @@ def fused(
     order = sorted(worth, key=lambda each: (-worth[each], each.server, each.name))
     owners = [document.listed_by for document in order]
     best = [order[at] for at in places.shown(owners, limit, lambda at: is_match(by_words.get(order[at])))]
-    sure, verdict = 1.0, "match"
+    sure, verdict, asked = 1.0, "match", points.asked(query)
     found: list[Hit] = []
     for document in best:
         own = by_words.get(document)
         own_sure, own_verdict = (own.confidence, own.verdict) if own else (confidence.model().possible, "possible")
         if own_sure < sure:  # it never rises down the list
             sure, verdict = own_sure, own_verdict
-        score = own.score if own else points.of(query, document)
+        score = own.score if own else points.of(asked, document)
         found.append(Hit(document, round(worth[document], 4), score, sure, verdict))
     return found

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.core import counting
+from toolgate.core import counting, jsonrpc
 from toolgate.core.counting import has_more_values
 
 TEXTS = st.text('ab,[]{}"\\: \n\té', max_size=8)
@@ -67,3 +67,13 @@ def test_what_is_short_is_not_looked_at() -> None:
 def test_numbers_without_end_count_as_several(number: bytes, is_more: bool) -> None:
     assert has_more_values(b"[%b]" % b",".join([number] * 90_000), 100_000) is is_more
     assert not has_more_values(b"[%b]" % b"\n".join([b" " * 200 + b"1,"] * 90_000), 100_000)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 65536])
+@given(st.text('a"\\\n\t\x01\x1fé🙂\x7f', max_size=20))
+def test_a_text_takes_so_many_bytes_in_a_text_and_in_one_within_one(piece: int, text: str) -> None:
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(counting, "PIECE", piece)
+        written = jsonrpc.encode(text)[1:-1]
+        assert counting.size_in_text(text.encode()) == len(written)
+        assert counting.size_in_inner_text(text.encode()) == len(jsonrpc.encode(written.decode())) - 2

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from toolgate.core import counting
 from toolgate.sandbox import bridge
 from toolgate.sandbox.bridge import Bridge, Broken, Call, Deadlock, Done, Failed, LargeCall, Log, Ready, Refused
 from toolgate.sandbox.limits import Limits
@@ -193,6 +194,15 @@ def test_console_and_result_share_one_limit() -> None:
     assert events_of({"log": "é" * 600}) == [Broken("output limit exceeded")]
 
 
+def test_what_takes_more_than_twice_as_much_in_the_answer_counts_as_half_of_that() -> None:
+    assert isinstance(events_of({"log": '["a", "b", 12345]' * 55})[0], Log)
+    assert isinstance(events_of({"log": '"' * 499})[0], Log)
+    for character in '"\\\x01':
+        assert events_of({"log": character * 510}) == [Broken("output limit exceeded")]
+    assert isinstance(events_of({"done": {"value": '"' * 490}})[0], Done)
+    assert events_of({"done": {"value": ['"' * 490]}}) == [Broken("output limit exceeded")]
+
+
 def test_a_line_without_end_is_not_kept() -> None:
     said = Bridge(SMALL)
     heard = [event for _ in range(200) for event in said.feed(b"x" * 1000)]
@@ -244,6 +254,14 @@ def test_an_order_says_what_the_run_may_do() -> None:
     assert run["servers"] == {"shop": ["buy", "sell"], "far": None}
     assert run["limits"] == {"sleep": 30_000, "output": 10_485_760, "calls": 1000}
     assert "data" not in json.loads(bridge.order("", {}, Limits(), None, False))["run"]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 65_536])
+def test_its_data_is_one_line_in_pieces_of_any_size(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "PIECE", piece)
+    data = ["\u2028", "é\u0085", "\u2029"]
+    line = bridge.order("", {}, Limits(), json.dumps(data, ensure_ascii=False, indent=1).encode(), False)
+    assert len(line.decode().splitlines()) == 1 and json.loads(line)["run"]["data"] == data
 
 
 def test_names_beyond_the_limit_are_not_told() -> None:

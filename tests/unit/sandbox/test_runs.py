@@ -90,6 +90,13 @@ async def test_what_the_code_throws_is_told_with_the_logs() -> None:
     assert (str(said), said.logs) == ("Sandbox error: TypeError: x\nat", "hello")
 
 
+async def test_of_much_that_it_has_logged_the_beginning_and_the_end_are_told() -> None:
+    lines = [{"log": f"{number} " + "🙂" * 5_000} for number in range(10)]
+    said = await failure(at_the_order(*lines, {"failed": {"name": "TypeError", "message": "x"}}))
+    assert said.logs.startswith("0 🙂") and said.logs.endswith("🙂") and "9 🙂" in said.logs
+    assert "🙂\n[134,493 bytes are left out]\n🙂" in said.logs and len(said.logs.encode()) < 66_000
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

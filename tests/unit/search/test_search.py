@@ -66,6 +66,12 @@ def test_the_limit_is_kept():
     assert len(search_fixture.local().search("page", 3)) == 3
 
 
+def test_of_a_very_long_query_the_beginning_counts_for_all_that_is_said_of_a_hit():
+    index = search_fixture.local()
+    short, long = "browser" + " é" * 2_000, "browser" + " é" * 2_000 + " screenshot" * 20_000
+    assert index.search(long, 50) == index.search(short, 50) != []
+
+
 def test_what_is_not_permitted_neither_appears_nor_changes_anything():
     index = search_fixture.local()
     before = index.search("navigate to the url of a page", permitted=lambda document: document.server == "playwright")

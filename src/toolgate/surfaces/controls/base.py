@@ -327,7 +327,7 @@ def part_of(said: Mapping[str, Any]) -> Part:
 
 def in_text(written: bytes) -> bytes:
     """JSON as it stands in a text of JSON."""
-    return jsonrpc.encode(written.decode())[1:-1]
+    return bytes(jsonrpc.as_text(written))[1:-1]
 
 
 def _check_length(what: str, named: str) -> None:
@@ -403,7 +403,7 @@ _HELPFUL = ("schema", "errors", "candidates", "stdout", "code", "model", "retryA
 
 def text(said: Any, **more: Any) -> Object:
     """A result of one text block with JSON."""
-    return {"content": [{"type": "text", "text": jsonrpc.encode(said).decode()}], **more}
+    return {"content": [{"type": "text", "text": jsonrpc.as_text(jsonrpc.encode(said))}], **more}
 
 
 class Body(msgspec.Struct):
@@ -425,15 +425,21 @@ class _Block(msgspec.Struct):
     text: Any = None
 
 
+LONGEST_TEXT = 20 * 1024 * 1024  # bytes of a result that is written once more, as JSON in a text of JSON
+
+
 def wrapped(control: Control, call: Call, done: Outcome) -> Outcome:
     """A server's own result in the words of the control tool that it was called by; as it is where it has too many
-    values, or blocks, to be taken apart. Raises `Fault`."""
+    values, or blocks, to be taken apart, or would be too long as a text of JSON. Raises `Fault`."""
     assert call.asked and isinstance(done, Done)
+    body = memoryview(done.body)
+    if body.nbytes > LONGEST_TEXT // 2 and counting.size_in_text(body) > LONGEST_TEXT:
+        return done
     if call.method == mcp.CALL and counting.is_too_much(done.body):
         return done
     try:
-        body = jsonrpc.encode(control.family.wrap(read(control, call.asked), call, done.body))
-        return msgspec.structs.replace(done, body=body, frame=jsonrpc.NOTHING)
+        said = jsonrpc.encode(control.family.wrap(read(control, call.asked), call, done.body))
+        return msgspec.structs.replace(done, body=said, frame=jsonrpc.NOTHING)
     except jsonrpc.TooMany:
         return done
     except jsonrpc.UNREADABLE as error:
@@ -467,5 +473,5 @@ def _blocks(raw: Raw | None) -> list[Raw]:
 
 def joined(said: Object, body: Body, is_error: bool) -> Object:
     """A result of one text block with JSON, and what else the server's own holds behind it."""
-    told = {"type": "text", "text": jsonrpc.encode(said).decode()}
+    told = {"type": "text", "text": jsonrpc.as_text(jsonrpc.encode(said))}
     return {**body.rest, "content": [told, *body.others], **({"isError": True} if is_error else {})}

@@ -46,7 +46,7 @@ def _broken(logs: str, why: str) -> Object:
 def _blocks(ran: Ran) -> Object:
     value, images = _shown(ran)
     text = f"{_lines(ran.logs)}{value}".rstrip("\n") or "(no output)"
-    blocks = [{"type": "text", "text": text}] if value or ran.logs or not images else []
+    blocks = [{"type": "text", "text": text}] if value or ran.printed or not images else []
     return {"content": [*blocks, *images]}
 
 
@@ -75,7 +75,7 @@ _MOST_LOGGED = 1000  # lines
 
 
 async def execute_code(given: Object, context: ControlContext) -> Later:
-    """The result as a text, with how long it took (seed 004)."""
+    """The result as a text, with how long it took (seed 004): the value and what was printed, or that alone."""
     language = given.get("language", "python").lower()
     language = _SPELLINGS.get(language, language)
     if language not in ("python", "javascript"):
@@ -98,10 +98,10 @@ async def execute_code(given: Object, context: ControlContext) -> Later:
         more["note"] = f"context was not used: no model is configured to read it ({hint})"
     return lambda: {
         "success": True,
-        "result": _as_text(ran),
+        "result": jsonrpc.as_text(ran.printed) if ran.value is None else _written_out(ran.value),
         "language": language,
         "execution_time": round(ran.seconds, 3),
-        "stdout": ran.logs,
+        **({} if ran.value is None else {"stdout": jsonrpc.as_text(ran.printed)}),
         "engine": ran.engine,
         **more,
     }
@@ -220,7 +220,7 @@ async def _by_model(
 
 
 def _of_code(ran: Ran, given: Object, method: str, interpretation: str) -> Object:
-    value = ran.value if ran.value is not None else jsonrpc.encode(ran.logs)
+    value = ran.value if ran.value is not None else bytes(jsonrpc.as_text(ran.printed))
     before = _length(given["data"])
     is_countable = not counting.has_more_values(value, counting.MANY)
     return {
@@ -239,11 +239,6 @@ def _length(raw: Raw) -> int:
         return len(jsonrpc.read(raw, list[Raw] | dict[str, Raw]))
     except jsonrpc.UNREADABLE:
         return 1
-
-
-def _as_text(ran: Ran) -> str:
-    """The value; where there is none, what was printed."""
-    return ran.logs if ran.value is None else _written_out(ran.value)
 
 
 def _written_out(value: bytes) -> str:
