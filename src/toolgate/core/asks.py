@@ -36,9 +36,11 @@ def is_too_long(*questions: Ask) -> bool:
 
 
 def is_too_large(ask: Ask) -> bool:
+    if is_too_long(ask):
+        return True
     params = bytes(ask.params)
     escapes = params.count(b"\\u") + params.count(b'\\"')
-    return is_too_long(ask) or escapes > MOST_ESCAPES or counting.has_more_values(params, MOST_VALUES)
+    return escapes > MOST_ESCAPES or counting.has_more_values(params, MOST_VALUES)
 
 
 def size(questions: Iterable[Ask]) -> int:

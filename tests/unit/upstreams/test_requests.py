@@ -107,6 +107,21 @@ async def test_a_large_answer_holds_the_stream_that_it_came_on_and_one_that_nobo
     assert requests.received(large, 1) is None and not requests._work
 
 
+@pytest.mark.parametrize("origin", [None, 1])
+async def test_a_large_question_is_read_as_a_large_answer_is_and_ends_no_call(origin: int | None) -> None:
+    requests, _ = opened()
+    asked: list[tuple[str, int | None]] = []
+    requests.on_question = lambda message, origin: asked.append((message.method, origin))
+    call = start(requests)
+    await settle()
+    reading = requests.received(jsonrpc.request(7, "sampling/createMessage", b'{"a":"%b"}' % (b"x" * LARGE)), origin)
+    assert reading and not asked
+    await reading
+    assert asked == [("sampling/createMessage", origin)] and requests.awaits(1)
+    answer(requests, 1)
+    assert isinstance(await call, Done)
+
+
 async def test_a_batch_of_large_answers_holds_what_it_came_on_until_the_last_of_them_is_read() -> None:
     requests, _ = opened()
     requests.dialect = legacy.ToServer(mcp.REVISIONS["2025-03-26"], legacy.Initialized("2025-03-26"))

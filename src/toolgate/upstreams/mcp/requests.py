@@ -43,6 +43,7 @@ from toolgate.upstreams.mcp.large_notes import (
     LargeNotes,
     answered,
     has_too_many_values,
+    is_note,
 )
 from toolgate.upstreams.mcp.reporting import Reporting
 from toolgate.upstreams.mcp.rotation import Rotation
@@ -544,14 +545,16 @@ class Requests:
     def received(
         self, data: Whole, origin: int | None, read: tuple[Message, Raw] | None = None
     ) -> asyncio.Future[None] | None:
-        """See `Receiver`. `read` is what came of it where it is a large answer, which is read elsewhere."""
+        """See `Receiver`. `read` is what came of it where it is a large answer or question, which is read elsewhere."""
         if len(data) > LARGE and not read:
             if len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
                 self._dropped(refused, len(data))
                 return None
-            if (answers := answered(data)) is not None:
-                is_over = origin is not None and origin not in self.pending  # what it answers, nobody waits for
-                return None if is_over else self.spawn(self._read(data, origin, answers))
+            answers = answered(data)
+            if answers is not None and origin is not None and origin not in self.pending:
+                return None  # nobody waits for it
+            if answers is not None or not is_note(data):
+                return self.spawn(self._read(data, origin, answers))
         is_small, data = len(data) <= LARGE, bytes(data)  # a copy of what is in a file only: a large note
         if is_small and not read and (answer := jsonrpc.read_plain_answer(data)) and self._takes(answer, origin):
             return None
@@ -571,14 +574,18 @@ class Requests:
             self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id, only=only), data, origin)
         return None
 
-    def _read(self, data: Whole, origin: int | None, answers: bytes) -> Coroutine[Any, Any, None]:
-        """From now on the answer has come. It is read in its client's turn."""
-        self._large.begin(origin)
-        request = self.pending.get(int(answers) if answers.isdigit() and len(answers) < 16 else origin or 0)
-        call = request.call if request else None
-        return self._until_read(data, origin, call, call.client.principal.counted_as if call else self.server.id)
+    def _read(self, data: Whole, origin: int | None, answers: bytes | None) -> Coroutine[Any, Any, None]:
+        """From now on the answer has come. It is read in its client's turn; a question (None) in its server's."""
+        is_answer = answers is not None
+        request = self.pending.get(int(answers) if answers and answers.isdigit() and len(answers) < 16 else origin or 0)
+        call = request.call if request and is_answer else None
+        self._large.begin(origin if is_answer else None)
+        whose = call.client.principal.counted_as if call else self.server.id
+        return self._until_read(data, origin, is_answer, call, whose)
 
-    async def _until_read(self, data: Whole, origin: int | None, call: Call | None, whose: str) -> None:
+    async def _until_read(
+        self, data: Whole, origin: int | None, is_answer: bool, call: Call | None, whose: str
+    ) -> None:
         try:
             reading = large.sparing(data, jsonrpc.decoding(data, mcp.OF_RESULTS, server=self.server.id))
             read = await self.bounds.answers.looked_through(whose, len(data), reading)
@@ -590,10 +597,10 @@ class Requests:
         except jsonrpc.Malformed as error:
             rest = self._misread(error, data, origin)
         finally:
-            self._large.end(origin)
+            self._large.end(origin if is_answer else None)
         if rest:
             await asyncio.wait((rest,))
-        if origin is not None and origin in self.pending and not self.is_closing:
+        if is_answer and origin is not None and origin in self.pending and not self.is_closing:
             self._fail(origin, self._unreadable(ValueError("it answers another request")))
 
     def _notified(self, message: Message, origin: int | None, size: int) -> asyncio.Future[None] | None:
