@@ -20,7 +20,7 @@ from toolgate.eras import legacy, modern
 from toolgate.upstreams.mcp import dialects
 from toolgate.upstreams.mcp.large_answers import LARGE
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE
-from toolgate.upstreams.mcp.requests import GIVEN_UP, LONGEST_QUESTION, MOST_PENDING_EVENTS, Requests
+from toolgate.upstreams.mcp.requests import GIVEN_UP, MOST_PENDING_EVENTS, Requests
 
 
 class Link:
@@ -95,21 +95,6 @@ async def test_a_notification_that_is_too_long_goes_to_nobody() -> None:
     say(requests, "notifications/long", json.dumps({"text": "x" * LONGEST_NOTE}).encode())
 
 
-async def test_a_question_that_no_client_could_be_asked_for_its_length_is_refused_unread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    requests, link = opened()
-    requests.on_question = lambda message, origin: pytest.fail("it is read")
-    monkeypatch.setattr(jsonrpc, "decode", lambda data: pytest.fail("it is read"))  # pyright: ignore
-    lists = b"[],".join([b""] * (LONGEST_QUESTION // 3))
-    asked = b'{"jsonrpc":"2.0",%b"method":"sampling/createMessage","params":{"messages":[%b0]}}'
-    requests.received(asked % (b'"id":"q",', lists), None)
-    requests.received(asked % (b"", lists), None)
-    await settle()
-    [told] = link.sent
-    assert told["id"] == "q" and "4,194,304 bytes" in told["error"]["message"]
-
-
 async def test_a_large_answer_holds_the_stream_that_it_came_on_and_one_that_nobody_waits_for_is_not_read() -> None:
     requests, _ = opened()
     call = start(requests)
@@ -120,6 +105,21 @@ async def test_a_large_answer_holds_the_stream_that_it_came_on_and_one_that_nobo
     await reading
     assert isinstance(await call, Done)
     assert requests.received(large, 1) is None and not requests._work
+
+
+@pytest.mark.parametrize("origin", [None, 1])
+async def test_a_large_question_is_read_as_a_large_answer_is_and_ends_no_call(origin: int | None) -> None:
+    requests, _ = opened()
+    asked: list[tuple[str, int | None]] = []
+    requests.on_question = lambda message, origin: asked.append((message.method, origin))
+    call = start(requests)
+    await settle()
+    reading = requests.received(jsonrpc.request(7, "sampling/createMessage", b'{"a":"%b"}' % (b"x" * LARGE)), origin)
+    assert reading and not asked
+    await reading
+    assert asked == [("sampling/createMessage", origin)] and requests.awaits(1)
+    answer(requests, 1)
+    assert isinstance(await call, Done)
 
 
 async def test_a_batch_of_large_answers_holds_what_it_came_on_until_the_last_of_them_is_read() -> None:

@@ -59,6 +59,11 @@ def answered(data: Whole) -> bytes | None:
     return None if b'"method"' in beginning else beginning.get(b'"id"', b"")
 
 
+def is_note(data: Whole) -> bool:
+    """Whether a message is one, as far as its beginning tells."""
+    return jsonrpc.beginning(data[:BEGINNING], MOST_TOKENS).get(b'"method"', b"").startswith(_NOTES)
+
+
 class LargeNotes:
     """Those of one connection. `is_watched` says whether a client here waits to hear of a task."""
 

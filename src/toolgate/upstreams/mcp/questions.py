@@ -169,7 +169,7 @@ class Questions:
         elif message.method == "roots/list" and self._server.scope != "session":
             self._send(jsonrpc.result(id, _configured_roots(self._server)))
         elif asks.is_too_large(ask := Ask("", message.method, message.params or jsonrpc.EMPTY_OBJECT)):
-            self._refuse(id, ask, asks.TOO_LONG if asks.is_too_long(ask) else _TOO_LARGE)
+            self._refuse(id, ask, _TOO_LONG if asks.is_too_long(ask) else _TOO_LARGE)
         else:
             asked, spoken = Ask("", message.method, ask.params.copy()), self._requests.dialect.revision
             self._place(id, read_question(asked, spoken) if spoken else asked, origin)
@@ -518,6 +518,7 @@ _TOO_MANY = (
 )
 _TAKEN_BACK = "Too many questions of this call were withdrawn, so its client is asked no more: make the call again"
 _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values and {asks.MOST_ESCAPES:,} escapes"
+_TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes, and one to a person {asks.MOST_TO_READ:,}"
 _WAITED_FOR = "Calls of other clients wait for this one, so its question was closed: make the same call again"
 _OF_A_TASK = (
     "A task of another client is in progress, and it is unclear whether this question belongs to it, so no client was "

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import asks, internal_errors, jsonrpc, large, mcp
+from toolgate.core import internal_errors, jsonrpc, large, mcp
 from toolgate.core.bodies import FREE, Bodies, Body, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
@@ -37,13 +37,13 @@ from toolgate.upstreams.mcp.attribution import Askers, OpenRequest, RunningTasks
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.mcp.large_answers import LARGE, LargeAnswers
 from toolgate.upstreams.mcp.large_notes import (
-    BEGINNING,
     LONGEST_NOTE,
     MOST_ESCAPES,
     MOST_VALUES,
     LargeNotes,
     answered,
     has_too_many_values,
+    is_note,
 )
 from toolgate.upstreams.mcp.reporting import Reporting
 from toolgate.upstreams.mcp.rotation import Rotation
@@ -62,7 +62,6 @@ LARGEST_BATCH = 1024 * 1024  # bytes: its messages are received at once, with no
 MOST_RENEWED = 3600.0  # seconds that a call may take beyond the time limit, as long as its server reports progress
 LONGEST_FRAME = 1024  # bytes of what is known of how calls of a tool are written
 MOST_FRAMES = 256
-LONGEST_QUESTION = asks.MOST_BYTES + 64 * 1024  # bytes of a request of the server, with its envelope, that is read
 MOST_WISHED = 1024  # wishes for tasks that were given up, and may still be answered
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
@@ -546,17 +545,16 @@ class Requests:
     def received(
         self, data: Whole, origin: int | None, read: tuple[Message, Raw] | None = None
     ) -> asyncio.Future[None] | None:
-        """See `Receiver`. `read` is what came of it where it is a large answer, which is read elsewhere."""
+        """See `Receiver`. `read` is what came of it where it is a large answer or question, which is read elsewhere."""
         if len(data) > LARGE and not read:
             if len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
                 self._dropped(refused, len(data))
                 return None
-            if (answers := answered(data)) is not None:
-                is_over = origin is not None and origin not in self.pending  # what it answers, nobody waits for
-                return None if is_over else self.spawn(self._read(data, origin, answers))
-            if len(data) > LONGEST_QUESTION and not self.large_notes.has_passed:
-                self._refuse_question(data)
-                return None
+            answers = answered(data)
+            if answers is not None and origin is not None and origin not in self.pending:
+                return None  # nobody waits for it
+            if answers is not None or not is_note(data):
+                return self.spawn(self._read(data, origin, answers))
         is_small, data = len(data) <= LARGE, bytes(data)  # a copy of what is in a file only: a large note
         if is_small and not read and (answer := jsonrpc.read_plain_answer(data)) and self._takes(answer, origin):
             return None
@@ -576,21 +574,18 @@ class Requests:
             self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id, only=only), data, origin)
         return None
 
-    def _refuse_question(self, data: Whole) -> None:
-        """Unread: by its id, where that stands in its beginning."""
-        id, _ = jsonrpc.salvaged(data[:BEGINNING])
-        self._dropped("request", len(data), str(asks.MOST_BYTES))
-        if id != b"null":
-            self.answer(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, asks.TOO_LONG))
+    def _read(self, data: Whole, origin: int | None, answers: bytes | None) -> Coroutine[Any, Any, None]:
+        """From now on the answer has come. It is read in its client's turn; a question (None) in its server's."""
+        is_answer = answers is not None
+        request = self.pending.get(int(answers) if answers and answers.isdigit() and len(answers) < 16 else origin or 0)
+        call = request.call if request and is_answer else None
+        self._large.begin(origin if is_answer else None)
+        whose = call.client.principal.counted_as if call else self.server.id
+        return self._until_read(data, origin, is_answer, call, whose)
 
-    def _read(self, data: Whole, origin: int | None, answers: bytes) -> Coroutine[Any, Any, None]:
-        """From now on the answer has come. It is read in its client's turn."""
-        self._large.begin(origin)
-        request = self.pending.get(int(answers) if answers.isdigit() and len(answers) < 16 else origin or 0)
-        call = request.call if request else None
-        return self._until_read(data, origin, call, call.client.principal.counted_as if call else self.server.id)
-
-    async def _until_read(self, data: Whole, origin: int | None, call: Call | None, whose: str) -> None:
+    async def _until_read(
+        self, data: Whole, origin: int | None, is_answer: bool, call: Call | None, whose: str
+    ) -> None:
         try:
             reading = large.sparing(data, jsonrpc.decoding(data, mcp.OF_RESULTS, server=self.server.id))
             read = await self.bounds.answers.looked_through(whose, len(data), reading)
@@ -602,10 +597,10 @@ class Requests:
         except jsonrpc.Malformed as error:
             rest = self._misread(error, data, origin)
         finally:
-            self._large.end(origin)
+            self._large.end(origin if is_answer else None)
         if rest:
             await asyncio.wait((rest,))
-        if origin is not None and origin in self.pending and not self.is_closing:
+        if is_answer and origin is not None and origin in self.pending and not self.is_closing:
             self._fail(origin, self._unreadable(ValueError("it answers another request")))
 
     def _notified(self, message: Message, origin: int | None, size: int) -> asyncio.Future[None] | None:
