@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, tools
 
+from toolgate.config import Server
 from toolgate.core import fault
 from toolgate.core.fault import Fault
+from toolgate.core.model import Client
 from toolgate.upstreams.mcp import opening
 
 MANY = "instr uction " * 100_000  # more than a million characters
@@ -73,6 +75,31 @@ async def test_instructions_of_usual_length_are_told_whole(revision: str) -> Non
         await visitor.initialize()
         await visitor.ask("tools/list")
         assert "Do. " * 4096 in (await Visitor(app).initialize()).result["instructions"]
+
+
+@ERAS
+async def test_of_capabilities_only_as_much_is_kept_as_any_real_ones_take(revision: str) -> None:
+    capabilities = {"experimental": {"x": {"y": "\U0001f600" + MANY[:900_000]}}, "tools": {}, "logging": {}}
+    async with gateway(scripts={"bad": opens_by(revision, capabilities=capabilities)}) as app:
+        assert b"bad__t" in (await Visitor(app).ask("tools/list")).body
+        known = await app.gateway.snapshot.upstreams["bad"].about(Client())
+    assert known.capabilities == {"tools": {}, "logging": {}}
+
+
+async def test_long_words_of_a_server_are_not_kept_for_each_session_that_it_is_not_up_for() -> None:
+    there = Server(id="there", name="there", type="stdio", command="memory", scope="session")
+    for instructions, is_kept in (("Do. " * 4096, False), ("Do.", True)):
+        script = opens_by(LATEST, instructions=instructions)
+        async with gateway(there, scripts={"there": script}) as app:
+            visitor = Visitor(app)
+            await visitor.initialize()
+            await visitor.ask("tools/list")
+            upstream: Any = app.gateway.snapshot.upstreams["there"]
+            [session] = upstream._sessions.values()
+            assert session.about.instructions == instructions
+            await upstream.stop()
+            assert (session.about is not None) is is_kept
+            assert b"there__t" in (await visitor.ask("tools/list")).body
 
 
 def test_whatever_a_fault_quotes_it_is_bounded() -> None:

@@ -28,7 +28,6 @@ SERVED = About(_EVERYTHING | tasks.relayed([tasks.MAYBE]))
 
 LONGEST = 64 * 1024  # characters of the instructions of several servers together
 CUT = "[cut by toolgate: the server's own path has all of it]"
-LITTLE = 4096  # bytes of what a server says of itself, which is looked through at once
 
 
 class Introduction(msgspec.Struct, frozen=True):
@@ -55,7 +54,7 @@ class Introductions:
         """That of a server which says this of itself; `whose` client is told it."""
         if known := self._found(server, about, secrets):
             return known
-        if len(about.instructions) + len(jsonrpc.encode(about.capabilities)) <= LITTLE:
+        if about.is_short:
             return self._made(server, about, secrets)
         return await self._in_turns.in_thread(whose, lambda: self._made(server, about, secrets))
 

@@ -106,11 +106,19 @@ def _has_long_name(data: bytes) -> bool:
     return False
 
 
+LONGEST_CAPABILITIES = 64 * 1024  # bytes of what a server declares, as JSON; those of real ones have some hundreds
+
+
 def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a server declares, as all clients can read it: each capability is an object, and has no `null` in it."""
+    """What a server declares, as all clients can read it: each capability is an object, and has no `null` in it. One for
+    which there is no room any more is left out."""
     found: dict[str, Any] = {}
+    left = LONGEST_CAPABILITIES
     for name, told in (said or {}).items():
         written = jsonrpc.encode(told)
+        if (size := len(name) + len(written)) > left:
+            continue
+        left -= size
         if counting.is_deeper(written, jsonrpc.DEEPEST_ITEM) or why_unparsable(written):
             continue
         if told is True:

@@ -10,9 +10,12 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
+from toolgate.core import jsonrpc
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Words
 from toolgate.core.model import Call, Client, Made, Outcome
+
+SHORT = 4096  # bytes of what a server says of itself, which is looked through at once, and kept for each session
 
 
 class Items(msgspec.Struct, frozen=True):
@@ -33,6 +36,10 @@ class About(msgspec.Struct, frozen=True):
 
     capabilities: Mapping[str, Any] = {}
     instructions: str = ""
+
+    @property
+    def is_short(self) -> bool:
+        return len(self.instructions) + len(jsonrpc.encode(self.capabilities)) <= SHORT
 
 
 State: TypeAlias = Literal["configured", "starting", "ready", "busy", "failed", "stopped"]

@@ -584,6 +584,8 @@ class UpstreamSession:
         ending.add_done_callback(lambda _: self._retired.pop(connection, None))
 
     def _gone(self, connection: Connection) -> None:
+        if self.scope and self.about and not self.about.is_short:
+            self.about = None  # there may be hundreds of sessions; whoever needs to know asks the server again
         if connection.requests.link:
             self._last = connection.requests.link.describe()
         if self._newest is connection:
