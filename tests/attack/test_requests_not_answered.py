@@ -185,7 +185,7 @@ async def test_small_ones_count_by_their_number_too(revision: str, monkeypatch: 
         await mal.ask("tools/list")
         begun = [call(mal, revision, number, 10) for number in range(10, 70)]
         await settle()
-        assert 11 <= sum(each.so_far.status == 429 for each in begun) <= 13
+        assert 11 <= sum(each.so_far.status == 429 for each in begun) <= 20  # the lines of each head count as well
         for each in begun:
             await each.gone()
 

@@ -110,7 +110,7 @@ LONGEST_CAPABILITIES = 64 * 1024  # bytes of what a server declares, as JSON; th
 
 
 def capabilities(said: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a server declares, as all clients can read it: each capability is an object, and has no `null` in it. One for
+    """What a server declares, as all clients can read it: each capability is an object, without `null` in it. One for
     which there is no room any more is left out."""
     found: dict[str, Any] = {}
     left = LONGEST_CAPABILITIES
