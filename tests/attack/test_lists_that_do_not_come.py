@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 from inmemory import LATEST, MODERN, Refusal, Scripted, Visitor, gateway, tools
+from msgspec import Raw
 from virtualtime import settle
 
 from toolgate.catalog import catalog
-from toolgate.config import CatalogLimits
+from toolgate.config import CatalogLimits, Server
+from toolgate.upstreams.base import Items
+from toolgate.upstreams.mcp import upstream
 
 PATIENCE, SHORT = CatalogLimits().list_timeout, CatalogLimits().first_wait
 
@@ -110,3 +113,31 @@ async def test_where_nothing_else_is_there_it_is_waited_for() -> None:
     async with gateway(scripts={"there": there}) as app:
         assert (await listed(Visitor(app)))[1:] == (["there"], pytest.approx(PATIENCE))
         assert await listed(Visitor(app)) == ({"there__late"}, [], pytest.approx(4.0))
+
+
+async def test_few_lists_of_a_server_with_a_connection_for_each_client_come_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each may have megabytes, which are held until they are read: 60 clients took 2 GB."""
+    doors, under_way, most = asyncio.Event(), 0, 0
+
+    async def read_list(*given: Any) -> Items:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await doors.wait()
+        under_way -= 1
+        return Items((Raw(b'{"name":"t","inputSchema":{"type":"object"}}'),))
+
+    monkeypatch.setattr(upstream, "read_list", read_list)
+    there = Server(id="there", name="there", type="stdio", command="memory", scope="session")
+    async with gateway(there, scripts={"there": Scripted(tools_list=tools("t"))}) as app:
+        visitors = [Visitor(app) for _ in range(12)]
+        for visitor in visitors:
+            await visitor.initialize()
+        asking = [asyncio.ensure_future(visitor.ask("tools/list")) for visitor in visitors]
+        await settle()
+        assert under_way == upstream.LISTED_AT_ONCE
+        doors.set()
+        assert all(b"there__t" in each.body for each in await asyncio.gather(*asking))
+        assert most == upstream.LISTED_AT_ONCE

@@ -634,19 +634,21 @@ class Catalog:
             self._tell_of(place)
 
     def _make_room(self, place: Place) -> None:
-        """Of one server's lists, which may be others for each client: those that were fetched longest ago are
+        """Of one server's lists, which may be others for each client: those of who was listed longest ago are
         forgotten, and fetched again when somebody asks for them."""
-        sizes, fetched, busy = dict[str, int](), dict[str, float](), {place[1]}
+        kept, fetched = dict[str, list[Slot]](), dict[str, float]()
         for (server, scope, _), slot in self._slots.items():
-            if server == place[0] and scope and (kept := slot.server_list or slot.lost):
-                sizes[scope] = sizes.get(scope, 0) + kept.size
-                fetched[scope] = max(fetched.get(scope, 0.0), kept.fetched)
-                busy |= {scope} if slot.fetch else set()
-        left = sum(sizes.values())
+            if server == place[0] and scope and (known := slot.server_list or slot.lost):
+                kept.setdefault(scope, []).append(slot)
+                fetched[scope] = max(fetched.get(scope, 0.0), known.fetched)
+        left = sum(_size(slot) for slots in kept.values() for slot in slots)
         for scope in sorted(fetched, key=fetched.__getitem__):
-            if left > MOST_OF_SCOPES and scope not in busy:
-                left -= sizes[scope]
-                self.forget(place[0], scope)
+            if left > MOST_OF_SCOPES and scope != place[1]:
+                left -= sum(map(_size, kept[scope]))
+                if not any(self._slots[each].fetch for each in self._places(place[0], scope)):
+                    self.forget(place[0], scope)
+                for slot in kept[scope]:  # what is being fetched of it goes on
+                    slot.server_list = slot.lost = None
 
     def _fetched(self, place: Place, slot: Slot, done: asyncio.Task[ServerList]) -> None:
         slot.fetch, slot.has_changed = None, False
@@ -755,6 +757,11 @@ def unlisted() -> Fault:
 
 def _gone(server: str) -> Fault:
     return Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
+
+
+def _size(slot: Slot) -> int:
+    known = slot.server_list or slot.lost
+    return known.size if known else 0
 
 
 def _items(server_list: ServerList) -> list[tuple[str, Raw]]:

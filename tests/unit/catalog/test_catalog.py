@@ -212,6 +212,41 @@ async def test_lists_of_scopes_are_kept_up_to_a_size_and_those_fetched_last_stay
     await catalog.close()
 
 
+async def test_lists_of_scopes_give_way_also_while_others_of_the_same_scope_are_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop, clock = Shop("docs", *(f"{number:0100d}" for number in range(100))), FakeClock()
+    monkeypatch.setattr(catalogs, "MOST_OF_SCOPES", 50_000)  # three of them
+    shop.scope = lambda client: client.principal.id
+    listed, prompts = shop.list, asyncio.Event()
+
+    async def listing(kind: str, client: Client) -> Items:
+        if kind == "prompts":
+            await prompts.wait()
+            return Items()
+        return await listed(kind, client)
+
+    shop.list = listing  # type: ignore[method-assign]
+    catalog = catalog_of(shop, clock=clock)
+    wanted = [("docs", "tools"), ("docs", "prompts")]
+    clients = [Client(Principal(name)) for name in ("ann", "bob", "cid", "dan", "eve")]
+    for client in clients:
+        view = asyncio.ensure_future(catalog.view(["docs"], wanted, client, patience=1))
+        await clock.advance(2)
+        assert (await view).pending == {("docs", "prompts")}
+    assert [catalog.known("docs", "tools", client) is not None for client in clients] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+    prompts.set()
+    await settle()
+    assert all(catalog.known("docs", "prompts", client) is not None for client in clients)
+    await catalog.close()
+
+
 async def test_lists_of_scopes_are_read_for_pins_in_a_thread_when_another_configuration_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.exchange import Exchange, run
 from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
@@ -38,6 +39,7 @@ from toolgate.upstreams.stopping import stopped
 log = logging.getLogger(__name__)
 
 LOOK = 1.0  # seconds, while it drains, between looks for tasks: they end without a word
+LISTED_AT_ONCE = 8  # lists, on all its connections: each may have megabytes, and is held until it has been read
 MOST_AWAY = 256  # scopes without a connection that are remembered, to be compared when their clients are back
 
 # A server with several sessions is shown as the most lively of them; among equals, as the one that changed last.
@@ -69,6 +71,7 @@ class McpUpstream:
         self._deps = UpstreamDeps(server, self._eras, link_deps, make_link, self._invoke_again, on_event, *told)
         self._sessions: dict[Place, UpstreamSession] = {}  # the latest opened last
         self._breakers = Breakers(server.name, link_deps.clock)
+        self._listing = FairLimit(LISTED_AT_ONCE)
         self._latest: UpstreamSession | None = None  # that did not start, and is kept for its reason only
         self._unused = Status()  # where there is no session
         self._rest: asyncio.Event | None = None  # while it drains: set each time that a session comes to rest
@@ -147,10 +150,10 @@ class McpUpstream:
         async def read(connection: Connection) -> Items:
             if not mcp.may_have(kind, connection.requests.dialect.capabilities):
                 return Items()
-            return await read_list(connection.requests, method, kind, client, self._bounds)
+            reading = partial(read_list, connection.requests, method, kind, client, self._bounds)
+            return await self._listing.during(client.principal.counted_as, reading)
 
-        known = self._place(client).known
-        if known and not mcp.may_have(kind, known.capabilities):
+        if (known := self._place(client).known) and not mcp.may_have(kind, known.capabilities):
             return Items()
         return await self._use(client, read)
 
