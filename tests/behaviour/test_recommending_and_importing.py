@@ -219,6 +219,20 @@ async def test_a_default_of_a_variable_is_its_value(era: str) -> None:
         assert dict(app.gateway.snapshot.servers["weather"].env) == {"LEVEL": "info"}
 
 
+async def test_a_server_with_thousands_of_variables_is_not_imported() -> None:
+    """All others waited for seconds while what is missing in it was written."""
+    async with there(ALLOW) as app:
+        for most, is_taken in ((1000, True), (1001, False)):
+            env = {f"V{number}": f"${{V{number}}}" for number in range(most - len(STDIO["args"]))}
+            content, asker = readme(weather={**STDIO, "env": env}), Asker(app, "modern")
+            if is_taken:
+                told = await asker.told("import_mcp_server", github_url=URL, content=content)
+                assert len(told["missing"]) == len(env)
+            else:
+                told = await asker.failed("import_mcp_server", github_url=URL, content=content)
+                assert "has more than 1,000 arguments, variables and headers" in told["error"]
+
+
 @pytest.mark.promise("004.servers.import", "b.rulings.18")
 async def test_where_no_person_is_asked_what_a_repository_says_waits_for_one(era: str) -> None:
     async with there(ALLOW) as app:

@@ -34,6 +34,7 @@ OF_PROJECTS = (
 KEYS = ("url", "headers", "command", "args", "env", "enabled")  # that `add_mcp_server` has
 TRANSPORTS = {"http": "http", "sse": "sse", "ws": "websocket", "stdio": "stdio"}
 MOST = 50  # servers of one source
+MOST_VALUES = 1000  # of one of them
 ASKER = "import_mcp_server"  # administrators, who share what they may look at at once
 LONGEST_QUERY = 2000  # characters
 
@@ -150,6 +151,9 @@ def _importable(
     held_back: str = "",
     gates: Sequence[Mapping[str, Any]] = (),
 ) -> Importable:
+    if sum(len(table.get(key) or ()) for key in ("args", "env", "headers")) > MOST_VALUES:
+        message = f"The server {name[:100]} has more than {MOST_VALUES:,} arguments, variables and headers"
+        raise _nothing(message, "add it by hand, with those that it needs")
     missing: dict[str, None] = {}
     kept = {key: _filled(table[key], missing) for key in KEYS if table.get(key) not in (None, {}, [], ())}
     for part in ("env", "headers"):

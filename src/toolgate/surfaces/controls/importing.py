@@ -7,7 +7,7 @@ is shown exactly what would run.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from toolgate.config import masking
@@ -120,13 +120,14 @@ def _shown(each: Importable) -> Object:
         shown["args"] = masking.arguments(map(str, shown["args"]))
     if "url" in shown:
         shown["url"] = masking.url(str(shown["url"]))
+    missing = frozenset(each.missing)
     for part in ("env", "headers"):
         if part in shown:
-            shown[part] = {name: _masked(name, value, each.missing) for name, value in shown[part].items()}
+            shown[part] = {name: _masked(name, value, missing) for name, value in shown[part].items()}
     return shown
 
 
-def _masked(name: str, value: Any, missing: Sequence[str]) -> Any:
+def _masked(name: str, value: Any, missing: Collection[str]) -> Any:
     is_open = name in missing or (isinstance(value, str) and "${" in value)
     is_secret = masking.is_secret_name(name) or (isinstance(value, str) and masking.looks_secret(value))
     return masking.MASK if is_secret and not is_open else value
