@@ -25,6 +25,7 @@ SUFFIXES: dict[str, Format] = {
 }
 MOST_DOTS = 200  # in a line of TOML, outside of strings: tomllib takes as many steps as the square of a key's parts
 LONGEST = 1024 * 1024  # characters; a configuration is some kilobytes
+LONGEST_PLACED = 256 * 1024  # characters, in which the line of what is wrong is looked for
 LONGEST_STATE = 16 * 1024 * 1024  # of a file in which a program keeps more than its servers, as Claude Code does
 DEEPEST = 64  # levels
 MOST_NODES = 100_000  # of a YAML file, what its aliases stand for counted each time: whoever reads the value meets them
@@ -198,8 +199,10 @@ def _end(text: str) -> tuple[int, int]:
 
 
 def line_of(text: str, format: Format, path: Sequence[str | int]) -> int:
-    """The line of a key, or of the nearest key around it that stands in the text, counted from 1; 0 where nobody knows.
-    It is looked for only when something is wrong there, so no parser has to keep it."""
+    """The line of a key, or of the nearest key around it that stands in the text, counted from 1; 0 where nobody knows,
+    or the text is long. It is looked for only when something is wrong there, so no parser has to keep it."""
+    if len(text) > LONGEST_PLACED:
+        return 0
     try:
         return _toml_line(text, path) if format == "toml" else _yaml_line(text, format, path)
     except (Malformed, ValueError, RecursionError, LookupError):
@@ -240,6 +243,15 @@ def _toml_line(text: str, path: Sequence[str | int]) -> int:
     """Each line that is a table's head or begins with a key says which path it is for; the longest one that leads to
     the key wins. Of the tables of an array, the one that is meant is counted."""
     best, line_found = 0, 0
+    for here, number in _toml_places(text):
+        if len(here) > best and here == tuple(path[: len(here)]):
+            best, line_found = len(here), number
+    return line_found
+
+
+@lru_cache(1)  # of a file with many problems
+def _toml_places(text: str) -> Sequence[tuple[tuple[str | int, ...], int]]:
+    places: list[tuple[tuple[str | int, ...], int]] = []
     table: tuple[str | int, ...] = ()
     counted: Counter[tuple[str | int, ...]] = Counter()
     for number, line in enumerate(text.splitlines(), 1):
@@ -248,14 +260,10 @@ def _toml_line(text: str, path: Sequence[str | int]) -> int:
             if head[1] == "[[":
                 counted[table] += 1
                 table = (*table, counted[table] - 1)
-            here = table
+            places.append((table, number))
         elif key := _toml_key.match(line):
-            here = (*table, *_toml_keys(key[1]))
-        else:
-            continue
-        if len(here) > best and here == tuple(path[: len(here)]):
-            best, line_found = len(here), number
-    return line_found
+            places.append(((*table, *_toml_keys(key[1])), number))
+    return places
 
 
 def _toml_keys(written: str) -> list[str]:
