@@ -138,7 +138,7 @@ class Issuer:
         return now - self._fetched >= HOLDS or not self._named(id)
 
     def _begin(self) -> asyncio.Task[None]:
-        """A look that ends whoever leaves, or the one that is under way."""
+        """A look that goes on when those who wait have left, or the one that is under way."""
         if not self._looking:
             self._tried = self._clock.now()
             self._looking = asyncio.get_running_loop().create_task(self._look(), name="fetch the issuer's keys")

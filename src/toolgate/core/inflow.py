@@ -148,7 +148,7 @@ class Intake:
         done.add_done_callback(self.let_go)
 
     def free(self) -> None:
-        """Whoever holds it minds only what has come already."""
+        """Those who hold it mind only what has come already."""
         self._holders = _NO_HOLDERS
         self._go_on()
 

@@ -585,7 +585,7 @@ class UpstreamSession:
 
     def _gone(self, connection: Connection) -> None:
         if self.scope and self.about and not self.about.is_short:
-            self.about = None  # there may be hundreds of sessions; whoever needs to know asks the server again
+            self.about = None  # there may be hundreds of sessions; the next who needs it asks the server
         if connection.requests.link:
             self._last = connection.requests.link.describe()
         if self._newest is connection:

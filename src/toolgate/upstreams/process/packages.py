@@ -447,7 +447,7 @@ def _names(members: Raw) -> list[str]:
 
 
 def _read(folder: str, name: str, kind: type[_Read]) -> _Read:
-    """What is in a file, or nothing where there is none: whoever reads JSON lets no other thread run meanwhile. Raises
+    """What is in a file, or nothing where there is none: a reader of JSON lets no other thread run meanwhile. Raises
     `_Unreadable`."""
     try:
         with ownership.open_anyones(Path(folder, name)) as file:
