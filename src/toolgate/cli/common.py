@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 GARBAGE = 10_000  # objects that may be garbage before it is looked for: some hundred calls at once are less
+SWITCH_INTERVAL = 0.001  # seconds: at each event the loop may have to wait so long for a thread that computes, not for 5 ms
 
 WHERE = "Default: toolgate.toml, .yaml or .json in this folder, if trusted; otherwise in ~/.config/toolgate."
 
@@ -175,6 +176,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     _spare_the_collector()
     descriptors.raise_limit()
     memory.give_back()
+    sys.setswitchinterval(SWITCH_INTERVAL)
     guard.prctl(guard.PR_SET_DUMPABLE, 0)  # what a server starts, of our own user, cannot read our memory and variables
     try:
         return uvloop.run(work) if uvloop else asyncio.run(work)

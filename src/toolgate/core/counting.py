@@ -112,12 +112,22 @@ def _size_with(data: bytes | memoryview, quote: int, space: int, control: int) -
     size = len(data)
     for start in range(0, len(data), PIECE):
         piece = bytes(data[start : start + PIECE])
-        for characters, written in ((b'"\\', quote), (b"\b\t\n\f\r", space), (_CONTROLS, control)):
-            size += (len(piece) - len(piece.translate(None, characters))) * (written - 1)
+        left = _count(piece, _ESCAPED)
+        for characters, written in ((_QUOTES, quote), (_SPACES, space)):
+            if left:  # a look takes as long as the piece, and most have nothing or one sort
+                found = _count(piece, characters)
+                size += found * (written - 1)
+                left -= found
+        size += left * (control - 1)
     return size
 
 
-_CONTROLS = bytes(each for each in range(0x20) if each not in b"\b\t\n\f\r")
+def _count(piece: bytes, characters: bytes) -> int:
+    return len(piece) - len(piece.translate(None, characters))
+
+
+_QUOTES, _SPACES = b'"\\', b"\b\t\n\f\r"
+_ESCAPED = _QUOTES + bytes(range(0x20))
 
 
 def is_too_much(body: Raw | bytes) -> bool:

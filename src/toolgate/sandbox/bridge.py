@@ -79,10 +79,11 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The result as JSON, None where there is none. A large one is to be `looked_at` where nobody waits for that."""
+    """The result as JSON, None where there is none. A large one is to be `looked_at` where nobody waits for that: it
+    may take `room` bytes."""
 
     value: bytes | None
-    is_looked_at: bool = True
+    room: int | None = None
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -195,8 +196,8 @@ class Bridge:
     def _logged(self, text: str) -> Event:
         text = surrogates.shown(text)
         line = text.encode() + b"\n"
-        has_room = self._has_room(len(line), counting.size_in_inner_text(line))
-        return Log(text) if has_room else self._broken(OUTPUT)
+        self._output += _size(line, counting.size_in_inner_text(line))
+        return Log(text) if self._output <= self._limits.output else self._broken(OUTPUT)
 
     def _called(self, number: int, line: bytes) -> Event:
         if number != self._calls + 1:
@@ -214,16 +215,8 @@ class Bridge:
         self._is_over = True
         if done.absent or not done.value:
             return Done(None)
-        value = bytes(done.value)
-        size_told = counting.size_in_text if value.startswith(b'"') else counting.size_in_inner_text
-        if not self._has_room(len(value), size_told(value)):
-            return Broken(OUTPUT)
-        return Done(value, is_looked_at=False) if len(value) > LARGE else looked_at(value)
-
-    def _has_room(self, size: int, told: int) -> bool:
-        """`told` is its size as JSON within a text of JSON: for what is usual less than twice as much."""
-        self._output += max(size, told // 2)
-        return self._output <= self._limits.output
+        value, room = bytes(done.value), self._limits.output - self._output
+        return Done(value, room) if len(value) > LARGE else looked_at(value, room)
 
     def _broken(self, message: str) -> Broken:
         self._is_over = True
@@ -258,11 +251,19 @@ def read_call(number: int, line: bytes, limits: Limits) -> Call | Refused | Brok
     return Call(number, read.server, read.tool, arguments, read.raw)
 
 
-def looked_at(value: bytes) -> Done | Failed:
-    """A result, which must not be nested too deep."""
+def looked_at(value: bytes, room: int) -> Done | Failed | Broken:
+    """A result, which must not be nested too deep, nor take more than `room` bytes."""
+    size_told = counting.size_in_text if value.startswith(b'"') else counting.size_in_inner_text
+    if _size(value, size_told(value)) > room:
+        return Broken(OUTPUT)
     if counting.is_deeper(value, jsonrpc.DEEPEST - 1):
         return Failed("RangeError", f"the result is {_TOO_DEEP}")
     return Done(value)
+
+
+def _size(data: bytes, told: int) -> int:
+    """`told` is its size as JSON within a text of JSON: for what is usual less than twice as much."""
+    return max(len(data), told // 2)
 
 
 # What the host says.

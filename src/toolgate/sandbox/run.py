@@ -133,8 +133,8 @@ async def execute(worker: Worker, order: bytes, host: Host, limits: Limits, cloc
         worker.on_event, worker.on_room = ignored, nobody
         worker.kill()
     logs = bytes(memoryview(run.logs)[:-1])  # without the last line's end
-    if isinstance(end, Done) and not end.is_looked_at and end.value:
-        end = await asyncio.to_thread(bridge.looked_at, end.value)
+    if isinstance(end, Done) and end.value is not None and end.room is not None:
+        end = await asyncio.to_thread(bridge.looked_at, end.value, end.room)
     if isinstance(end, Done):
         return Ran(end.value, logs, worker.engine, run.stopwatch.seconds)
     raise SandboxError(_words(end), _ends(logs), worker.engine, run.stopwatch.seconds)
