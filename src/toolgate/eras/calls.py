@@ -26,6 +26,7 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]  # of HTTP
 LONGEST_NAME = 16 * 1024  # characters
 LONGEST_META = 1024 * 1024  # bytes; those of real requests have some hundreds
 MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed
+SPELLED = 256 * 1024  # bytes
 LONGEST_OF_OURS = 64  # characters of any name that means something here; to fold one makes it no shorter
 LONGEST_QUOTE = 100  # characters of one in an error
 
@@ -376,12 +377,14 @@ def read_undefined(
 
 
 def digest(call: Call) -> bytes:
-    """What a retry must repeat: method, target, arguments and what else goes to the server, however it is spelled."""
-    try:
-        arguments = jsonrpc.canonical(jsonrpc.value(call.arguments or b"{}"))
-        extra = jsonrpc.canonical(jsonrpc.value(jsonrpc.encode(call.extra)))
-    except jsonrpc.UNREADABLE as error:
-        raise Fault("INVALID_ARGS", f"Invalid params: {error}") from None
+    """What a retry must repeat: method, target, arguments and what else goes to the server, however it is spelled; of
+    `SPELLED` bytes and more as it is spelled, since others wait while it is read."""
+    arguments, extra = bytes(call.arguments or b"{}"), jsonrpc.encode(call.extra)
+    if len(arguments) + len(extra) < SPELLED:
+        try:
+            arguments, extra = (jsonrpc.canonical(jsonrpc.value(each)) for each in (arguments, extra))
+        except jsonrpc.UNREADABLE as error:
+            raise Fault("INVALID_ARGS", f"Invalid params: {error}") from None
     parts = call.method.encode(), surrogates.utf8(call.target), arguments, extra
     return hashlib.sha256(b"\0".join(parts)).digest()
 

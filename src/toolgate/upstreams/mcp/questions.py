@@ -137,6 +137,7 @@ class Questions:
         self._taken_back: WeakKeyDictionary[Exchange, int] = WeakKeyDictionary()
         self._held: list[_Held] = []
         self._in_doubt: dict[str | int | float, Ask] = {}  # while it is looked at whether others' tasks are over
+        self._looks = 0  # for which questions in doubt wait, or have waited
         self._apart: dict[str | int | float, asyncio.Task[None]] = {}  # that are asked outside of calls
         self._kept: dict[str, list[_Kept]] = {}  # by whose they are; empty where that is not known
         self.asks_first = False  # before its next call the server wants to know something
@@ -164,6 +165,8 @@ class Questions:
         id = message.id.copy()
         if message.method == "ping":
             self._send(jsonrpc.result(id, b"{}"))
+        elif self._is_known(id):  # its answer is on its way, and to two with one id there is only one
+            log.info("%s asked for %s by the id of a question that is still open", self._server.name, message.method)
         elif message.method not in mcp.ASKS:
             self._send(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method[:100]}"))
         elif message.method == "roots/list" and self._server.scope != "session":
@@ -174,10 +177,16 @@ class Questions:
             asked, spoken = Ask("", message.method, ask.params.copy()), self._requests.dialect.revision
             self._place(id, read_question(asked, spoken) if spoken else asked, origin)
 
-    def _withdrawn(self, message: Message, origin: int | None) -> None:
+    def _known(self) -> Mapping[str | int | float, Any]:
+        """By their ids, those that have no answer yet."""
         waiting = {jsonrpc.id_key(each.id): each for each in (*self._held, *chain.from_iterable(self._kept.values()))}
-        known = ChainMap[str | int | float, Any](self._open, self._in_doubt, self._apart, waiting)  # perhaps thousands
-        id = calls.read_cancelled(message, known)
+        return ChainMap[str | int | float, Any](self._open, self._in_doubt, self._apart, waiting)  # perhaps thousands
+
+    def _is_known(self, id: Raw) -> bool:
+        return self.are_open and jsonrpc.id_key(id) in self._known()
+
+    def _withdrawn(self, message: Message, origin: int | None) -> None:
+        id = calls.read_cancelled(message, self._known())
         if id is None:
             return
         found = self._open.pop(id, None)
@@ -359,8 +368,12 @@ class Questions:
 
     async def _when_looked_at(self, id: Raw, ask: Ask, running: Sequence[str]) -> None:
         """The tasks of others may be over, though nobody has heard of it."""
-        if self._look_at:
-            await self._look_at(running)
+        self._looks += 1
+        try:
+            if self._look_at:
+                await self._look_at(running)
+        finally:
+            self._looks -= 1
         if self._in_doubt.pop(jsonrpc.id_key(id), None):
             self._place(id, ask, None, is_looked_at=True)
 
@@ -377,7 +390,8 @@ class Questions:
             unsure = [each.exchange for each in others if each is not owner]
             self._put(id, ask, owner.exchange, owner.call, unsure)
         elif origin is None and (running := self._requests.tasks_in_doubt()) is not None:
-            if is_looked_at or not asks.has_room(ask, [*self._in_doubt.values()]):
+            has_room = self._looks < asks.MOST_OPEN and asks.has_room(ask, [*self._in_doubt.values()])
+            if is_looked_at or not has_room:
                 self._refuse(id, ask, _OF_A_TASK)
             else:
                 self._in_doubt[jsonrpc.id_key(id)] = ask
@@ -407,7 +421,9 @@ class Questions:
         try:
             answer = await self._ask_roots(take)
         finally:
-            self._apart.pop(jsonrpc.id_key(kept.id), None)
+            key = jsonrpc.id_key(kept.id)
+            if self._apart.get(key) is asyncio.current_task():  # or it was withdrawn, and another one has its id
+                del self._apart[key]
         if answer:
             self._send(legacy.write_answer(kept.id, answer))
         elif was_taken:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -49,6 +49,7 @@ class Tasks:
         self._requests = requests
         self._on_event = on_event
         self._doubted = float("-inf")
+        self._looks: dict[str, asyncio.Task[None]] = {}  # at tasks of others, that are under way
         self._fell_silent: dict[str, float] = {}  # when a look at a task of these principals was let pass
         self._extended = TaskOwners()  # of tasks of the extension
         self.counted = CountedTasks(requests.clock, requests.call, requests.spawn)
@@ -198,9 +199,14 @@ class Tasks:
             self._doubted = now
             self._requests.spawn(self.look_at(running))
 
-    async def look_at(self, ids: Iterable[str]) -> None:
-        """Learn whether these are over: what is answered says so."""
-        await asyncio.gather(*map(self._whether_over, ids))
+    async def look_at(self, ids: Collection[str]) -> None:
+        """Learn whether these are over: what is answered says so. Who else wants to know waits for the same answer."""
+        for id in ids:
+            if id not in self._looks:
+                self._looks[id] = self._requests.spawn(self._whether_over(id))
+                self._looks[id].add_done_callback(lambda _done, id=id: self._looks.pop(id))
+        if looks := [self._looks[id] for id in ids]:
+            await asyncio.wait(looks)
 
     async def _whether_over(self, id: str) -> None:
         requests = self._requests
