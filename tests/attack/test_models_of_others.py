@@ -19,6 +19,7 @@ from toolgate.config.providers import Provider
 from toolgate.config.shapes import Rate
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
+from toolgate.upstreams.providers import api, embeddings
 from toolgate.upstreams.providers.api import Prompt
 from toolgate.upstreams.providers.services import Providers
 
@@ -88,3 +89,33 @@ async def test_one_client_may_keep_the_only_request_there_is_until_its_time_is_o
         waits.cancel()
         with pytest.raises(Fault):
             await soon(asks(models, "mallory", QUICK))
+
+
+# Models that answer as nobody would.
+
+
+def answering(type: str, said: object, *uses: str) -> Providers:
+    class Odd:
+        async def fetch(self, url: str, _method: str, *, body: bytes, **_: Any) -> Fetched:
+            return Fetched(200, {}, json.dumps(said).encode(), url)
+
+    odd = Provider(type=type, model=MODEL, key=KEY, url="http://127.0.0.1:9/v1", uses=uses)  # type: ignore[arg-type]
+    return Providers(Config(providers={"odd": odd}), FakeClock(), Odd(), Redactor())  # type: ignore[arg-type]
+
+
+BLOCKS = {"content": [{"type": ""}] * 100_000}
+
+
+@pytest.mark.parametrize("use", ["datasets", "execution"])
+async def test_an_answer_of_very_many_parts_is_refused_before_it_is_read(use: str, monkeypatch: Any) -> None:
+    models = answering("anthropic", BLOCKS, use)
+    monkeypatch.setattr(api, "read", lambda *_: pytest.fail("it is read"))
+    with pytest.raises(Fault, match="more than 10,000 values"):
+        await (runs if use == "execution" else asks)(models, "ann", QUICK)
+
+
+@pytest.mark.parametrize(("count", "why"), [(embeddings.MOST_DIMENSIONS + 1, "8,192 numbers"), (200_000, "values")])
+async def test_a_vector_with_very_many_numbers_is_refused(count: int, why: str) -> None:
+    models = answering("openai", {"data": [{"index": 0, "embedding": [1.0] * count}]}, "embeddings")
+    with pytest.raises(Fault, match=why):
+        await models.embed(["text"], "ann")

@@ -20,6 +20,7 @@ Vector: TypeAlias = "array[float]"
 """Of length 1, so that a product of two is their likeness."""
 
 MOST_DIMENSIONS = 8192
+MOST_VALUES = MOST_DIMENSIONS + 100  # of JSON in an answer, for each text
 
 
 def request(provider: Provider, texts: Sequence[str]) -> Request:
@@ -45,7 +46,9 @@ def vectors(body: bytes, count: int) -> list[Vector]:
 
 
 def _normal(values: Sequence[float]) -> Vector:
+    if len(values) > MOST_DIMENSIONS:
+        raise Unusable(f"a vector of the answer has more than {MOST_DIMENSIONS:,} numbers")
     length = math.sqrt(sum(value * value for value in values))
-    if not 0 < len(values) <= MOST_DIMENSIONS or not length or not math.isfinite(length):
+    if not length or not math.isfinite(length):
         raise Unusable("a vector of the answer has no direction")
     return array("f", [value / length for value in values])

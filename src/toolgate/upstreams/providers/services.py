@@ -8,6 +8,7 @@ What an API says of an error goes to the log, without secrets; clients get the w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import re
@@ -22,6 +23,7 @@ from toolgate import __version__
 from toolgate.auth.safe_net import Bounds, Fetched, SafeNet
 from toolgate.config import Config
 from toolgate.config.providers import Provider
+from toolgate.core import counting
 from toolgate.core.clock import Clock
 from toolgate.core.concurrency import Shared
 from toolgate.core.fault import Fault
@@ -41,6 +43,7 @@ APIS: Mapping[str, Api] = {
 }
 
 LONGEST_ANSWER = 4 * 1024 * 1024  # bytes
+MOST_VALUES = 10_000  # of JSON in one: each part of what a model says is read by itself
 MOST_WAITING = 8  # requests of one principal
 MOST_PRINCIPALS = 10_000  # whose pace is remembered
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds: where a provider says nothing, and that it may ask for
@@ -128,9 +131,10 @@ class Providers:
         state = self._found("embeddings")
         clean = [self._clean(Prompt("", text)).text for text in texts]
         async with self._turn(state, whose):
-            body = await self._answer(state, embeddings.request(state.provider, clean))
+            asked = embeddings.request(state.provider, clean)
+            body = await self._answer(state, asked, len(texts) * embeddings.MOST_VALUES)
         try:
-            return embeddings.vectors(body, len(texts))
+            return await asyncio.to_thread(embeddings.vectors, body, len(texts))
         except Unusable as why:
             raise self._unusable(state, why) from None
 
@@ -190,13 +194,15 @@ class Providers:
         clean = shaped(self._redactor.anywhere.text(prompt.text).encode(errors="replace"))
         return msgspec.structs.replace(prompt, text=clean.decode(errors="replace"))
 
-    async def _answer(self, state: _State, request: Request) -> bytes:
-        """The body of an answer with status 200, without secrets: it may repeat the key that it was asked with. Raises
-        `Fault`."""
+    async def _answer(self, state: _State, request: Request, most: int = MOST_VALUES) -> bytes:
+        """The body of an answer with status 200 and so many values at most, without secrets: it may repeat the key that
+        it was asked with. Raises `Fault`."""
         fetched = await _fetched(self._net, state.name, state.provider, request)
-        if fetched.status == 200:
-            return self._redactor.anywhere.body(fetched.body)
-        return self._refused(state, fetched)
+        if fetched.status != 200:
+            return self._refused(state, fetched)
+        if counting.has_more_values(fetched.body, most):
+            raise self._unusable(state, Unusable(f"the answer has more than {most:,} values"))
+        return self._redactor.anywhere.body(fetched.body)
 
     def _refused(self, state: _State, fetched: Fetched) -> bytes:
         """Raises `Fault`: why there is no answer, and what to do about it."""
