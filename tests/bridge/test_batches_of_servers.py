@@ -50,7 +50,7 @@ async def test_a_batch_too_large_to_be_received_at_once_is_received_as_none_of_i
     async with gateway(there=there) as rig:
         client = await rig.legacy("2025-03-26", path=THERE)
         call = client.start("tools/call", name="t")
-        there.open_connections[0].say(json.dumps([told] * 90).encode())
+        there.open_connections[0].say(json.dumps([told] * 15).encode())
         reply = await call.reply()
         assert reply.notes("notifications/message") == [] and reply.text == "hello"
 

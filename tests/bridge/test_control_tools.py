@@ -33,6 +33,7 @@ from toolgate.config import Config
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call
 from toolgate.policy.base import Policy
+from toolgate.surfaces.controls import base
 
 SERVERS = pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 CLIENTS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
@@ -516,3 +517,23 @@ async def test_a_server_may_be_named_as_it_is_configured() -> None:
         client = await rig.client(LATEST)
         for written in ("my-server", "my_server"):
             assert (await client.call(f"{written}__x")).text == "heard"
+
+
+@pytest.mark.parametrize("tool", ["here", "nowhere"])
+@pytest.mark.parametrize("control", ["execute_child_tool", "mcp_call", "call_tool"])
+async def test_large_arguments_for_a_tool_are_taken_apart_once(control: str, tool: str, monkeypatch: Any) -> None:
+    """What a call is for is looked at ten times."""
+    read: list[str] = []
+    decoded = base._decoded  # type: ignore[reportPrivateUsage]
+
+    def counted(control: base.Control, call: Call) -> Any:
+        read.append(control.name)
+        return decoded(control, call)
+
+    monkeypatch.setattr(base, "_decoded", counted)
+    async with gateway(there=LegacyServer({"here": plain})) as rig:
+        client = await rig.client(LATEST, path="/mcp/all")
+        args = TOOLS[control][0](tool)
+        name = "args" if control == "mcp_call" else "arguments"
+        await client.call(control, arguments={**args, name: {"text": "x" * base.LARGE}})
+        assert read == [control]

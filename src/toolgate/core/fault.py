@@ -18,7 +18,8 @@ class Reached(msgspec.Struct):
     whether anything of it was, or may have been, sent to its server. `recheck` is asked for the call as it may be sent
     now, where it has waited since it was let go on; each of `rests` is told when it waits for a person (True) and when
     it goes on, so that it holds nothing meanwhile that others need. Raises `Fault` where that is not to be had then.
-    `goes_on`: it has become a task, at which its server is at work; each of `over` is told when that ends."""
+    `goes_on`: it has become a task, at which its server is at work; each of `over` is told when that ends. `read` is
+    what large arguments say to the control tool that is called with them."""
 
     waits_for: str = ""
     is_let: bool = False
@@ -27,6 +28,7 @@ class Reached(msgspec.Struct):
     rests: tuple[Callable[[bool], None], ...] = ()
     goes_on: bool = False
     over: tuple[Callable[[], None], ...] = ()
+    read: tuple[str, Any, Any] | None = None
 
 
 # String code → JSON-RPC code (behaviour.md section 5).

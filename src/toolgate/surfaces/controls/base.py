@@ -126,9 +126,12 @@ def read(control: Control, call: Call) -> Given:
         return control.reads(call.arguments)
     if control.largest is not None and (size := len(call.arguments)) > control.largest:
         raise invalid(control, [f"the arguments have {size:,} bytes; the limit is {control.largest:,}"])
-    given, wrong = _decoded(control, call)
-    wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
-    wrong += [f"`{name}` must be {said}" for name, value in given.items() if (said := _beyond(control, name, value))]
+    given, wrong = _decoded_once(control, call)
+    wrong = [
+        *wrong,
+        *(f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)),
+        *(f"`{name}` must be {said}" for name, value in given.items() if (said := _beyond(control, name, value))),
+    ]
     if wrong:
         raise invalid(control, wrong)
     if control.check:
@@ -139,7 +142,17 @@ def read(control: Control, call: Call) -> Given:
 def readable(control: Control, call: Call) -> Given:
     """Those of the arguments that are what they should be, for a message about the others."""
     is_too_large = control.largest is not None and len(call.arguments) > control.largest
-    return {} if is_too_large else _decoded(control, call)[0]
+    return {} if is_too_large else _decoded_once(control, call)[0]
+
+
+def _decoded_once(control: Control, call: Call) -> tuple[Given, Sequence[str]]:
+    """As `_decoded`. What a call is for is looked at ten times in one step of the event loop."""
+    reached = call.reached
+    if not reached or len(call.arguments) < LARGE:
+        return _decoded(control, call)
+    if not reached.read or reached.read[0] != control.name or reached.read[1] is not call.arguments:
+        reached.read = (control.name, call.arguments, _decoded(control, call))
+    return reached.read[2]
 
 
 def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
@@ -178,6 +191,7 @@ def _unknown(spellings: Sequence[str], control: Control) -> list[str]:
 
 
 _QUOTE = 0x22
+LARGE = 64 * 1024  # bytes
 _LONGEST_WRITTEN = 256 * 1024  # bytes of a text: a name, a query, or an object that a model has written as one
 MOST_UNKNOWN = 10  # that are named
 LONGEST_UNKNOWN = 100  # characters of a name
