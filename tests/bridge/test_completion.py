@@ -159,3 +159,15 @@ async def test_a_uri_that_two_servers_templates_make_is_refused_with_the_candida
         client = await rig.client(revision)
         error = (await client.request("resources/read", uri="mem://made/7")).error
         assert error["data"]["candidates"] == ["one+mem://made/7", "two+mem://made/7"]
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("ref", [PROMPT, TEMPLATE], ids=["prompt", "template"])
+@pytest.mark.parametrize("name", ["context", "argument", "more"])
+async def test_a_completion_that_is_too_large_is_refused(revision: str, ref: Json, name: str) -> None:
+    there = a_server(ModernServer)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
+        large = {"name": "id", "value": "a", "arguments": {"x": "x" * 256 * 1024}}
+        reply = await client.request("completion/complete", **{"ref": ref, "argument": ARGUMENT, name: large})
+        assert "262,144 bytes" in reply.error["message"] and there.requests("completion/complete") == []

@@ -25,6 +25,7 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]  # of HTTP
 
 LONGEST_NAME = 16 * 1024  # characters
 LONGEST_META = 1024 * 1024  # bytes; those of real requests have some hundreds
+LONGEST_COMPLETION = 256 * 1024  # bytes: it is looked at a dozen times
 MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed
 SPELLED = 256 * 1024  # bytes
 LONGEST_OF_OURS = 64  # characters of any name that means something here; to fold one makes it no shorter
@@ -219,6 +220,9 @@ def read_call(
     taken = _TAKEN[method]
     extra = {} if params.keys() <= taken else {name: params[name] for name in params if name not in taken}
     if reference:
+        if sum(len(memoryview(raw)) for raw in extra.values()) > LONGEST_COMPLETION:
+            message = f"Invalid params: the parameters of a completion may have {LONGEST_COMPLETION:,} bytes together"
+            raise Fault("INVALID_ARGS", message, reach="not_sent")
         extra["ref"] = _reference_alone(reference, extra["ref"])
         if mcp.REFERENCES[reference].target == "uri":
             extra |= _completion_alone(extra)

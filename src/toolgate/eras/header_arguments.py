@@ -15,12 +15,14 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, surrogates
 from toolgate.core.fault import Fault
+from toolgate.core.jsonrpc import Members
 from toolgate.core.model import HeaderArgument
 from toolgate.eras import headers
 
 ANNOTATION = "x-mcp-header"
 PREFIX = "mcp-param-"
 _SAID = ANNOTATION.encode()
+LONGEST = 64 * 1024  # bytes of JSON of an argument that is repeated: no header has as many
 LARGEST = 2**53 - 1  # what every reader can hold as an integer
 DEEPEST = 64  # levels of a schema that are looked into
 
@@ -107,7 +109,7 @@ def write(header_arguments: Sequence[HeaderArgument], arguments: Raw) -> list[tu
     if not header_arguments:
         return []
     given = _arguments(arguments)
-    shown = ((argument, _text(_at(given, argument.path), argument.is_integer)) for argument in header_arguments)
+    shown = ((argument, _text(_at(given, argument), argument.is_integer)) for argument in header_arguments)
     return [
         (argument.name.encode(), headers.encode_value(text).encode()) for argument, text in shown if text is not None
     ]
@@ -117,7 +119,7 @@ def check(header_arguments: Sequence[HeaderArgument], arguments: Raw, found: Map
     """Hold a request's headers against its arguments. Raises `Fault` HEADER_MISMATCH."""
     given = _arguments(arguments)
     for argument in header_arguments:
-        value = _at(given, argument.path)
+        value = _at(given, argument)
         text, header = _text(value, argument.is_integer), found.get(argument.header)
         if text is None and header is None:
             continue
@@ -130,19 +132,30 @@ def check(header_arguments: Sequence[HeaderArgument], arguments: Raw, found: Map
             raise _mismatch(f"the header {argument.name} differs from its argument")
 
 
-def _arguments(raw: Raw) -> Any:
+def _arguments(raw: Raw) -> Members:
     try:
-        return jsonrpc.value(raw or b"{}")
+        return jsonrpc.members(raw)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
 
 
-def _at(value: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        if not isinstance(value, dict):
-            return None
-        value = cast("dict[str, Any]", value).get(name)
-    return value
+def _at(given: Members, argument: HeaderArgument) -> Any:
+    """What a header shows. All else, which may be large, is not read."""
+    *above, last = argument.path
+    try:
+        for name in above:
+            inner = given.get(name, jsonrpc.NOTHING)
+            if bytes(memoryview(inner)[:1]) != b"{":
+                return None
+            given = jsonrpc.members(inner)
+        value = given.get(last, jsonrpc.NOTHING)
+        if len(memoryview(value)) > LONGEST:
+            name = ".".join(argument.path)
+            message = f"Invalid arguments: {name} is repeated in a header, and may have {LONGEST:,} bytes"
+            raise Fault("INVALID_ARGS", message, reach="not_sent")
+        return jsonrpc.value(value) if value else None
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
 
 
 def _text(value: Any, is_integer: bool) -> str | None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mcp.shared.inbound import find_invalid_x_mcp_header, validate_mcp_param_headers
 from msgspec import Raw
 
+from toolgate.core import jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.eras import header_arguments
 
@@ -155,3 +156,23 @@ def test_what_is_written_is_what_the_official_check_takes(schema: Any, arguments
     lower = {name.lower(): value for name, value in headers.items()}
     header_arguments.check(found, Raw(json.dumps(arguments).encode()), lower)
     assert validate_mcp_param_headers(schema, arguments, headers) is None
+
+
+def test_of_large_arguments_only_what_headers_repeat_is_read(monkeypatch: Any) -> None:
+    schema = object_of(region=REGION, inner=object_of(on={"type": "boolean", "x-mcp-header": "On"}))
+    read: list[bytes] = []
+    value = jsonrpc.value
+
+    def noted(raw: Raw) -> Any:
+        read.append(bytes(raw))
+        return value(raw)
+
+    monkeypatch.setattr(jsonrpc, "value", noted)
+    arguments = {"a": ["x" * 1000] * 1000, "region": "here", "inner": {"on": True, "b": {"c": [1] * 1000}}}
+    assert sent(schema, arguments) == {"Mcp-Param-Region": "here", "Mcp-Param-On": "true"}
+    assert read == [b'"here"', b"true"]
+
+
+def test_an_argument_that_no_header_can_hold_is_refused() -> None:
+    with pytest.raises(Fault, match=r"region is repeated in a header, and may have 65,536 bytes"):
+        sent(object_of(region=REGION), {"region": "x" * header_arguments.LONGEST})
