@@ -58,7 +58,6 @@ MOST_UNSENT = 32 * 1024 * 1024
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 SOON = 1.0  # seconds after which one may try again whose result was dropped
-LARGEST_BATCH = 1024 * 1024  # bytes: its messages are received at once, with no turn of anybody else between them
 MOST_RENEWED = 3600.0  # seconds that a call may take beyond the time limit, as long as its server reports progress
 LONGEST_FRAME = 1024  # bytes of what is known of how calls of a tool are written
 MOST_FRAMES = 256
@@ -626,7 +625,7 @@ class Requests:
     def _batch(self, data: Whole) -> list[bytes]:
         """The messages of a batch, where it is one and the server's revision, as far as it is known, has them."""
         revision = self.dialect.revision
-        may_be = len(data) <= LARGEST_BATCH and (not revision or revision.has_batches)
+        may_be = len(data) <= jsonrpc.LARGEST_BATCH and (not revision or revision.has_batches)
         found = jsonrpc.read_batch(bytes(data)) if may_be else None
         is_one = found and len(found) <= jsonrpc.LONGEST_BATCH and all(each[:1] == b"{" for each in found)
         return found if found and is_one else []
