@@ -14,7 +14,9 @@ from inmemory import Exchange, Json, Response, Scripted, Visitor, gateway, said,
 from virtualtime import settle
 
 from toolgate.app import App
+from toolgate.core import jsonrpc
 from toolgate.core.model import Call, Principal
+from toolgate.eras import calls
 from toolgate.frontends.guards import Headers
 from toolgate.frontends.session import Session
 from toolgate.gateway.gateway import Gateway
@@ -184,3 +186,68 @@ async def test_what_answers_a_question_waits_for_no_turn(kind: str, monkeypatch:
             say(json.dumps([*json.loads(batch(first=100 * number))[1:], answer]).encode())
         await answers(99)
         assert len(taken) == BATCHES and taken[0] == 0 and len(order) == 99 * BATCHES
+
+
+def filled(size: int) -> bytes:
+    """A batch of so many bytes: notifications of a tenth of that, and one request."""
+    note = {"jsonrpc": "2.0", "method": "notifications/initialized", "params": {"x": ""}}
+    whole = [call(0), *({**note, "params": {"x": "é" * (size // 20)}} for _ in range(9)), note]
+    rest = size - len(json.dumps(whole, ensure_ascii=False).encode())
+    note["params"] = {"x": "x" * rest}
+    return json.dumps(whole, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("kind", ["post", "websocket", "sse"])
+async def test_a_batch_is_read_in_one_step_and_so_one_of_more_than_a_megabyte_is_refused_unread(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 16 MB held up all others for 0.3 to 0.8 s."""
+    async with noted(monkeypatch) as (app, order):
+        read: list[int] = []
+        read_batch = jsonrpc.read_batch
+        monkeypatch.setattr(jsonrpc, "read_batch", lambda data: (read.append(len(data)), read_batch(data))[1])
+        heard = Heard()
+        shown = [("authorization", "mallory")]
+        pipe = {
+            "websocket": lambda: WebSocket(app.http, headers=shown, on_message=heard),
+            "sse": lambda: SseClient(app.http, "/mcp/sse", shown, heard),
+        }.get(kind, lambda: None)()
+        for size in (jsonrpc.LARGEST_BATCH + 1, 4 * jsonrpc.LARGEST_BATCH, jsonrpc.LARGEST_BATCH):
+            seen, data = len(heard.messages), filled(size)
+            assert len(data) == size
+            if pipe:
+                pipe.say(data)
+                await until(lambda seen=seen: len(heard.messages) > seen)
+            else:
+                response = await Visitor(app, authorization="mallory").post(data)
+                heard.messages.append(response.last)
+        refused, much, answered = heard.messages
+        assert refused == much and refused["error"]["code"] == -32600 and refused["id"] is None
+        assert "at most 1,048,576 bytes" in refused["error"]["message"]
+        assert [each["id"] for each in answered] == [0] and len(order) == 1
+        assert read == [jsonrpc.LARGEST_BATCH]
+        if pipe:
+            await pipe.leave()
+
+
+LONG = b"0" * jsonrpc.LONGEST_ID
+
+
+@pytest.mark.parametrize("written", [b"7." + LONG, b"7e" + LONG, b'"%b7"' % (b"\\u0030" * 1000)])
+async def test_what_a_notification_names_is_not_decoded_where_it_is_longer_than_any_id(
+    written: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To decode a hundred tokens of 160 KB took 0.2 s."""
+    async with noted(monkeypatch) as (app, _):
+        asked: list[object] = []
+        monkeypatch.setattr(Session, "_question", lambda _self, id: asked.append(id))
+        visitor = Visitor(app)
+        await visitor.initialize("2025-11-25")
+        for token in (b"7", b'"\\u0037"', b"7.0", written, b'{"a":7}', b"[7]"):
+            told = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%b}}'
+            assert (await visitor.post(told % token)).status == 202
+        assert [each for each in asked if each is not None] == [7, "7", 7.0]
+    known = {7: None, "0" * 1000 + "7": None}
+    cancelled = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
+    assert calls.read_cancelled(jsonrpc.decode(cancelled % written), known) is None
+    assert calls.read_cancelled(jsonrpc.decode(cancelled % b"7"), known) == 7

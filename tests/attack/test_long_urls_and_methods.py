@@ -18,6 +18,7 @@ from toolgate.auth.safe_net import LONGEST_URL, SafeNet
 from toolgate.core import asks, jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.core.steps import at_once
+from toolgate.eras import calls
 from toolgate.frontends.server import LONGEST_PATH
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.links import refusals
@@ -70,10 +71,9 @@ async def test_a_method_of_a_client_that_is_too_long_is_not_repeated(length: int
 
 
 def test_a_component_s_names_are_logged_by_their_beginning() -> None:
-    name = "n" * 1_000_000
-    tool = {"name": name, "inputSchema": {}}
-    found = at_once(metadata.read(json.dumps([tool, tool]).encode()))
-    assert len(found.faults) == 1 and len(found.faults[0]) < 500
+    long, longest = ({"name": "n" * length, "inputSchema": {}} for length in (1_000_000, calls.LONGEST_NAME))
+    found = at_once(metadata.read(json.dumps([longest, longest, long]).encode()))
+    assert len(found.faults) == 2 and all(len(each) < 500 for each in found.faults)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,9 @@ from toolgate.config import CatalogLimits, Config, Server
 from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, Event, Outcome
+from toolgate.eras import calls
 from toolgate.upstreams.base import Items
+from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.component import upstream as upstream_module
 from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import LinkDeps, whole
@@ -37,8 +39,10 @@ def server(url: str, id: str = "echo", **more: Any) -> Server:
 async def upstream(of: Server | ScriptedComponent, **more: Any) -> AsyncIterator[ComponentUpstream]:
     clock = SystemClock()
     events: list[Event] = more.pop("events", [])
+    bounds: Bounds = more.pop("bounds", None) or Bounds()
     told = of if isinstance(of, Server) else server(of.url + more.pop("path", ""), **more)
-    found = ComponentUpstream(told, LinkDeps(clock, Supervisor(clock, {}), Pool(clock)), events.append)
+    deps = LinkDeps(clock, Supervisor(clock, {}), Pool(clock), bounds=bounds)
+    found = ComponentUpstream(told, deps, events.append)
     try:
         yield found
     finally:
@@ -158,6 +162,70 @@ async def test_what_is_no_tool_at_all_is_a_fault(metadata: Any, status: str, cod
         script.metadata, script.status = tool(), "200 OK"
         assert names(await echo.list("tools", Client())) == ["echo"]
         assert (echo.status().state, echo.status().error) == ("ready", "")
+
+
+FEW = Bounds(CatalogLimits(items=2, bytes=1000))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "most"),
+    [
+        ([tool("a"), tool("b")], ""),
+        ([tool("a"), tool("b"), tool("c")], "2 items (catalog.items)"),
+        ([tool("a"), *[7] * 30], "2 items (catalog.items)"),
+        ([tool("a", description="x" * 1000)], "1,000 bytes (catalog.bytes)"),
+        (tool("a", description="x" * 1000), "1,000 bytes (catalog.bytes)"),
+    ],
+)
+@real
+async def test_its_list_is_as_long_as_that_of_any_server_at_most(metadata: Any, most: str) -> None:
+    """One of 60,000 tools held up everybody else for a second, each time that it was asked."""
+    async with component(metadata) as script, upstream(script, bounds=FEW) as echo:
+        if not most:
+            assert names(await echo.list("tools", Client())) == ["a", "b"]
+            return
+        for work in (echo.list("tools", Client()), echo.invoke(call("a"))):
+            found = await fault(work)
+            assert found.code == "UPSTREAM_ERROR"
+            assert f"The server's list of tools is too long: it has more than {most}" in found.message
+        assert not script.posts and echo.status().state == "failed"
+
+
+@real
+async def test_a_name_that_no_request_can_have_is_left_out() -> None:
+    long = "x" * (calls.LONGEST_NAME + 1)
+    async with component([tool(long), tool(long[1:])]) as script, upstream(script) as echo:
+        listed = await echo.list("tools", Client())
+        assert names(listed) == [long[1:]]
+        assert [f"more than {calls.LONGEST_NAME:,} characters of a name" in each for each in listed.ignored] == [True]
+        await echo.invoke(call(long[1:]))
+
+
+@real
+async def test_the_head_of_a_request_is_made_when_a_tool_is_called_and_few_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    head = whole.HttpClient.head
+    monkeypatch.setattr(upstream_module, "MOST_HEADS", 2)
+    monkeypatch.setattr(
+        whole.HttpClient, "head", lambda self, *of, **more: (made.append(of[-1]), head(self, *of, **more))[1]
+    )
+    async with component([tool(f"t{number}") for number in range(100)]) as script, upstream(script) as echo:
+        await echo.list("tools", Client())
+        for name in ("t1", "t2", "t1", "t3", "t2", "t1"):
+            await echo.invoke(call(name))
+        assert made == ["GET", "/t1", "/t2", "/t3", "/t1"]
+        assert [request.path for request in script.posts] == ["/t1", "/t2", "/t1", "/t3", "/t2", "/t1"]
+
+
+@real
+async def test_one_that_has_no_tools_is_not_asked_again_and_again_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_module, "AGAIN", 1000.0)
+    async with component([]) as script, upstream(script) as echo:
+        for number in range(5):
+            assert (await fault(echo.invoke(call(f"none {number}")))).code == "TOOL_NOT_FOUND"
+        assert len(script.gets) == 1
 
 
 @real

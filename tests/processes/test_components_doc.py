@@ -15,7 +15,7 @@ from processes.scripted_component import component, tool
 from toolgate import config as configs
 from toolgate.config import CatalogLimits, Config, Server
 from toolgate.core.model import Call, Client, Done
-from toolgate.upstreams.component import answers, metadata, program, upstream
+from toolgate.upstreams.component import answers, program, upstream
 from toolgate.upstreams.links import whole
 
 TEXT = (Path(__file__).parents[2] / "docs" / "components.md").read_text()
@@ -84,7 +84,7 @@ def test_its_numbers_are_the_programs() -> None:
         "at … after 60 s": running_default("start_timeout") == 60,
         "`catalog.ttl`, five minutes": CatalogLimits().ttl == 300,
         "up to 32 MiB": whole.LONGEST_MESSAGE == 32 * 2**20,
-        "up to 16 MiB": metadata.MOST_METADATA == 16 * 2**20,
+        "up to 10,000 tools and 8 MiB": (CatalogLimits().items, CatalogLimits().bytes) == (10_000, 8 * 2**20),
     }
     assert all(words in FLAT for words in said) and all(said.values())
 

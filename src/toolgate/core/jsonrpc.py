@@ -150,6 +150,7 @@ _strict_message = msgspec.json.Decoder(Message).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 _value: Decoder[Any] = Decoder()
 LONGEST_BATCH = 100  # messages
+LARGEST_BATCH = 1024 * 1024  # bytes: its messages are read at once, with no turn of anybody else between them
 DEEPEST = 256  # levels of a message: half of what readers that call themselves can follow, and no program's needs
 DEEPEST_ITEM = 58  # of a list: what .NET's reader refuses, with what stands around it, has 65
 SHALLOW = 2 * DEEPEST  # bytes, in which there are no more levels
@@ -405,6 +406,16 @@ def id_key(raw: Raw | bytes) -> str | int | float:
     return int(written) if is_counted else _value.decode(raw)
 
 
+def named_id(raw: Raw) -> str | int | float | None:
+    """The same of what another message names, as a progress token or a request to be cancelled. None for what is no id,
+    or longer than any."""
+    try:
+        return _id.decode(raw) if len(memoryview(raw)) <= LONGEST_ID else None
+    except UNREADABLE:
+        return None
+
+
+_id: Decoder[str | int | float] = Decoder(str | int | float)
 _whole = re.compile("0|[1-9][0-9]{0,14}")
 
 

@@ -562,15 +562,21 @@ def _cut_out(shown: str, places: Iterable[tuple[int, int]]) -> str:
     end = 0
     for start, stop in sorted(places):
         if stop <= end:  # a piece of the same token, perhaps: what adjoins it may reach further
-            end = _behind(shown, end, stop + ADJOINING).end()
+            end = _after(shown, end, stop + ADJOINING)
             continue
         left = _adjoining_before(shown, max(end, start - ADJOINING), start) if shown[start - 1] in _ADJOINING else 0
         if start - left > end or not parts:
             parts += (shown[end : start - left], GONE)
         end = stop
         if shown[stop : stop + 1] in _ADJOINING:  # to look at one is a quarter of the work, and there may be many places
-            end = _behind(shown, stop, stop + ADJOINING - left).end()
+            end = _after(shown, stop, stop + ADJOINING - left)
     return "".join([*parts, shown[end:]])
+
+
+def _after(shown: str, start: int, stop: int) -> int:
+    """Where what adjoins ends, which begins there."""
+    found = _adjoining.match(shown, start, stop)
+    return found.end() if found else start
 
 
 def _adjoining_before(shown: str, start: int, stop: int) -> int:
@@ -584,7 +590,7 @@ def _adjoining_before(shown: str, start: int, stop: int) -> int:
 
 _ADJOINS = f"{string.ascii_letters}{string.digits}+/_=.-"
 _ADJOINING = frozenset(_ADJOINS)
-_behind = re.compile(f"[{re.escape(_ADJOINS)}]*+").match
+_adjoining = re.compile(f"[{re.escape(_ADJOINS)}]*+")
 
 
 def _sound(changed: bytes, before: bytes, secrets: Secrets, most: int) -> bytes:

@@ -399,14 +399,14 @@ def read_cancelled(message: Message, known: Container[str | int | float]) -> str
     if message.method != mcp.CANCELLED:
         return None
     try:
-        id = _cancelled.decode(message.params).requestId
+        id = jsonrpc.named_id(_cancelled.decode(message.params).requestId)
     except jsonrpc.UNREADABLE:
         return None
     return next((each for each in (id, jsonrpc.number_of(id)) if each is not None and each in known), None)
 
 
 class _Cancelled(msgspec.Struct):
-    requestId: str | int | float
+    requestId: Raw
 
 
 _cancelled = jsonrpc.Decoder(_Cancelled)

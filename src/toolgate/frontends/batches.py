@@ -23,6 +23,8 @@ Batch: TypeAlias = Sequence[Message | Malformed]
 def read(data: bytes, agreed: Revision | None, error: Malformed) -> Batch:
     """The messages of a batch, each with what is wrong with it. `agreed` is the revision that its client has agreed on,
     None before it has. Raises `Malformed`: `error` where the bytes are no batch at all."""
+    if len(data) > jsonrpc.LARGEST_BATCH and data.lstrip()[:1] == b"[":
+        raise _refused(f"a batch must have at most {jsonrpc.LARGEST_BATCH:,} bytes: send its messages one by one")
     raws = jsonrpc.read_batch(data)
     if raws is None:
         raise error

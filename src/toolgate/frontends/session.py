@@ -314,9 +314,9 @@ class Session:
         """The client reports on a question that wants to hear of it, by the id of the question."""
         try:
             told = jsonrpc.members(params)
-            token = jsonrpc.value(told.pop(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
         except jsonrpc.UNREADABLE:
             return
+        token = jsonrpc.named_id(told.pop(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
         if (question := self._question(token)) and question.report:
             question.report(Raw(jsonrpc.encode(told)))
 

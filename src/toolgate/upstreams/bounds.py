@@ -79,6 +79,14 @@ def little_together(items: Iterable[Raw]) -> Iterator[list[Raw]]:
         yield few
 
 
+def too_many_items(server: str, kind: str, most: int) -> Fault:
+    return too_long(server, kind, f"{most:,} items (catalog.items)")
+
+
+def too_many_bytes(server: str, kind: str, most: int) -> Fault:
+    return too_long(server, kind, f"{most:,} bytes (catalog.bytes)")
+
+
 def too_long(server: str, kind: str, most: str) -> Fault:
     message = f"The server's list of {kind} is too long: it has more than {most}"
     return Fault("UPSTREAM_ERROR", message, server=server)

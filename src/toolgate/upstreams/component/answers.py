@@ -8,10 +8,11 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from toolgate.config import Server
+from toolgate.config import CatalogLimits, Server
 from toolgate.core import counting, jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.core.steps import InSteps
+from toolgate.upstreams.bounds import too_many_bytes, too_many_items
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.component.metadata import Tools, shown
 from toolgate.upstreams.links.refusals import credentials_hint, fault, moved_hint
@@ -49,13 +50,17 @@ def _refused(answer: WholeAnswer, server: Server, hint: str) -> Fault:
     return fault(server, message, "sent_unknown", "UPSTREAM_ERROR", hint)
 
 
-def tools(answer: WholeAnswer, line: HttpClient, server: Server) -> InSteps[Tools]:
+def tools(answer: WholeAnswer, line: HttpClient, server: Server, limits: CatalogLimits) -> InSteps[Tools]:
     """What a component says of itself. Raises `Fault`."""
     if answer.status != 200:
         message = f"{line} answered GET with HTTP {answer.status}: {shown(answer.body)}"
         raise fault(server, message, "not_sent", hint=_hint(answer, line.url, server))
+    if len(answer.body) > limits.bytes:
+        raise too_many_bytes(server.id, "tools", limits.bytes)
     try:
-        return (yield from metadata.read(answer.body))
+        return (yield from metadata.read(answer.body, limits.items))
+    except metadata.TooMany:
+        raise too_many_items(server.id, "tools", limits.items) from None
     except metadata.NoTools as why:
         hint = "a component must answer GET with {name, description, inputSchema}, or with an array of such objects"
         message = f"{line} answered GET with an invalid tool: {why}"

@@ -6,36 +6,44 @@ named; what is no tool at all is refused as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Raw
 
+from toolgate.config import CatalogLimits
 from toolgate.core import counting, jsonrpc, surrogates
 from toolgate.core.redaction import excerpt
 from toolgate.core.steps import InSteps
-from toolgate.eras import listed
+from toolgate.eras import calls, listed
 from toolgate.eras.output_schemas import OutputSchemas
 
 _NOT_IN_PATHS = (".", "..")  # who reads such a URL means another one by it
-MOST_METADATA = 16 * 1024 * 1024  # bytes
 MOST_VALUES = 200_000  # a thousand large tools; some hundredths of a second
 MOST_FAULTS = 20  # that are named, and after which no more items are looked at
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """`paths` says by tool what stands behind the component's URL where it is posted to: nothing for an only tool.
-    `faults` are what is wrong with those that were left out."""
+    """`is_array`: each has a path of its own. `faults` are what is wrong with those that were left out."""
 
     raw: tuple[Raw, ...]
-    paths: Mapping[str, str]
+    names: frozenset[str]
+    is_array: bool
     faults: tuple[str, ...] = ()
+
+    def path(self, name: str) -> str:
+        """What stands behind the component's URL where this one is posted to: nothing for an only tool."""
+        return "/" + quote(surrogates.shown(name), safe="") if self.is_array else ""
 
 
 class NoTools(Exception):
     """The text is not what a component says of itself; `str()` says why."""
+
+
+class TooMany(Exception):
+    """There are more of them than a list may have."""
 
 
 class _Tool(msgspec.Struct):
@@ -47,8 +55,8 @@ _tool = jsonrpc.Decoder(_Tool)
 _array = jsonrpc.Decoder(list[Raw])
 
 
-def read(body: bytes) -> InSteps[Tools]:
-    """Raises `NoTools`. One tool in each step."""
+def read(body: bytes, most: int = CatalogLimits().items) -> InSteps[Tools]:
+    """Raises `NoTools`, and `TooMany` where there are more than so many items. One tool in each step."""
     if counting.has_more_values(body, MOST_VALUES):
         raise NoTools(f"it has more than {MOST_VALUES:,} JSON values")
     try:
@@ -57,6 +65,8 @@ def read(body: bytes) -> InSteps[Tools]:
         items = _array.decode(body) if is_array else [Raw(body)]
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
         raise NoTools(f"it is not valid JSON: {error}") from None
+    if len(items) > most:
+        raise TooMany
     found = yield from _sorted_out(items, is_array)
     if items and not found.raw:
         raise NoTools(found.faults[0])
@@ -79,7 +89,9 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> InSteps[Tools]:
         except jsonrpc.UNREADABLE as error:
             faults.append(f"{error}: {shown(bytes(item))}")
             continue
-        if why := listed.why_unreadable("tools", item):
+        if len(name) > calls.LONGEST_NAME:
+            faults.append(f"it has more than {calls.LONGEST_NAME:,} characters of a name: {shown(bytes(item))}")
+        elif why := listed.why_unreadable("tools", item):
             faults.append(f"it has {why}: {shown(bytes(item))}")
         elif is_array and name in _NOT_IN_PATHS:
             faults.append(f"the name {shown(name.encode())} cannot be part of a path")
@@ -90,11 +102,7 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> InSteps[Tools]:
             if why:
                 faults.append(f"the output schema of {shown(name.encode())} is ignored: {why}")
         yield
-    return Tools(tuple(good.values()), {name: _path(name, is_array) for name in good}, tuple(faults))
-
-
-def _path(name: str, is_array: bool) -> str:
-    return "/" + quote(surrogates.shown(name), safe="") if is_array else ""
+    return Tools(tuple(good.values()), frozenset(good), is_array, tuple(faults))
 
 
 def shown(body: bytes, most: int = 200) -> str:

@@ -18,7 +18,6 @@ from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.component import owner
-from toolgate.upstreams.component.metadata import MOST_METADATA
 from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.refusals import fault
 from toolgate.upstreams.links.whole import HttpClient, Lost, WholeAnswer
@@ -118,7 +117,7 @@ class Program:
 
 async def _answer(line: HttpClient) -> WholeAnswer | None:
     try:
-        return await line.ask(line.head("GET"), most=MOST_METADATA)
+        return await line.ask(line.head("GET"))
     except Lost:
         return None
 

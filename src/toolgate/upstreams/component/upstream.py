@@ -22,7 +22,7 @@ from toolgate.core.model import Call, Client, Done, Event, EventSink, Made, Outc
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Begun, Items, State, Status, Upstream, rechecked
 from toolgate.upstreams.component import answers
-from toolgate.upstreams.component.metadata import MOST_METADATA, Tools
+from toolgate.upstreams.component.metadata import Tools
 from toolgate.upstreams.component.program import Program
 from toolgate.upstreams.concurrency import ConcurrencyLimit
 from toolgate.upstreams.links import LinkDeps
@@ -33,6 +33,7 @@ from toolgate.upstreams.stopping import marked, stopped
 log = logging.getLogger(__name__)
 
 UNLISTED = 60.0  # seconds for which what was fetched for another purpose is good for a list
+MOST_HEADS = 100  # of requests that are kept, where a name may take 200 KB in one
 AGAIN = 1.0  # seconds after which it is asked again for a tool that it did not have
 
 
@@ -54,7 +55,9 @@ class ComponentUpstream:
         self._program: Program | None = None
         self._last: Mapping[str, object] = {}  # what was known of the program when it ended
         self._tools: Tools | None = None  # as it said last
-        self._heads: dict[str, bytes] = {}  # of its requests, by tool
+        self._heads: dict[str, bytes] | None = (
+            None  # of its requests, by tool; none while it is to be asked what it has
+        )
         self._in_vain = -AGAIN  # when it was last asked for a tool that it has not
         self._unlisted: float | None = None  # since when `_tools` is there, and nobody has been given the list
         self._asking: asyncio.Task[Tools] | None = None
@@ -218,14 +221,27 @@ class ComponentUpstream:
         """The line that this tool is reached by, and the head of its requests there. The server is asked again what it
         has where that is not known of it, but not again and again for what it has not."""
         self._refuse_what_cannot_be()
-        was_asked = bool(self._heads) and self._clock.now() - self._in_vain < AGAIN
-        if tool not in self._heads and (was_asked or tool not in (await self._ask()).paths):
+        was_asked = self._heads is not None and self._clock.now() - self._in_vain < AGAIN
+        if not self._has(tool) and (was_asked or tool not in (await self._ask()).names):
             self._in_vain = self._in_vain if was_asked else self._clock.now()
             raise Fault("TOOL_NOT_FOUND", f"Tool not found: {tool}", reach="not_sent")
-        if tool not in self._heads:  # its process has ended in the same moment
+        if not self._has(tool):  # its process has ended in the same moment
             raise Lost(f"{self.name} has ended", "not_sent")
-        self._line = self._line or self._line_to(self._server.url)
-        return self._line, self._heads[tool]
+        line = self._line = self._line or self._line_to(self._server.url)
+        return line, self._head(line, tool)
+
+    def _has(self, tool: str) -> bool:
+        """As far as it has said so since it may be another."""
+        return self._heads is not None and self._tools is not None and tool in self._tools.names
+
+    def _head(self, line: HttpClient, tool: str) -> bytes:
+        """Of a request to a tool that it has."""
+        assert self._heads is not None and self._tools
+        if tool not in self._heads:
+            if len(self._heads) >= MOST_HEADS:
+                del self._heads[next(iter(self._heads))]
+            self._heads[tool] = line.head("POST", self._tools.path(tool), has_body=True)
+        return self._heads[tool]
 
     async def _posted(self, line: HttpClient, head: bytes, call: Call) -> WholeAnswer:
         if call.reached:
@@ -239,7 +255,7 @@ class ComponentUpstream:
         except Lost as lost:
             if lost.reach == "not_sent" and self._line is line and not line.serves(answered):
                 self._set_failed(answers.none(lost, self._server))
-                self._heads = {}  # it may be another when it is back
+                self._heads = None  # it may be another when it is back
             raise
         if self._line is line:
             self._state, self._fault = "ready", None
@@ -284,15 +300,16 @@ class ComponentUpstream:
             self._state = "starting"
         try:
             line, answer = await self._metadata()
-            steps = answers.tools(answer, line, self._server)
-            tools = await self._link_deps.bounds.looked_through(self.id, len(answer.body), steps)
+            bounds = self._link_deps.bounds
+            steps = answers.tools(answer, line, self._server, bounds.limits)
+            tools = await bounds.looked_through(self.id, len(answer.body), steps)
             if self._line is not line:  # its process has ended meanwhile
                 raise Fault("SERVER_FAILED", f"{self.name} has ended", server=self.id, reach="not_sent")
         except Fault as fault:
             if not self._is_over:
                 self._set_failed(fault)
             raise
-        self._learn(line, tools)
+        self._learn(tools)
         return tools
 
     async def _metadata(self) -> tuple[HttpClient, WholeAnswer]:
@@ -304,7 +321,7 @@ class ComponentUpstream:
         program = self._program
         try:
             async with self._clock.timeout(self._server.timeout):
-                return line, await line.ask(line.head("GET"), most=MOST_METADATA)
+                return line, await line.ask(line.head("GET"))
         except Lost as lost:
             if program and await program.has_ended(self._clock):
                 return await self._started()
@@ -313,12 +330,12 @@ class ComponentUpstream:
             message = f"{line} did not list its tools within {self._server.timeout:g} s"
             raise Fault("TIMEOUT", message, server=self.id, reach="not_sent") from None
 
-    def _learn(self, line: HttpClient, tools: Tools) -> None:
+    def _learn(self, tools: Tools) -> None:
         for fault in tools.faults:
             if self._complaints.takes(self.id):
                 log.warning("%s: ignored a tool: %s", self.name, fault)
         before, self._tools = self._tools, tools
-        self._heads = {name: line.head("POST", path, has_body=True) for name, path in tools.paths.items()}
+        self._heads = {}
         self._unlisted = self._clock.now()
         was_ready = self._state == "ready"
         self._state, self._fault = "ready", None
@@ -384,7 +401,7 @@ class ComponentUpstream:
         if line:
             line.close(why, is_meant)
         if self._server.command:
-            self._heads = {}  # they name the port of the one that has ended
+            self._heads = None  # they name the port of the one that has ended
         return program
 
     async def _let_go(self, why: str, is_meant: bool = False) -> None:

@@ -26,7 +26,7 @@ from toolgate.eras import calls, header_arguments, listed, naming, output_schema
 from toolgate.eras.output_schemas import OutputSchemas
 from toolgate.eras.repair import Repair
 from toolgate.upstreams.base import Items
-from toolgate.upstreams.bounds import FEW, Bounds, little_together, longest_of, too_long
+from toolgate.upstreams.bounds import FEW, Bounds, little_together, longest_of, too_long, too_many_bytes, too_many_items
 from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
@@ -69,13 +69,13 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
             raise
         size += len(memoryview(raw))
         if size > limits.bytes:
-            raise too_long(server, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
+            raise too_many_bytes(server, kind, limits.bytes)
         look = partial(_page_of, server, raw, kind, limits.items, naming.reader(method, requests.dialect.revision))
         page = await bounds.looked_at(server, len(memoryview(raw)), look, FEW)
         pages.append(page)
         count += len(page.items)
         if count > limits.items:
-            raise too_long(server, kind, f"{limits.items:,} items (catalog.items)")
+            raise too_many_items(server, kind, limits.items)
         cursor = page.cursor
         if cursor is None:
             break

@@ -24,7 +24,7 @@ from toolgate.core.model import Accepted, Call, Client, Done, Event, EventSink, 
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, naming, tasks
 from toolgate.eras.tasks import Task
-from toolgate.upstreams.bounds import too_long
+from toolgate.upstreams.bounds import too_many_bytes
 from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.counted_tasks import CountedTasks, tell_over
 from toolgate.upstreams.mcp.large_answers import LARGE
@@ -170,7 +170,7 @@ class Tasks:
                     found[id] = raw, made
                     size += len(memoryview(raw))
             if size > most:
-                raise too_long(self._requests.server.id, "tasks", f"{most:,} bytes (catalog.bytes)")
+                raise too_many_bytes(self._requests.server.id, "tasks", most)
         return found
 
     async def _look_at(self, id: str, principal: str) -> Raw | None:
