@@ -16,7 +16,6 @@ from toolgate.core.model import Answer, Call, Client, Outcome, Principal
 from toolgate.upstreams.mcp.made_tasks import TaskOwners
 from toolgate.upstreams.mcp.questions import Questions
 from toolgate.upstreams.mcp.requests import Requests
-
 from toolgate.upstreams.mcp.tasks import Tasks
 
 MANY = 3 * asks.MOST_OPEN
