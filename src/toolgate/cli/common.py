@@ -35,9 +35,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 GARBAGE = 10_000  # objects that may be garbage before it is looked for: some hundred calls at once are less
-SWITCH_INTERVAL = (
-    0.001  # seconds that the loop may have to wait at each event for a thread that computes; 5 ms else
-)
+SWITCH_INTERVAL = 0.001  # seconds that the loop may have to wait at each event for a thread that computes; 5 ms else
 
 WHERE = "Default: toolgate.toml, .yaml or .json in this folder, if trusted; otherwise in ~/.config/toolgate."
 

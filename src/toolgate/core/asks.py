@@ -26,9 +26,7 @@ PAGES = "only https URLs are passed on, and http ones of this machine, without a
 _OF_PERSONS = "elicitation/create"
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
 _uri = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII without spaces, and without the backslash, on which readers disagree
-MOST_VALUES = (
-    10_000  # of JSON in a question: a tenth of a second, to write odd tools in the words of its client
-)
+MOST_VALUES = 10_000  # of JSON in a question: a tenth of a second, to write odd tools in the words of its client
 MOST_ESCAPES = 150_000  # characters or quotes written as escapes: a tenth of a second, to look for secrets in them
 
 

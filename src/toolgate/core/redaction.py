@@ -568,9 +568,7 @@ def _cut_out(shown: str, places: Iterable[tuple[int, int]]) -> str:
         if start - left > end or not parts:
             parts += (shown[end : start - left], GONE)
         end = stop
-        if (
-            shown[stop : stop + 1] in _ADJOINING
-        ):  # to look at one is a quarter of the work, of many places
+        if shown[stop : stop + 1] in _ADJOINING:  # to look at one is a quarter of the work, of many places
             end = _after(shown, stop, stop + ADJOINING - left)
     return "".join([*parts, shown[end:]])
 
