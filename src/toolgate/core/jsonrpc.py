@@ -177,9 +177,9 @@ def as_text(written: bytes) -> Raw:
     return Raw(b"".join([b'"', *(encode(piece)[1:-1] for piece in pieces), b'"']))
 
 
-def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
+def decode(data: bytes, tokens: int = MOST_TOKENS, is_shallow: bool = False) -> Message:
     """Read one message. Raises `Malformed`: -32700 for bytes that are no JSON, -32600 for JSON that is no message, with
-    its id where that stands in so many tokens."""
+    its id where that stands in so many tokens. `is_shallow`: it is known that it is not nested too deep."""
     try:
         if not data.isascii():
             data.decode()  # msgspec skips over raw members without looking at their encoding
@@ -200,7 +200,7 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
         message = _without_nulls(message)
         if fault := _fault_of(message):
             raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
-    if len(data) > SHALLOW and _is_deep(message):
+    if len(data) > SHALLOW and not is_shallow and _is_deep(message):
         raise _malformed(INVALID_REQUEST, _TOO_DEEP, _without_depth(message), tokens)
     return message
 

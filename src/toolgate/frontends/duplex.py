@@ -20,7 +20,7 @@ from toolgate.eras import calls, modern
 from toolgate.frontends import batches, responses, ways
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
-from toolgate.frontends.scheduling import TakeTurn
+from toolgate.frontends.scheduling import TakeTurn, let_others_in
 from toolgate.frontends.session import Session
 from toolgate.frontends.unread import NOTES_KEPT
 from toolgate.frontends.ways import Way
@@ -104,17 +104,29 @@ class Conversation:
         """How many JSON values a message may have: who carries it here has counted them."""
         return self._gateway.snapshot.config.most_values
 
-    def received(self, data: bytes) -> None:
-        """One message, or a batch of them."""
+    def received(self, data: bytes, is_shallow: bool = False) -> None:
+        """One message, or a batch of them; it may be known that it is not nested too deep."""
+        if message := self._read(data, is_shallow):
+            self._heard(data, message)
+
+    async def received_large(self, data: bytes, is_shallow: bool, take_turn: TakeTurn) -> None:
+        """The same. To read it takes its time, and what comes meanwhile is heard before it."""
+        if message := self._read(data, is_shallow):
+            await let_others_in(take_turn)
+            self._heard(data, message)
+
+    def _read(self, data: bytes, is_shallow: bool) -> Message | None:
         if len(data) > self._limit:
             self.refuse_as_too_large(data)
-            return
+            return None
         try:
-            message = jsonrpc.decode(data)
+            return jsonrpc.decode(data, is_shallow=is_shallow)
         except Malformed as error:
             self._received_other(data, error)
             let_go(error)
-            return
+            return None
+
+    def _heard(self, data: bytes, message: Message) -> None:
         if not message.is_request:  # what answers a question is taken whatever is under way
             self._told(message)
             return

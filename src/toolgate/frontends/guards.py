@@ -10,7 +10,7 @@ import gc
 import re
 from collections.abc import Mapping, MutableMapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, parse_qsl
 
 import msgspec
@@ -93,6 +93,7 @@ class Request(msgspec.Struct, eq=False):
     is_modern: bool = False  # its head says so
     usual: HeaderList = ()  # of the responses to those with this head, in its session
     named: str | None = None  # that session, once it is looked for; empty: none, or of no revision that we know
+    is_shallow: bool = False  # it is known that its body is not nested too deep
     is_whole: bool = False  # its head says all that there is to know of it, at any time
 
     @property
@@ -348,8 +349,12 @@ class Guards:
         if size > LARGE:
             self._collect_after(size)
         turn = partial(self._scheduler.turn, request.principal.counted_as)
-        if size > SHORT and await has_too_many_values(body, most := self._gateway.snapshot.config.most_values, turn):
-            raise Refused(413, f"Request body too large: {too_many_values(most)}", id=jsonrpc.salvaged(beginning)[0])
+        if size > SHORT:
+            looked = await looked_through(body, most := self._gateway.snapshot.config.most_values, turn)
+            if looked.has_more:
+                why = f"Request body too large: {too_many_values(most)}"
+                raise Refused(413, why, id=jsonrpc.salvaged(beginning)[0])
+            request.is_shallow = looked.is_shallow
         return await as_text(body, turn)
 
     async def _whole(
@@ -419,14 +424,26 @@ async def _nothing() -> MutableMapping[str, Any]:
     return {"type": "http.disconnect"}
 
 
-async def has_too_many_values(data: bytes, most: int, take_turn: TakeTurn) -> bool:
-    """Whether there is more in it than may be read; of what is large others wait for no more than a part, and what
-    comes out of several threads in one round of the loop is gone on with by turns."""
+class Looked(NamedTuple):
+    """`has_more` values than may be read; `is_shallow`: it is known that it is not nested too deep."""
+
+    has_more: bool
+    is_shallow: bool
+
+
+async def looked_through(data: bytes, most: int, take_turn: TakeTurn) -> Looked:
+    """What a message is like, before it is read. Of what is large others wait for no more than a part, and what comes
+    out of several threads in one round of the loop is gone on with by turns."""
     if len(data) <= LARGE:
-        return counting.has_more_values(data, most)
-    has_more = await asyncio.to_thread(counting.has_more_values, data, most)
+        return Looked(counting.has_more_values(data, most), is_shallow=False)
+    looked = await asyncio.to_thread(_looked, data, most)
     await take_turn()
-    return has_more
+    return looked
+
+
+def _looked(data: bytes, most: int) -> Looked:
+    has_more = counting.has_more_values(data, most)
+    return Looked(has_more, is_shallow=not has_more and not counting.is_deeper(data, jsonrpc.DEEPEST))
 
 
 async def as_text(data: bytes, take_turn: TakeTurn) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ from toolgate.frontends.known_heads import CAME, Parted
 from toolgate.frontends.lane import Lane, LaneCall, LegacyCall, ModernCall
 from toolgate.frontends.modern import Reply
 from toolgate.frontends.pipes import Pipes
-from toolgate.frontends.scheduling import TakeTurn
+from toolgate.frontends.scheduling import TakeTurn, let_others_in
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions, new_session
 from toolgate.frontends.streams import Delivery, HeaderList, Receive, Response, Send
@@ -204,7 +205,7 @@ class HttpFrontend(Application):
         malformed: Malformed | None = None
         message = jsonrpc.Message()
         try:
-            message = jsonrpc.decode(data)
+            message = jsonrpc.decode(data, is_shallow=request.is_shallow)
         except Malformed as error:
             malformed = error
         try:
@@ -214,7 +215,7 @@ class HttpFrontend(Application):
         finally:
             del malformed  # or this frame and it would hold each other
         if len(data) > LARGE:  # to read it has taken its time
-            await self._let_others_in(request)
+            await let_others_in(partial(self.scheduler.turn, request.principal.counted_as))
         is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params)
         if is_modern and request.twice:
             raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
@@ -231,12 +232,6 @@ class HttpFrontend(Application):
             await (self._modern_post if is_modern else self._legacy_post)(request, response, message)
         finally:
             self._unanswered.answered(whose, kept)
-
-    async def _let_others_in(self, request: Request) -> None:
-        """What came meanwhile is read in the next round, behind us, and heard before this goes on."""
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        await self.scheduler.turn(request.principal.counted_as)
 
     async def _modern_told(self, _request: Request, response: Response, message: Message) -> None:
         if message.is_response:
@@ -431,7 +426,7 @@ class HttpFrontend(Application):
     async def _sse_post(self, request: Request, response: Response) -> None:
         self._pipes.find(request)
         data = await self._guards.read(request)
-        self._pipes.find(request).received(data)  # meanwhile it may have been shown another token
+        self._pipes.find(request).received(data, request.is_shallow)  # meanwhile it may have been shown another token
         await response.whole(202)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -21,7 +21,7 @@ from toolgate.core.model import Principal
 from toolgate.frontends.channels import shows_no_less
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
-from toolgate.frontends.guards import SHORT, Refused, Request, as_text, connection_of, has_too_many_values
+from toolgate.frontends.guards import SHORT, Refused, Request, as_text, connection_of, looked_through
 from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.sessions import new_session
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
@@ -187,10 +187,12 @@ class _Socket:
             turn = partial(self._scheduler.turn, self._pipe.principal.counted_as)
             await turn()
             conversation = self._pipe.conversation
-            if len(data) > SHORT and await has_too_many_values(data, most := conversation.most_values, turn):
+            if len(data) <= SHORT:
+                conversation.received(data)
+            elif (looked := await looked_through(data, most := conversation.most_values, turn)).has_more:
                 conversation.refuse_as_too_many(data, most)
             else:
-                conversation.received(await as_text(data, turn))
+                await conversation.received_large(await as_text(data, turn), looked.is_shallow, turn)
             del data  # it may be large, and the next one may be long in coming
 
     def _read(self, frame: Mapping[str, Any]) -> bytes | None:
