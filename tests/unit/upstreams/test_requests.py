@@ -122,18 +122,6 @@ async def test_a_large_question_is_read_as_a_large_answer_is_and_ends_no_call(or
     assert isinstance(await call, Done)
 
 
-async def test_a_batch_of_large_answers_holds_what_it_came_on_until_the_last_of_them_is_read() -> None:
-    requests, _ = opened()
-    requests.dialect = legacy.ToServer(mcp.REVISIONS["2025-03-26"], legacy.Initialized("2025-03-26"))
-    calls = [start(requests), start(requests)]
-    await settle()
-    answers = [jsonrpc.result(Raw(b"%d" % id), b'{"text":"%b"}' % (b"x" * LARGE)) for id in (1, 2)]
-    reading = requests.received(b"[%b]" % b",".join(answers), None)
-    assert reading
-    await reading
-    assert all(call.done() for call in calls) and not requests._large._reading
-
-
 async def test_a_call_that_is_given_up_is_told_of_and_once_more_when_its_answer_comes_after_all() -> None:
     requests, link = opened()
     told: list[Any] = []
