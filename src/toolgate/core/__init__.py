@@ -31,6 +31,7 @@ Work
     clock       time, which tests can stop
     events      what is told to everyone who listens
     fairness    a queue in which principals take turns
+    crowds      very many that go on at the same moment, few in each round of the event loop
     steps       work in steps, between which others may go on
     concurrency  how much of something goes on at once; principals that wait take turns
     inflow      reading a connection a piece at a time

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import internal_errors
+from toolgate.core import crowds, internal_errors
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.model import Answer, Ask, Asker, Call, NeedInput, Outcome, Required, Resume, Resumption
@@ -89,7 +89,7 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
         self._fresh.append(ask)
         future.add_done_callback(lambda done: self._close(ask) if done.cancelled() else None)
         self.pause()
-        self._wake()
+        self._tell()
         return future
 
     def finish(self, outcome: Outcome | None, fault: Fault | None = None) -> None:
@@ -107,6 +107,12 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
         if self._open:
             for _, future in list(self._open.values()):
                 future.cancel()
+        if fault:
+            crowds.in_turn(self._tell)
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
         elif changed := self.on_change:
@@ -118,7 +124,7 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
             now = self.clock.now()
             self.started = now if self.started is None else self.started
             left = self.budget - self._spent - (now - self.started)
-            self._timer = self.clock.call_later(max(0.0, left), self._expire)
+            self._timer = self.clock.call_later(max(0.0, left), lambda: crowds.in_turn(self._expire))
 
     def renew(self) -> None:
         """The work goes on: its time begins anew, as far as there is some to spare."""
@@ -210,12 +216,6 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
         self.fail(fault)
         if self.on_cancel:
             self.on_cancel(reason)
-
-    def _wake(self) -> None:
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
-        elif self.on_change:
-            self.on_change()
 
     def _expire(self) -> None:
         message = f"No answer within the time limit ({self.budget:g} s)"

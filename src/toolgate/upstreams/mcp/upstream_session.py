@@ -18,7 +18,7 @@ from functools import partial
 import msgspec
 
 from toolgate.config import Server
-from toolgate.core import mcp
+from toolgate.core import crowds, mcp
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era, Revision
@@ -249,6 +249,7 @@ class UpstreamSession:
         if self._server.confines:
             await self._wait_for_package()
         await asyncio.wait((opening,))
+        await crowds.turn(client.principal.counted_as)
         if opening.cancelled():
             raise self._stopped()
         error = opening.exception()

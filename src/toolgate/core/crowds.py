@@ -1,0 +1,76 @@
+"""Very many that go on at the same moment: thousands of calls of one client wait for one server to start, lose their
+connection together, or reach their time limit together.
+
+The rule this file keeps: few of them go on in a round of the event loop, so that whoever waits for nothing of this has
+its turns in between; and principals that have some among them take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+from toolgate.core.fairness import RoundRobin
+
+FEW = 16  # in a round: each takes about a tenth of a millisecond
+
+
+class _Crowd:
+    """That of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._call_soon = loop.call_soon
+        self._gone = 0  # in this round
+        self._waiting: RoundRobin[Callable[[], object]] = RoundRobin()
+
+    def has_room(self) -> bool:
+        """Whether one more may go on in this round; it counts."""
+        if self._gone >= FEW or self._waiting.size:
+            return False
+        if not self._gone:
+            self._call_soon(self._next_round)
+        self._gone += 1
+        return True
+
+    def wait(self, go_on: Callable[[], object], whose: str) -> None:
+        self._waiting.put(whose, go_on)
+
+    def _next_round(self) -> None:
+        self._gone = min(FEW, self._waiting.size)
+        for _ in range(self._gone):
+            if go_on := self._waiting.pop():
+                self._call_soon(go_on)
+        if self._gone:
+            self._call_soon(self._next_round)
+
+
+_crowds: WeakKeyDictionary[asyncio.AbstractEventLoop, _Crowd] = WeakKeyDictionary()
+
+
+def _crowd() -> _Crowd:
+    loop = asyncio.get_running_loop()
+    found = _crowds.get(loop)
+    if not found:
+        found = _crowds[loop] = _Crowd(loop)
+    return found
+
+
+def in_turn(go_on: Callable[[], object], whose: str = "") -> None:
+    """Have it done: now, or in one of the next rounds where others are before it. `whose` it is: see
+    `Principal.counted_as`."""
+    crowd = _crowd()
+    if crowd.has_room():
+        go_on()
+    else:
+        crowd.wait(go_on, whose)
+
+
+async def turn(whose: str = "") -> None:
+    """Wait for one's turn to go on, where very many may do so now."""
+    crowd = _crowd()
+    if crowd.has_room():
+        return
+    going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    crowd.wait(lambda: going.done() or going.set_result(None), whose)
+    await going
