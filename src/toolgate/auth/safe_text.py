@@ -210,8 +210,8 @@ def plain(text: str) -> str:
 
 
 def _with_escapes(text: str, suspicious: re.Pattern[str]) -> str:
-    """With what the pattern finds, as its one group, written out. All of it at once: a step of Python for each of 65,000
-    characters would take a tenth of a second."""
+    """With what the pattern finds, as its one group, written out. All of it at once: a step of Python for each of
+    65,000 characters would take a tenth of a second."""
     parts = suspicious.split(text)
     if len(parts) > 1:
         parts[1::2] = _escaped(_SEPARATOR.join(parts[1::2])).split(_escaped(_SEPARATOR))
@@ -245,7 +245,7 @@ _IN_ASCII = re.compile(rf"([^\x20-\x7e]|[{re.escape(_ACTIVE)}]|{_OUT_OF_PLACE})"
 @cache
 def _suspicious() -> re.Pattern[str]:
     """What is no letter or number is not shown but where Unicode, in this Python's version, says what it is; and a mark
-    belongs to a letter, of which there are `MOST_MARKS` at most on one. It takes some hundredths of a second to make."""
+    belongs to a letter, with `MOST_MARKS` at most on one. It takes some hundredths of a second to make."""
     hidden = re.compile(f"[{_HIDDEN}]")
     numbers, marks, shown = list[str](), list[str](), list[str]()
     for each in filter(str.isprintable, _characters(_NOT_ONLY_LETTERS)):
