@@ -11,7 +11,7 @@ from virtualtime import FakeClock, settle
 
 from toolgate.auth import safe_text
 from toolgate.frontends.web import decisions
-from toolgate.policy.approvals import LOOKED, MOST_REQUESTS, MOST_UNDECIDED, Approvals, Place, TooMany
+from toolgate.policy.approvals import LOOKED, MOST_REQUESTS, MOST_UNDECIDED, Approvals, Place, Shown, TooMany
 from toolgate.state.memory import MemoryStore
 
 TTL = 900.0
@@ -21,6 +21,10 @@ def place(principal: str) -> Place:
     return Place(principal, "there", "", "tools", "act")
 
 
+async def nothing() -> Shown:
+    return {"shown": "{}"}
+
+
 class Book(Approvals):
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -28,7 +32,7 @@ class Book(Approvals):
         super().__init__(self.store, self.clock)
 
     async def asked(self, principal: str, digest: object, ttl: float = TTL) -> None:
-        await self.ask(place(principal), str(digest), ttl, lambda: {"shown": "{}"})
+        await self.ask(place(principal), str(digest), ttl, nothing)
         await self.clock.sleep(0.001)
 
     async def decided(self, principal: str, count: int, how: str) -> None:
@@ -54,14 +58,14 @@ async def test_a_request_whose_call_is_given_up_while_it_is_written_is_heard_of(
         return await write(*given)
 
     store.compare_and_set = slow  # type: ignore[method-assign]
-    asking = asyncio.ensure_future(book.ask(place("ann"), "digest", TTL, lambda: {"shown": "{}"}))
+    asking = asyncio.ensure_future(book.ask(place("ann"), "digest", TTL, nothing))
     await settle()
     asking.cancel()
     await settle()
     may_write.set()
     await settle()
     assert asking.cancelled() and told == ["digest"]
-    assert await book.ask(place("ann"), "digest", TTL, lambda: {"shown": "{}"}) == book.requests()[0]
+    assert await book.ask(place("ann"), "digest", TTL, nothing) == book.requests()[0]
     assert told == ["digest"]
 
 
@@ -79,7 +83,7 @@ async def test_who_is_refused_again_and_again_has_all_requests_read_once_in_a_wh
     store.items = counted  # type: ignore[method-assign]
     for digest in range(100):
         with pytest.raises(TooMany):
-            await book.ask(place("mallory"), f"more {digest}", TTL, lambda: {"shown": "{}"})
+            await book.ask(place("mallory"), f"more {digest}", TTL, nothing)
     assert len(reads) <= 1
     elsewhere = Approvals(store, book.clock)
     await elsewhere.deny(elsewhere.requests()[0], TTL)  # by the command line

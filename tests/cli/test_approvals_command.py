@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from toolgate.cli import app
 from toolgate.core.clock import SystemClock
-from toolgate.policy.approvals import Approvals, Place, StoredRequest
+from toolgate.policy.approvals import Approvals, Place, Shown, StoredRequest
 from toolgate.state import SqliteStore
 
 Found = TypeVar("Found")
@@ -46,8 +46,12 @@ def kept(folder: Path, work: Callable[[Approvals], Awaitable[Found]]) -> Found:
 
 
 def ask(folder: Path, **more: Any) -> StoredRequest:
-    shown = {"shown": '{"path": "/tmp/a"}', **more}
-    return kept(folder, lambda book: book.ask(PLACE, more.pop("digest", "d1"), 900.0, lambda: shown))
+    digest = more.pop("digest", "d1")
+
+    async def shown() -> Shown:
+        return {"shown": '{"path": "/tmp/a"}', **more}
+
+    return kept(folder, lambda book: book.ask(PLACE, digest, 900.0, shown))
 
 
 def found(folder: Path, digest: str = "d1") -> StoredRequest | None:
@@ -160,9 +164,11 @@ def test_what_cannot_be_is_said(here: Path) -> None:
 def test_nothing_that_a_stranger_wrote_reaches_the_terminal_as_it_is(here: Path) -> None:
     async def work(book: Approvals) -> StoredRequest:
         place = Place("a\x1b]0;x\x07", "files", "", "tools", "x\n- Server: \u202ebank")
-        return await book.ask(
-            place, "d", 900.0, lambda: {"shown": '{"\\u001b[2J": "\\n"}', "known_as": "\r", "via": "mcp_call"}
-        )
+
+        async def shown() -> Shown:
+            return {"shown": '{"\\u001b[2J": "\\n"}', "known_as": "\r", "via": "mcp_call"}
+
+        return await book.ask(place, "d", 900.0, shown)
 
     request = kept(here, work)
     for command in (("list",), ("show", request.id), ("allow", request.id, "-y")):

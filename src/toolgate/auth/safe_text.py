@@ -7,11 +7,12 @@ it, so that what is shown of JSON is that JSON. JSON that readers understand in 
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import chain, groupby
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -105,49 +106,33 @@ def _spelled(number: Number) -> list[Any]:
 
 def written(tree: Tree) -> str:
     """The tree in one line of JSON, as a person may be shown it. Equal trees make equal lines."""
-    return "".join(_compact(tree))
-
-
-def _compact(tree: Tree) -> Iterator[str]:
     if isinstance(tree, dict):
-        yield from _joined("{}", ", ", (_member(each) for each in _members(tree)))
-    elif isinstance(tree, list):
-        yield from _joined("[]", ", ", (_compact(each) for each in cast("list[Tree]", tree)))
-    else:
-        yield _scalar(tree, quoted)
-
-
-def _member(member: tuple[str, Tree]) -> Iterator[str]:
-    yield f"{quoted(member[0])}: "
-    yield from _compact(member[1])
-
-
-def _joined(ends: str, between: str, parts: Iterable[Iterator[str]]) -> Iterator[str]:
-    yield ends[0]
-    for number, part in enumerate(parts):
-        yield between if number else ""
-        yield from part
-    yield ends[1]
+        return "{" + ", ".join([f"{quoted(name)}: {written(each)}" for name, each in _members(tree)]) + "}"
+    if isinstance(tree, list):
+        return "[" + ", ".join([written(each) for each in cast("list[Tree]", tree)]) + "]"
+    return _scalar(tree, quoted)
 
 
 def _members(tree: Tree) -> list[tuple[str, Tree]]:
     return sorted(cast("dict[str, Tree]", tree).items())
 
 
-def laid_out(tree: Tree, indent: str = "") -> Iterator[str]:
+def laid_out(tree: Tree, indent: str = "") -> list[str]:
     """The tree as lines, each value on one of its own. What is read from right to left is kept to its place."""
-    yield from _laid_out(tree, indent, "", "")
+    lines: list[str] = []
+    _lay_out(tree, indent, "", "", lines)
+    return lines
 
 
-def _laid_out(tree: Tree, indent: str, head: str, tail: str) -> Iterator[str]:
+def _lay_out(tree: Tree, indent: str, head: str, tail: str, lines: list[str]) -> None:
     ends, parts = _parts(tree)
     if not parts:
-        yield f"{indent}{head}{ends or _scalar(tree, kept_apart)}{tail}"
+        lines.append(f"{indent}{head}{ends or _scalar(tree, kept_apart)}{tail}")
         return
-    yield f"{indent}{head}{ends[0]}"
+    lines.append(f"{indent}{head}{ends[0]}")
     for number, (name, part) in enumerate(parts, 1):
-        yield from _laid_out(part, indent + "  ", name, "," if number < len(parts) else "")
-    yield f"{indent}{ends[1]}{tail}"
+        _lay_out(part, indent + "  ", name, "," if number < len(parts) else "", lines)
+    lines.append(f"{indent}{ends[1]}{tail}")
 
 
 def _parts(tree: Tree) -> tuple[str, list[tuple[str, Tree]]]:
@@ -165,7 +150,6 @@ def _scalar(tree: Tree, quote: Callable[[str], str]) -> str:
 # Texts.
 
 _ISOLATED, _TO_HERE = "\u2068", "\u2069"  # Unicode's own: what stands between is put in order by itself
-_RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
 
 
 def quoted(text: str) -> str:
@@ -175,7 +159,7 @@ def quoted(text: str) -> str:
 
 def named(text: str) -> str:
     """The same for a name: in it no letter looks like another."""
-    return f'"{plain(text, str.isascii)}"'
+    return f'"{_with_escapes(text, _IN_ASCII)}"'
 
 
 def cited(text: str) -> str:
@@ -196,94 +180,118 @@ def visible(text: str) -> str:
 
 
 def is_visible(text: str) -> bool:
-    return any(not each.isspace() and not _is_invisible(each) for each in text)
-
-
-def _is_invisible(each: str) -> bool:
-    return each in _INVISIBLE_TOO or bool(INVISIBLE.match(each))
+    return bool(_VISIBLE.search(text))
 
 
 def _steady(line: str) -> str:
     """Without what moves a cursor, turns the order of reading or hides a part; all else stays as it is."""
-    return _UNSTEADY.sub(lambda found: _escaped(found[0]), line)
+    return _with_escapes(line, _UNSTEADY)
 
 
 # Of what cannot be seen, what joins letters (U+200C, U+200D) is needed to write some languages, and one that chooses
 # how the character before it looks (U+FE00 to U+FE0F) stands in emoji.
 _UNSTEADY = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufff9-\ufffb\ud800-\udfff]|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
-    f"|(?![\u200c\u200d\ufe00-\ufe0f]){INVISIBLE.pattern}"
+    "([\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufff9-\ufffb\ud800-\udfff]|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
+    f"|(?![\u200c\u200d\ufe00-\ufe0f]){INVISIBLE.pattern})"
 )
 
 
 def kept_apart(text: str) -> str:
     """The same for a line that other texts share: what is read from right to left does not reach beyond its quotes."""
     shown = plain(text)
-    if shown.isascii() or not any(unicodedata.bidirectional(each) in _RIGHT_TO_LEFT for each in shown):
+    if shown.isascii() or not _right_to_left().search(shown):
         return f'"{shown}"'
     return f'{_ISOLATED}"{shown}"{_TO_HERE}'
 
 
-def plain(text: str, is_allowed: Callable[[str], bool] = lambda _each: True) -> str:
+def plain(text: str) -> str:
     """A text of strangers without the quotes."""
-
-    def shown(found: re.Match[str]) -> str:
-        each, place = found[0], found.start()
-        is_shown = is_allowed(each) and _is_harmless(each) and _stands_well(text, place, each)
-        return each if is_shown else _escaped(each)
-
-    return _SUSPICIOUS.sub(shown, text)
+    return _with_escapes(text, _IN_ASCII if text.isascii() else _suspicious())
 
 
-# All that means something somewhere, or may: see `_stands_well` for spaces and underscores.
-_SUSPICIOUS = re.compile(
-    r"[^A-Za-z0-9.,;:!?@#%(){}/'+=_ -]|(?<![^ ]) | (?![^ ])|(?<![A-Za-z0-9_])_|_(?![A-Za-z0-9_])", re.ASCII
-)
+def _with_escapes(text: str, suspicious: re.Pattern[str]) -> str:
+    """With what the pattern finds, as its one group, written out. All of it at once: a step of Python for each of
+    65,000 characters would take a tenth of a second."""
+    parts = suspicious.split(text)
+    if len(parts) > 1:
+        parts[1::2] = _escaped(_SEPARATOR.join(parts[1::2])).split(_escaped(_SEPARATOR))
+    return "".join(parts)
+
+
+_SEPARATOR = "-"  # which no pattern finds
+
+
+def _escaped(text: str) -> str:
+    """Each character as `\\uXXXX`, the large ones as two of these, as JSON has it."""
+    found = "\\u" + text.encode("utf-16-be", "surrogatepass").hex(" ", 2).replace(" ", "\\u")
+    return found.replace(r"\u000a", r"\n").replace(r"\u000d", r"\r").replace(r"\u0009", r"\t")
+
+
+_ACTIVE = '"\\`*[]<>~|&$^'  # of JSON, HTML, or one of the kinds of Markdown
+_LIKE_QUOTES = "\u201c\u201d\u201e\u201f\u2033\u2036\u02ba\u02dd\u02ee\u275d\u275e\u301d\u301e\u301f\uff02\u05f4\u3003"
+_INVISIBLE_TOO = "\ufffc\U0001d159"  # in many fonts
+_UNSEEN = INVISIBLE.pattern[1:-1] + _INVISIBLE_TOO  # of a class of characters
+_HIDDEN = f"{re.escape(_ACTIVE)}{_LIKE_QUOTES}{_UNSEEN}"
+_VISIBLE = re.compile(rf"[^\s{_UNSEEN}]")
+
 MOST_MARKS = 2  # on one letter
 
+# A second space, and one at an end, are not seen; an underscore emphasizes, but not inside a word.
+_OUT_OF_PLACE = r" (?:\Z|(?<![^ ] ))|_(?:(?!\w)|(?<!\w_))"
 
-def _stands_well(text: str, place: int, each: str) -> bool:
-    """What means something in some places only: a second space, and one at an end, are not seen; an underscore
-    emphasizes, but not inside a word; and a mark belongs to a letter."""
-    before, after = text[place - 1 : place] if place else "", text[place + 1 : place + 2]
-    if each == " ":
-        return before not in ("", " ") and after != ""
-    if each == "_":
-        return all(side.isalnum() or side == "_" for side in (before, after))
-    return not _is_mark(each) or any(
-        letter.isalpha() and all(map(_is_mark, text[place - marks : place]))
-        for marks in range(MOST_MARKS)
-        for letter in text[max(0, place - marks - 1) : place - marks]
+_IN_ASCII = re.compile(rf"([^\x20-\x7e]|[{re.escape(_ACTIVE)}]|{_OUT_OF_PLACE})")
+
+
+@cache
+def _suspicious() -> re.Pattern[str]:
+    """What is no letter or number is not shown but where Unicode, in this Python's version, says what it is; and a mark
+    belongs to a letter, with `MOST_MARKS` at most on one. It takes some hundredths of a second to make."""
+    hidden = re.compile(f"[{_HIDDEN}]")
+    numbers, marks, shown = list[str](), list[str](), list[str]()
+    for each in filter(str.isprintable, _characters(_NOT_ONLY_LETTERS)):
+        if each.isalnum():
+            if not each.isalpha():
+                numbers.append(each)
+            continue
+        category = unicodedata.category(each)
+        if category != "Me" and not hidden.match(each):
+            shown.append(each)
+        if category[0] == "M":
+            marks.append(each)
+    letter, mark = rf"(?!{_one_of(numbers)})[^\W_]", _one_of(marks)
+    lonely = rf"(?!\w){mark}" + "".join(f"(?<!{letter}{mark * count})" for count in range(1, MOST_MARKS + 1))
+    return re.compile(rf"((?!{_one_of(shown)})\W|[{_HIDDEN}]|{lonely}|{_OUT_OF_PLACE})")
+
+
+@cache
+def _right_to_left() -> re.Pattern[str]:
+    turning = [each for each in _characters(_TURNING) if unicodedata.bidirectional(each) in ("R", "AL", "AN")]
+    return re.compile(_one_of(turning))
+
+
+# Where Unicode has what is no letter, and what is read from right to left.
+_NOT_ONLY_LETTERS = ((0, 0x20000), (0xE0100, 0xE01F0))
+_TURNING = ((0x590, 0x900), (0xFB1D, 0xFF00), (0x10800, 0x11000), (0x1E800, 0x1F000))
+
+
+def _characters(blocks: Iterable[tuple[int, int]]) -> Iterator[str]:
+    return chain.from_iterable(map(chr, range(*block)) for block in blocks)
+
+
+def _one_of(characters: Iterable[str]) -> str:
+    """A pattern for one of these, which come in their order, some up to U+FFFF and some beyond. The latter are looked
+    for range by range, so they are in blocks."""
+    blocks = {where: _ranges(each) for where, each in groupby(characters, lambda each: max(0xF, ord(each) >> 12))}
+    basic = blocks.pop(0xF)
+    beyond = "|".join(
+        f"(?=[{chr(where << 12)}-{chr((where << 12) + 0xFFF)}])[{ranges}]" for where, ranges in blocks.items()
     )
+    return rf"(?:[{basic}]|(?![\0-\uffff])(?:{beyond}))"
 
 
-@functools.lru_cache(4096)
-def _is_mark(each: str) -> bool:
-    return unicodedata.category(each)[0] == "M"
-
-
-_ACTIVE = frozenset('"\\`*[]<>~|&$^')  # of JSON, HTML, or one of the kinds of Markdown
-_LIKE_QUOTES = frozenset(
-    "\u201c\u201d\u201e\u201f\u2033\u2036\u02ba\u02dd\u02ee\u275d\u275e\u301d\u301e\u301f\uff02\u05f4\u3003"
-)
-_INVISIBLE_TOO = "\ufffc\U0001d159"  # in many fonts
-_NOT_SHOWN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs", "Me"))
-_ESCAPED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-@functools.lru_cache(4096)
-def _is_harmless(each: str) -> bool:
-    if each in _ACTIVE or each in _LIKE_QUOTES or _is_invisible(each):
-        return False
-    return each == " " or unicodedata.category(each) not in _NOT_SHOWN
-
-
-@functools.lru_cache(4096)
-def _escaped(each: str) -> str:
-    if each in _ESCAPED:
-        return _ESCAPED[each]
-    code = ord(each)
-    if code <= 0xFFFF:
-        return f"\\u{code:04x}"
-    high, low = divmod(code - 0x10000, 0x400)
-    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+def _ranges(characters: Iterable[str]) -> str:
+    found: list[tuple[int, int]] = []
+    for code in map(ord, characters):
+        first = found.pop()[0] if found and found[-1][1] == code - 1 else code
+        found.append((first, code))
+    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in found)

@@ -25,20 +25,25 @@ class Filter(NamedTuple):
 
 
 def read_filter(params: Members, most: int) -> Filter:
-    """The filter of `subscriptions/listen`, with so many names of a kind at most: the first ones. Raises `Fault`
-    INVALID_ARGS."""
+    """The filter of `subscriptions/listen`, with so many names of a kind at most: of the first ones, since the rest is
+    not read. Raises `Fault` INVALID_ARGS."""
     try:
-        found = jsonrpc.read(params.get("notifications") or b"null", type=_FILTER)
+        whole = jsonrpc.read(params.get("notifications") or b"null", type=_UNREAD)
+        kept = {key: getattr(whole, key) for key in mcp.LIST_FILTERS}
+        kept |= {key: getattr(whole, key)[:most] for key in mcp.WATCH_FILTERS}
+        found = jsonrpc.read(jsonrpc.encode(kept), type=_FILTER)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: notifications: {error}") from None
     lists = tuple(key for key in mcp.LIST_FILTERS if getattr(found, key))
-    return Filter(lists, {key: list(dict.fromkeys(getattr(found, key)))[:most] for key in mcp.WATCH_FILTERS})
+    return Filter(lists, {key: list(dict.fromkeys(getattr(found, key))) for key in mcp.WATCH_FILTERS})
 
 
-_FILTER = msgspec.defstruct(
-    "Filter",
-    [*((key, bool, False) for key in mcp.LIST_FILTERS), *((key, tuple[str, ...], ()) for key in mcp.WATCH_FILTERS)],
-)
+def _filter(name: type) -> type[msgspec.Struct]:
+    lists, watched = ((key, bool, False) for key in mcp.LIST_FILTERS), mcp.WATCH_FILTERS
+    return msgspec.defstruct("Filter", [*lists, *((key, tuple[name, ...], ()) for key in watched)])
+
+
+_UNREAD, _FILTER = _filter(Raw), _filter(str)
 
 
 def write_told(id: bytes, method: str, params: Raw) -> bytes:

@@ -38,6 +38,7 @@ from toolgate.policy.approvals import (
     Approvals,
     Lasts,
     Place,
+    Shown,
     StoredRequest,
     TooMany,
     Who,
@@ -51,6 +52,7 @@ from toolgate.state.base import NotKept
 log = logging.getLogger(__name__)
 
 LARGEST_SCHEMA = 16 * 1024  # bytes that are kept with what waits for an operator
+LITTLE = 4 * 1024  # bytes or characters, which are written out without a thread
 LOOK = 0.5  # seconds between looks for what an operator has decided
 PASSES = 24 * 3600.0  # seconds in which a call that its server asks something of may come back
 
@@ -221,7 +223,10 @@ class Approval(Policy):
             return self._ask(approval_request)
         if answer.error:
             return self._ask(approval_request, can_client=False)
-        decision, given = approval_requests.read_answer(answer)
+        try:
+            decision, given = approval_requests.read_answer(answer)
+        except Unsendable as why:
+            return self._take(Unsent(approval_request, str(why)))
         if decision == "deny" or decision not in approval_requests.offered(approval_request):
             raise _denied(approval_request, "the client's user")
         if "client" not in self._who_decides(approval_request):
@@ -254,7 +259,7 @@ class Approval(Policy):
 
     async def _edited(self, approval_request: ApprovalRequest, given: object) -> Raw | None:
         """What a person has made of the arguments; None where they are as they were. Raises `Unsendable`."""
-        edited = approval_requests.edited(approval_request, given)
+        edited = await self._written(approval_request, given)
         if edited is not None:
             try:
                 for check in self._checks:
@@ -262,6 +267,12 @@ class Approval(Policy):
             except Fault as fault:
                 raise Unsendable(fault.message) from None
         return edited
+
+    async def _written(self, approval_request: ApprovalRequest, given: object) -> Raw | None:
+        write = partial(approval_requests.edited, approval_request, given)
+        if not isinstance(given, str) or len(given) <= LITTLE:
+            return write()
+        return await self._asking.in_thread(approval_request.call.client.principal.counted_as, write)
 
     # An operator.
 
@@ -294,18 +305,17 @@ class Approval(Policy):
 
     async def _new_request(self, approval_request: ApprovalRequest) -> StoredRequest:
         """One at a time, principals in turn, and others heard in between: to write out what is shown takes some
-        hundredths of a second, and to find that there is no room some thousandths. Raises `TooMany`."""
+        hundredths of a second in a thread, and to find that there is no room some thousandths. Raises `TooMany`."""
         whose = approval_request.call.client.principal.counted_as
         if self._asking.waiting_of(whose) >= MOST_UNDECIDED:
             raise TooMany(TOO_MANY)
-        await self._asking.turn(whose)
-        try:
+
+        async def made() -> StoredRequest:
             await asyncio.sleep(0)  # else the next would be made in the same round of the event loop
-            return await self._approvals.ask(
-                approval_request.place, approval_request.digest, self._settings.ttl, lambda: _about(approval_request)
-            )
-        finally:
-            self._asking.give_back()
+            place, digest = approval_request.place, approval_request.digest
+            return await self._approvals.ask(place, digest, self._settings.ttl, partial(_about, approval_request))
+
+        return await self._asking.during(whose, made)
 
     async def _use(self, approval_request: ApprovalRequest, request: StoredRequest) -> Decided | None:
         """What an operator has decided before the call came. Where another call was faster, it is asked anew."""
@@ -330,8 +340,14 @@ def _tell(listeners: Iterable[Callable[[bool], None]], rests: bool) -> None:
         tell(rests)
 
 
-def _about(approval_request: ApprovalRequest) -> dict[str, str | bytes]:
+async def _about(approval_request: ApprovalRequest) -> Shown:
     """What an operator is shown beside the place."""
+    if approval_request.size <= LITTLE:
+        return _told(approval_request)
+    return await asyncio.to_thread(_told, approval_request)
+
+
+def _told(approval_request: ApprovalRequest) -> Shown:
     shown, tool_info = safe_text.written(approval_request.shown), approval_request.call.tool_info
     known_as = approval_request.call.shown if approval_request.call.shown != approval_request.call.target else ""
     schema = tool_info.schema if tool_info and len(tool_info.schema) <= LARGEST_SCHEMA else b""

@@ -54,7 +54,7 @@ class Unsendable(Exception):
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
     """`arguments` as they are, `shown` without the secrets that are known; `beside` is what else goes to the server,
-    shown likewise. `digest` is of all of it as it is."""
+    shown likewise. `digest` is of all of it as it is, which has `size` bytes."""
 
     call: Call
     place: Place
@@ -62,6 +62,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     arguments: Tree
     shown: Tree
     beside: Tree
+    size: int
 
     @property
     def key(self) -> str:
@@ -104,7 +105,7 @@ def of(call: Call, place: Place, redactor: Redactor, passed: Collection[str] = (
     shown = _without_credentials(shown) if is_change(place) else shown
     for name in headers:
         headers[name] = "(not shown)" if masking.is_secret_name(name) else headers[name]
-    return ApprovalRequest(call, place, digest, arguments, shown, masked(beside, redactor))
+    return ApprovalRequest(call, place, digest, arguments, shown, masked(beside, redactor), len(given))
 
 
 def _beside(call: Call) -> dict[str, bytes]:
@@ -248,10 +249,15 @@ def offered(case: ApprovalRequest) -> Sequence[str]:
 
 # The answer.
 
+LONGEST_ANSWER = 1024 * 1024  # bytes: so many characters as escapes, of 12 bytes at most, and the rest of a form
+_TOO_LONG = f"they have more than {LARGEST:,} characters"
+
 
 def read_answer(answer: Answer) -> tuple[str, object]:
     """What was decided (`deny` where nothing was), and what stands where the arguments were to be edited; None where
-    that was left out."""
+    that was left out. Raises `Unsendable` for more than a form can be answered with, before it is read."""
+    if len(memoryview(answer.result or b"")) > LONGEST_ANSWER:
+        raise Unsendable(_TOO_LONG)
     said = answer_value(answer)
     content = said.get("content")
     if said.get("action") != "accept" or not isinstance(content, dict):
@@ -283,7 +289,7 @@ def edited(case: ApprovalRequest, given: object) -> Raw | None:
 def read_edited(text: str) -> dict[str, Tree]:
     """Raises `Unsendable`."""
     if len(text) > LARGEST:  # before it is read: a text is one value of the answer, whatever stands in it
-        raise Unsendable(f"they have more than {LARGEST:,} characters")
+        raise Unsendable(_TOO_LONG)
     try:
         tree = safe_text.read(text)
     except Ambiguous as why:

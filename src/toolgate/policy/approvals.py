@@ -11,9 +11,9 @@ import asyncio
 import hashlib
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -148,7 +148,7 @@ class Approvals:
     def find(self, place: Place, digest: str) -> StoredRequest | None:
         return _read(self._store.get(_REQUESTS, key(place, digest)), StoredRequest)
 
-    async def ask(self, place: Place, digest: str, ttl: float, shown: Callable[[], Shown]) -> StoredRequest:
+    async def ask(self, place: Place, digest: str, ttl: float, shown: Callable[[], Awaitable[Shown]]) -> StoredRequest:
         """The request for this call: the one that is there, or a new one. Raises `TooMany`, before it is made what is
         `shown`: that costs."""
         found = self.find(place, digest)
@@ -157,15 +157,17 @@ class Approvals:
         gives_way = self._giving_way(place.principal)
         now = self._clock.wall()
         about = {"id": _new_id(), "place": place, "digest": digest, "asked": now, "until": now + ttl}
-        request = msgspec.convert({**about, **shown()}, StoredRequest)
         self._being_written[place.principal] += 1
-        return await whole(self._made(request, gives_way, ttl))
+        return await whole(self._made(about, shown, gives_way, ttl))
 
-    async def _made(self, request: StoredRequest, gives_way: str, ttl: float) -> StoredRequest:
+    async def _made(
+        self, about: Mapping[str, Any], shown: Callable[[], Awaitable[Shown]], gives_way: str, ttl: float
+    ) -> StoredRequest:
         """What is written is heard of also where who has asked is gone by then: the same call finds it, and is no new
         one."""
-        place, where = request.place, key(request.place, request.digest)
+        place, where = about["place"], key(about["place"], about["digest"])
         try:
+            request = msgspec.convert({**about, **await shown()}, StoredRequest)
             if gives_way:
                 await self._store.delete(_REQUESTS, gives_way)
             is_ours = await self._store.compare_and_set(_REQUESTS, where, None, _bytes(request), ttl)

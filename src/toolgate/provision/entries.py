@@ -236,11 +236,7 @@ def _id(name: str) -> str:
 def shown(text: str, most: int = LONGEST_TEXT) -> str:
     """As one line, in which nothing is hidden."""
     line = " ".join(text[: 4 * most].split())
-    return safe_text.plain(line if len(line) <= most else line[: most - 1] + "…", _is_shown)
-
-
-def _is_shown(each: str) -> bool:
-    return each.isprintable()
+    return safe_text.plain(line if len(line) <= most else line[: most - 1] + "…")
 
 
 def moment(written: str) -> float:
