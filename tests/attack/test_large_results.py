@@ -365,3 +365,17 @@ def test_calls_beside_large_results_wait_no_longer(
 ) -> None:
     with beside.large(carrier, shape, LARGEST, era) as wild:
         beside.check(tmp_path, wild, beside.asking(client, way))
+
+
+@pytest.mark.parametrize("size", [600_000, 1_000_000])
+async def test_a_result_of_a_megabyte_waits_for_no_larger_one_of_anybody(size: int) -> None:
+    """Six clients that had one server answer with 30 MB had others wait for seconds."""
+    there = Scripted(tools_list=tools("act"), tools_call=said("x" * size))
+    async with gateway(scripts={"wild": there}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        for turns in (app.gateway.in_turns, app._link_deps.bounds.answers._turns):  # type: ignore[reportPrivateUsage]
+            await turns.of(30 * SIZE).turn("mallory")
+        async with asyncio.timeout(60):
+            result = (await visitor.ask("tools/call", name="wild__act", arguments={})).result
+        assert len(result["content"][0]["text"]) == size

@@ -43,7 +43,7 @@ from toolgate.catalog.refresh import Refresh
 from toolgate.catalog.reviews import Reviews
 from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.config import CatalogLimits
-from toolgate.core import jsonrpc, mcp
+from toolgate.core import crowds, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.events import every_list
@@ -239,7 +239,9 @@ class Catalog:
         failed = self._still_failed(stale, client) if len({server for server, _ in wanted}) > 1 else {}
         fetches = {item: self._fetch(self._place(item, client), client) for item in stale if item not in failed}
         has_some = has_some or any(self.known(*item, client) for item in there)
-        await self._finish([self._place(item, client) for item in fetches], patience, first, has_some)
+        if fetches:
+            await self._finish([self._place(item, client) for item in fetches], patience, first, has_some)
+            await crowds.turn(client.principal.counted_as)
         found = {item: _result(item[0], fetch) for item, fetch in fetches.items()} | failed
         faults |= {item: each for item, each in found.items() if isinstance(each, Fault)}
         pending = [item for item, each in found.items() if each is None]
@@ -327,6 +329,7 @@ class Catalog:
             for place in places:
                 self._fetch(place, client)
             await self._finish(places, patience, None, False)
+            await crowds.turn(client.principal.counted_as)
             servers = [id for id in servers if (id, "tools") not in unknown or self.known(id, "tools", client)]
         async with asyncio.TaskGroup() as together:
             asked = {id: together.create_task(self._introduced(id, client, patience)) for id in servers}

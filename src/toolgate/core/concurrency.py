@@ -17,6 +17,7 @@ from toolgate.core.fairness import RoundRobin
 from toolgate.core.fault import Fault
 from toolgate.core.steps import Unfinished
 
+LITTLE = 1024 * 1024  # bytes that are looked at in some milliseconds
 SOON = 1.0  # seconds after which who was refused may try again
 
 Result = TypeVar("Result")
@@ -140,6 +141,16 @@ class FairLimit:
         message = f"Too many {self._what} at once: {self._most} of this client are waiting already"
         hint = "wait until one of them is answered, then try again"
         return Fault("RATE_LIMITED", message, reach="not_sent", hint=hint, extra={"retryAfter": SOON})
+
+
+class BySize:
+    """Two of them, of `limit` each: what has up to `LITTLE` bytes does not wait for what is larger."""
+
+    def __init__(self, limit: int) -> None:
+        self._little, self._large = FairLimit(limit), FairLimit(limit)
+
+    def of(self, size: int) -> FairLimit:
+        return self._little if size <= LITTLE else self._large
 
 
 class OneEach(FairLimit):

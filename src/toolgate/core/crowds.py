@@ -13,22 +13,27 @@ from weakref import WeakKeyDictionary
 
 from toolgate.core.fairness import RoundRobin
 
-FEW = 16  # in a round: each takes about a tenth of a millisecond
+FEW = 16  # in a round at most: as a rule each takes a tenth of a millisecond
+FIRST = 4  # in one of which nothing is known
+LONGEST = 0.004  # seconds of a round, beyond which half as many go on in the next
 
 
 class _Crowd:
     """That of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._call_soon = loop.call_soon
+        self._call_soon, self._time = loop.call_soon, loop.time
         self._gone = 0  # in this round
+        self._most = FIRST
+        self._began = 0.0
         self._waiting: RoundRobin[Callable[[], object]] = RoundRobin()
 
     def has_room(self) -> bool:
         """Whether one more may go on in this round; it counts."""
-        if self._gone >= FEW or self._waiting.size:
+        if self._gone >= self._most or self._waiting.size:
             return False
         if not self._gone:
+            self._began = self._time()
             self._call_soon(self._next_round)
         self._gone += 1
         return True
@@ -37,12 +42,16 @@ class _Crowd:
         self._waiting.put(whose, go_on)
 
     def _next_round(self) -> None:
-        self._gone = min(FEW, self._waiting.size)
+        now = self._time()
+        self._most = max(1, self._most // 2) if now - self._began > LONGEST else min(FEW, 2 * self._most)
+        self._gone, self._began = min(self._most, self._waiting.size), now
         for _ in range(self._gone):
             if go_on := self._waiting.pop():
                 self._call_soon(go_on)
         if self._gone:
             self._call_soon(self._next_round)
+        else:
+            self._most = FIRST
 
 
 _crowds: WeakKeyDictionary[asyncio.AbstractEventLoop, _Crowd] = WeakKeyDictionary()

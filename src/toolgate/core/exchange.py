@@ -194,7 +194,10 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
                 self._waiter = asyncio.get_running_loop().create_future()
                 await self._waiter
         except asyncio.CancelledError:
-            self.cancel()
+            try:
+                await crowds.turn()
+            finally:
+                self.cancel()
             raise
 
     def cancel(self) -> None:

@@ -156,7 +156,7 @@ def _parts(name: str) -> set[object]:
 
 LONGEST_COMPARED = 200  # characters
 MOST_LOOKED_AT = 20_000  # names
-MOST_COMPARED = 32 * 1024  # characters of all names together: some milliseconds
+MOST_COMPARED = 16 * 1024  # characters of all names together: some milliseconds
 _NAME = 16  # characters that each counts for beside its own
 _ALIKE = 0.6  # of what two names are made of, what both have
 

@@ -10,7 +10,7 @@ import msgspec
 
 from toolgate import __version__
 from toolgate.core import internal_errors, jsonrpc, mcp
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import BySize
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
 from toolgate.core.listing import Listing
@@ -32,20 +32,21 @@ SendMessage = Callable[[bytes], None]
 """Sends one message to a client, whole."""
 
 
-async def aside(write: Callable[[], Written], outcome: Outcome, in_turns: FairLimit, client: Client) -> Written:
+async def aside(write: Callable[[], Written], outcome: Outcome, in_turns: BySize, client: Client) -> Written:
     """What comes of an outcome, as `write` writes it; of one that was so large that others would have waited while it
     was looked at, in a thread."""
-    is_large = isinstance(outcome, Done) and outcome.is_cut
-    return await in_turns.in_thread(client.principal.counted_as, write) if is_large else write()
+    if not isinstance(outcome, Done) or not outcome.is_cut:
+        return write()
+    return await in_turns.of(memoryview(outcome.body).nbytes).in_thread(client.principal.counted_as, write)
 
 
 async def listing(
-    page: Listing, revision: Revision, write: Callable[[Listing], bytes], in_turns: FairLimit, client: Client
+    page: Listing, revision: Revision, write: Callable[[Listing], bytes], in_turns: BySize, client: Client
 ) -> bytes:
     """A page as `write` writes it for this revision, in a thread where that takes so long that others would wait."""
-    if revisions.has_written(page, revision) or sum(map(len, page.items)) <= LARGE:
+    if revisions.has_written(page, revision) or (size := sum(map(len, page.items))) <= LARGE:
         return write(page)
-    return await in_turns.in_thread(client.principal.counted_as, lambda: write(page))
+    return await in_turns.of(size).in_thread(client.principal.counted_as, lambda: write(page))
 
 
 def rescued(error: BaseException) -> Fault:

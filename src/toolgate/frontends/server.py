@@ -28,7 +28,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from toolgate.core import encrypted
+from toolgate.core import crowds, encrypted
 from toolgate.core.bodies import Bodies
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
@@ -343,6 +343,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.drop()
+        crowds.in_turn(partial(self._is_lost, exc), self._stranger)
+
+    def _is_lost(self, exc: Exception | None) -> None:
         self._head_ended()
         self._stop_timer()
         self._stop_keeping()

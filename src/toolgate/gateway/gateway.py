@@ -16,7 +16,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolgate.core import mcp, names
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import BySize
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
@@ -86,7 +86,7 @@ class Gateway:
         self.rechecks = Rechecks(self._resolver.enter, self._current)
         now = (self._current, access.judge)
         self.subscriptions = Subscriptions(self.rechecks.entered, self._resolver.placed, clock, redactor, *now)
-        self.in_turns = FairLimit(1)  # what is done in a thread: large lists and results, completions
+        self.in_turns = BySize(1)  # what is done in a thread: large lists and results, completions
 
     def know_by(self, is_known: Callable[[Principal], bool]) -> None:
         """Whether who was let in once would be let in still, wherever calls go on for long."""
@@ -266,7 +266,7 @@ class Gateway:
         if call.method == mcp.TASK_RESULT:
             await may_still_have(round, call, outcome)
         if call.reference:
-            outcome = await looked_through(self.in_turns, self.access, call, outcome)
+            outcome = await looked_through(self.in_turns.of(0), self.access, call, outcome)
         return await self._looked_at(call, outcome, route) if scrub.is_large(outcome) else outcome
 
     async def _looked_at(self, call: Call, outcome: Outcome, route: Route) -> Outcome:

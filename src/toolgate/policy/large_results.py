@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import BySize
 from toolgate.core.model import Asker, Call, Done, NeedInput, Outcome, Resume
 from toolgate.policy.scrub import Scrubber, is_large
 from toolgate.policy.truncate import Truncate
@@ -21,7 +21,7 @@ async def aside(
     scrubber: Scrubber,
     truncate: Truncate | None,
     leave: Callable[[Outcome], Outcome],
-    in_turns: FairLimit,
+    in_turns: BySize,
 ) -> Outcome:
     """The outcome, scrubbed, cut and in its client's names (`leave`) where it is large, so that nothing is left to be
     done; where it comes later, it will be that. Principals take turns."""
@@ -30,7 +30,8 @@ async def aside(
         return NeedInput(outcome.asks, _Later(outcome.resume, later))
     if not isinstance(outcome, Done) or not is_large(outcome, scrubber.secrets.forms):
         return outcome
-    in_thread = partial(in_turns.in_thread, call.client.principal.counted_as)
+    turns = in_turns.of(memoryview(outcome.body).nbytes)
+    in_thread = partial(turns.in_thread, call.client.principal.counted_as)
     if scrubber.has_work or scrubber.unsigns:
         outcome = await scrubber.aside(call, outcome, in_thread)
     if truncate:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from msgspec import Raw
 
 from toolgate.config import CatalogLimits, Config
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import BySize
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap, sets
 from toolgate.core.steps import InSteps, Unfinished, at_once, in_slices
@@ -31,12 +31,12 @@ class Looks:
     """At what servers say, in turns: `whose` is a server's id, or see `Principal.counted_as`."""
 
     def __init__(self) -> None:
-        self._turns = FairLimit(1)
+        self._turns = BySize(1)
 
     async def looked_at(self, whose: str, size: int, look: Callable[[], Result], little: int = LITTLE) -> Result:
         """What `look` finds in so many bytes of a server. Raises what it raises. Up to `little` it takes no longer than
         what is little."""
-        return look() if size <= little else await self._turns.in_thread(whose, look)
+        return look() if size <= little else await self._turns.of(size).in_thread(whose, look)
 
     async def looked_through(self, whose: str, size: int, steps: InSteps[Result], longest: int | None = None) -> Result:
         """The same of what may take long: one item is looked at in each step, or what is little together. The `longest`
@@ -47,7 +47,7 @@ class Looks:
         is_begun_here = longest is not None and longest <= LITTLE and size <= FEW
         if is_begun_here and not isinstance(found := in_slices(steps, MOMENT)(), Unfinished):
             return found
-        return await self._turns.in_thread(whose, in_slices(steps, SLICE))
+        return await self._turns.of(size).in_thread(whose, in_slices(steps, SLICE))
 
 
 class Bounds(Looks):

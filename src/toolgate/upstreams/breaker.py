@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 
+from toolgate.core import crowds
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault, Words
@@ -67,11 +68,11 @@ class Breaker:
             return 0
         try:
             async with self._clock.timeout(patience):
-                return await self._admitted()
+                return await self._admitted(whose)
         except TimeoutError:
             raise self._refusal() from None
 
-    async def _admitted(self) -> int:
+    async def _admitted(self, whose: str) -> int:
         failed, stopped = self._failed_tries, self._stopped
         while self._until is not None:
             if self._failed_tries != failed:
@@ -80,6 +81,7 @@ class Breaker:
                 await self._clock.sleep(self.remaining)
             elif self._try:
                 await self._news.wait()
+                await crowds.turn(whose)
             else:
                 self._tries += 1
                 self._try = self._tries

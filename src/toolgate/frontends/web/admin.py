@@ -483,7 +483,7 @@ class Admin:
 
     async def approval(self, asked: Asked) -> Answer:
         """One call that waits."""
-        return 200, await decisions.one(self._deciding, asked.name, self._gateway.in_turns, asked.by)
+        return 200, await decisions.one(self._deciding, asked.name, self._gateway.in_turns.of(0), asked.by)
 
     async def decide(self, asked: Asked) -> Answer:
         """Allow a call, with other arguments or for longer, or deny it."""

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core import asks, crowds, jsonrpc, mcp
 from toolgate.core.clock import Timer
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
@@ -239,6 +239,7 @@ class Questions:
         when the server knows them, or wants them no more."""
         while self._first:
             await asyncio.wait([self._first])
+            await crowds.turn(call.client.principal.counted_as)
         if not self.asks_first:
             return
         first = self._first = asyncio.get_running_loop().create_future()
