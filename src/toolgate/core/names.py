@@ -12,6 +12,7 @@ import heapq
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import cast
 
 from toolgate.core import surrogates
@@ -131,9 +132,13 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """What may have been meant by a name that is not known, the likeliest first: what is about as long, and has most of
     its letters and pairs of letters. Servers choose names, so only so much of them is compared, whatever they are:
     first those that begin as this one does."""
-    name = name[:LONGEST_COMPARED]
+    return [*_near(name[:LONGEST_COMPARED], tuple(itertools.islice(known, MOST_LOOKED_AT)), most)]
+
+
+@lru_cache(2)  # what is not there is looked for twice in a call
+def _near(name: str, known: tuple[str, ...], most: int) -> list[str]:
     shortest, longest, beginning = len(name) // 3, min(3 * len(name), LONGEST_COMPARED), name[: len(name) // 2]
-    likely = [each for each in itertools.islice(known, MOST_LOOKED_AT) if shortest <= len(each) <= longest]
+    likely = [each for each in known if shortest <= len(each) <= longest]
     likely.sort(key=lambda each: not each.startswith(beginning))
     own, left = _parts(name), MOST_COMPARED
     found: list[tuple[float, str]] = []
@@ -156,7 +161,7 @@ def _parts(name: str) -> set[object]:
 
 LONGEST_COMPARED = 200  # characters
 MOST_LOOKED_AT = 20_000  # names
-MOST_COMPARED = 16 * 1024  # characters of all names together: some milliseconds
+MOST_COMPARED = 8 * 1024  # characters of all names together: some milliseconds
 _NAME = 16  # characters that each counts for beside its own
 _ALIKE = 0.6  # of what two names are made of, what both have
 

@@ -1,7 +1,7 @@
 """Which request is started next where several principals want the one event loop (docs/limits.md, "Fairness").
 
-While one principal calls alone, no more than `MOST_ALONE` requests are started in a round of the loop, so that whoever
-comes is heard between them. Where another called within the same second, one request is started in each round and
+While one principal calls alone, no more than `MOST_ALONE` requests are started in a round of the loop, and fewer where
+they take long, so that whoever comes is heard between them. Where another called within the same second, one request is started in each round and
 principals take turns, so a principal that has hundreds of requests waiting delays only its own; where another called
 within the same minute, it has so few under way that the other would not wait for long. The rules this file keeps:
 requests of one principal start in the order that they came, and each of a batch is one; few that were just started are
@@ -27,8 +27,8 @@ MEMORY = 60.0  # seconds for which it is remembered that more than one principal
 AT_ONCE = 1.0  # seconds within which two call at the same time
 FRESH = 0.002  # seconds; a request that takes longer waits for something, and leaves the loop to others
 MOST_FRESH = 2  # beyond which a principal that has a fresh request waits, where others call at the same time
-MOST_ALONE = 16  # where they do not
-WATCHED = MOST_ALONE // 2  # started ones, after which the end of the round is waited for
+MOST_ALONE = 16  # where they do not, in a round at most
+LONG = 0.005  # seconds of a round, beyond which half as many are started in the next, down to one
 TOLERATED = 20.0  # refusals, each second halves their count; a principal with more is heard more slowly
 LONGEST = 0.1  # seconds at most for which it is not heard after a refusal
 MOST_KNOWN = 4096  # credentials, and refused principals, that are remembered
@@ -111,7 +111,9 @@ class Scheduler:
         self._last: str | None = None  # who called last
         self._queue: RoundRobin[Turn] = RoundRobin()
         self._begun = 0  # requests since a round ended that was watched; so many in this one at most
+        self._alone = MOST_ALONE  # of a principal that calls alone; the end is watched from the half of it on
         self._is_watched = False  # the end of this round
+        self._watched_since = 0.0
         self._most = MOST_ALONE
         self._started: deque[Turn] = deque()  # of late, the oldest first
         self._fresh: Counter[str] = Counter()  # of them, by principal
@@ -130,10 +132,10 @@ class Scheduler:
             if self._last is not None:
                 self._contend()
             self._last = key
-        if self._is_contended or self._queue.size or self._begun >= MOST_ALONE:
+        if self._is_contended or self._queue.size or self._begun >= self._alone:
             return False
         self._begun += 1
-        if self._begun >= WATCHED:
+        if self._begun >= self._alone >> 1:
             self._watch()
         return True
 
@@ -219,13 +221,13 @@ class Scheduler:
             self._is_contended = False
 
     def _next(self) -> None:
-        """Start one request, where others call at most one in a round of the loop, and in no round more than
-        `MOST_ALONE`; where none may be started yet, look again later."""
+        """Start one request, where others call at most one in a round of the loop, and in no round more than may be
+        where one calls alone; where none may be started yet, look again later."""
         if not self._queue.size:
             return
         now = self._clock.now()
         self._most = MOST_FRESH if now < self._contended_at + AT_ONCE else MOST_ALONE
-        if self._begun >= (1 if self._most == MOST_FRESH else MOST_ALONE):
+        if self._begun >= (1 if self._most == MOST_FRESH else self._alone):
             self._watch()
             return
         while self._started and (not self._started[0].is_fresh or self._started[0].started <= now - FRESH):
@@ -248,6 +250,7 @@ class Scheduler:
         yet. That costs something, so rounds in which few are started are not told apart where nobody waits."""
         if not self._is_watched:
             self._is_watched = True
+            self._watched_since = self._clock.now()
             asyncio.get_running_loop().call_soon(self._round_over)
 
     def _may(self, key: str, now: float) -> bool:
@@ -263,6 +266,8 @@ class Scheduler:
                 del self._fresh[turn.key]
 
     def _round_over(self) -> None:
+        is_long = self._clock.now() > self._watched_since + LONG
+        self._alone = max(1, self._alone // 2) if is_long else min(MOST_ALONE, self._alone * 2)
         self._is_watched = False
         self._begun = 0
         self._next()
