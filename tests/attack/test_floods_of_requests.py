@@ -230,10 +230,16 @@ class Idle(Peer):
         super().__init__()
         self.lengths: list[int] = []
 
+    def _received(self, data: bytes, is_shallow: bool = False) -> None:
+        self.lengths.append(len(data))
+
+    async def _received_large(self, data: bytes, _is_shallow: bool, _take_turn: object) -> None:
+        self._received(data)
+
     async def app(self, _scope: Any, receive: Any, send: Any) -> None:
         assert (await receive())["type"] == "websocket.connect"
         await send({"type": "websocket.accept"})
-        heard = SimpleNamespace(most_values=16 * MIB, received=lambda data: self.lengths.append(len(data)))
+        heard = SimpleNamespace(most_values=16 * MIB, received=self._received, received_large=self._received_large)
         pipe: Any = SimpleNamespace(principal=Principal(), conversation=heard)
         clock = FakeClock()
         request: Any = SimpleNamespace(receive=receive)

@@ -109,8 +109,10 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
                 future.cancel()
         if fault:
             crowds.in_turn(self._tell)
-        else:
-            self._tell()
+        elif self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+        elif changed := self.on_change:
+            changed()
 
     def _tell(self) -> None:
         if self._waiter and not self._waiter.done():

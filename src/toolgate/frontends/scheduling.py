@@ -1,12 +1,12 @@
 """Which request is started next where several principals want the one event loop (docs/limits.md, "Fairness").
 
 While one principal calls alone, no more than `MOST_ALONE` requests are started in a round of the loop, and fewer where
-they take long, so that whoever comes is heard between them. Where another called within the same second, one request is started in each round and
-principals take turns, so a principal that has hundreds of requests waiting delays only its own; where another called
-within the same minute, it has so few under way that the other would not wait for long. The rules this file keeps:
-requests of one principal start in the order that they came, and each of a batch is one; few that were just started are
-under way at once, so that a round is short, and yet each principal can have one; and who is refused again and again is
-heard more slowly, but not more slowly than it may call.
+they take long, so that whoever comes is heard between them. Where another called within the same second, one request is
+started in each round and principals take turns, so a principal that has hundreds of requests waiting delays only its
+own; where another called within the same minute, it has so few under way that the other would not wait for long. The
+rules this file keeps: requests of one principal start in the order that they came, and each of a batch is one; few that
+were just started are under way at once, so that a round is short, and yet each principal can have one; and who is
+refused again and again is heard more slowly, but not more slowly than it may call.
 
 A request that waits here holds its connection: nothing more is read from it than its first 64 KiB. A batch has one
 place, however many of its requests wait. So what waits is bounded by the number of connections.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from virtualtime import FakeClock, settle
 
@@ -92,6 +94,21 @@ class Requests:
                     self.answer(name)
             answered = len(self.started)
             await settle()
+
+
+async def test_where_requests_take_long_one_is_started_in_a_round_although_a_principal_calls_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler, passed, seen = Scheduler(FakeClock()), 0.0, list[int]()
+    monkeypatch.setattr(scheduler._clock, "now", lambda: passed)  # type: ignore[reportPrivateUsage]
+    for seconds in (0.01, 0.0):
+        for _ in range(6):
+            seen.append(0)
+            while scheduler.lets_pass("a"):
+                seen[-1] += 1
+                passed += seconds
+            await asyncio.sleep(0)
+    assert seen == [16, 8, 4, 2, 1, 1, 1, 2, 4, 8, 16, 16]
 
 
 @pytest.mark.promise("b.fair.turns")
