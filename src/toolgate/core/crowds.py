@@ -19,10 +19,9 @@ LONGEST = 0.004  # seconds of a round, beyond which half as many go on in the ne
 
 
 class _Crowd:
-    """That of one event loop."""
+    """That of one event loop, which it does not hold."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._call_soon, self._time = loop.call_soon, loop.time
+    def __init__(self) -> None:
         self._gone = 0  # in this round
         self._most = FIRST
         self._began = 0.0
@@ -33,8 +32,9 @@ class _Crowd:
         if self._gone >= self._most or self._waiting.size:
             return False
         if not self._gone:
-            self._began = self._time()
-            self._call_soon(self._next_round)
+            loop = asyncio.get_running_loop()
+            self._began = loop.time()
+            loop.call_soon(self._next_round)
         self._gone += 1
         return True
 
@@ -42,14 +42,15 @@ class _Crowd:
         self._waiting.put(whose, go_on)
 
     def _next_round(self) -> None:
-        now = self._time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         self._most = max(1, self._most // 2) if now - self._began > LONGEST else min(FEW, 2 * self._most)
         self._gone, self._began = min(self._most, self._waiting.size), now
         for _ in range(self._gone):
             if go_on := self._waiting.pop():
-                self._call_soon(go_on)
+                loop.call_soon(go_on)
         if self._gone:
-            self._call_soon(self._next_round)
+            loop.call_soon(self._next_round)
         else:
             self._most = FIRST
 
@@ -61,7 +62,7 @@ def _crowd() -> _Crowd:
     loop = asyncio.get_running_loop()
     found = _crowds.get(loop)
     if not found:
-        found = _crowds[loop] = _Crowd(loop)
+        found = _crowds[loop] = _Crowd()
     return found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections import Counter
 
 import pytest
@@ -111,3 +113,20 @@ async def test_where_each_takes_long_one_goes_on_in_a_round(monkeypatch: pytest.
         await asyncio.sleep(0)
     crowds._crowds.pop(loop, None)  # type: ignore[reportPrivateUsage]
     assert [*went.values()][2:] == [1] * (len(went) - 2)
+
+
+def test_a_loop_that_has_ended_is_held_by_nothing() -> None:
+    async def crowded() -> None:
+        for _ in range(MANY):
+            crowds.in_turn(lambda: None)
+        await crowds.turn()
+
+    def used() -> weakref.ref[asyncio.AbstractEventLoop]:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(crowded())
+        loop.close()
+        return weakref.ref(loop)
+
+    gone = used()
+    gc.collect()
+    assert gone() is None
