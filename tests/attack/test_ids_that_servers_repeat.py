@@ -117,3 +117,15 @@ async def test_a_task_of_another_is_looked_at_once_at_a_time() -> None:
     await tasks.look_at(["one"])
     assert calls == ["one", "two", "one"]
     await requests.close()
+
+
+async def test_looks_are_counted_before_they_begin() -> None:
+    requests, work = connection(), Work()
+    requests.tasks_in_doubt = lambda: ["task"]  # type: ignore[method-assign]
+    Questions(requests, requests.server, True, lambda event: None, look_at=work.look_at)
+    for _ in range(MANY):
+        requests.received(question("sampling/createMessage", 1), None)
+        requests.received(withdrawal(1), None)
+    await settle()
+    assert work.begun == asks.MOST_OPEN
+    await requests.close()

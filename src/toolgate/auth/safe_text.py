@@ -263,6 +263,12 @@ def _suspicious() -> re.Pattern[str]:
     return re.compile(rf"((?!{_one_of(shown)})\W|[{_HIDDEN}]|{lonely}|{_OUT_OF_PLACE})")
 
 
+def prepare() -> None:
+    """Make the patterns, which takes a tenth of a second: the first text that needs them would have others wait."""
+    _suspicious()
+    _right_to_left()
+
+
 @cache
 def _right_to_left() -> re.Pattern[str]:
     turning = [each for each in _characters(_TURNING) if unicodedata.bidirectional(each) in ("R", "AL", "AN")]

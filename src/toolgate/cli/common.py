@@ -17,6 +17,7 @@ import msgspec
 import typer
 
 from toolgate import config as configs
+from toolgate.auth import safe_text
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import descriptors, memory, trusting
 from toolgate.cli.printing import Gone, fail, say
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+AFTER_START = 1.0  # seconds, in which all else has more to do
 GARBAGE = 10_000  # objects that may be garbage before it is looked for: some hundred calls at once are less
 SWITCH_INTERVAL = 0.001  # seconds that the loop may have to wait at each event for a thread that computes; 5 ms else
 
@@ -188,10 +190,17 @@ def log_start(servers: int) -> None:
     log.info("started, process %d; servers: %d", os.getpid(), servers)
 
 
+async def _prepare() -> None:
+    await asyncio.sleep(AFTER_START)
+    await asyncio.to_thread(safe_text.prepare)
+
+
 @asynccontextmanager
 async def watch_process() -> AsyncGenerator[None]:
-    """Inside the block the log says it where no file descriptor is left, and free memory is given back."""
-    work = [asyncio.get_running_loop().create_task(each) for each in (descriptors.watch(), memory.trim())]
+    """Inside the block the log says it where no file descriptor is left, and free memory is given back. What takes
+    long to make is made while nobody waits for it."""
+    all = (descriptors.watch(), memory.trim(), _prepare())
+    work = [asyncio.get_running_loop().create_task(each) for each in all]
     try:
         yield
     finally:

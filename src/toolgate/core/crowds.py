@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from toolgate.core.fairness import RoundRobin
 
 FEW = 16  # in a round at most: as a rule each takes a tenth of a millisecond
 FIRST = 4  # in one of which nothing is known
-LONGEST = 0.004  # seconds of a round, beyond which half as many go on in the next
+LONGEST = 0.008  # seconds of a round, beyond which half as many go on in the next
 
 
 class _Crowd:
@@ -40,6 +41,9 @@ class _Crowd:
 
     def wait(self, go_on: Callable[[], object], whose: str) -> None:
         self._waiting.put(whose, go_on)
+
+    def leave(self, go_on: Callable[[], object], whose: str) -> None:
+        self._waiting.remove(whose, go_on)
 
     def _next_round(self) -> None:
         loop = asyncio.get_running_loop()
@@ -69,7 +73,11 @@ def _crowd() -> _Crowd:
 def in_turn(go_on: Callable[[], object], whose: str = "") -> None:
     """Have it done: now, or in one of the next rounds where others are before it. `whose` it is: see
     `Principal.counted_as`."""
-    crowd = _crowd()
+    try:
+        crowd = _crowd()
+    except RuntimeError:  # no loop runs any more
+        go_on()
+        return
     if crowd.has_room():
         go_on()
     else:
@@ -82,5 +90,15 @@ async def turn(whose: str = "") -> None:
     if crowd.has_room():
         return
     going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    crowd.wait(lambda: going.done() or going.set_result(None), whose)
-    await going
+    go_on = partial(_go_on, going)
+    crowd.wait(go_on, whose)
+    try:
+        await going
+    except BaseException:
+        crowd.leave(go_on, whose)
+        raise
+
+
+def _go_on(going: asyncio.Future[None]) -> None:
+    if not going.done():
+        going.set_result(None)

@@ -39,6 +39,7 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
     started: float | None = None
     spare: float = 0.0
     on_change: Callable[[], object] | None = None  # called where there is a question, or the end
+    whose: str = ""  # see `Principal.counted_as`
     ended: bool = False
     outcome: Outcome | None = None  # what it ended with, where it ended as it should
     _fault: Fault | None = None
@@ -89,11 +90,15 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
         self._fresh.append(ask)
         future.add_done_callback(lambda done: self._close(ask) if done.cancelled() else None)
         self.pause()
-        self._tell()
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+        else:
+            self._tell_of_change()
         return future
 
-    def finish(self, outcome: Outcome | None, fault: Fault | None = None) -> None:
-        """End it: well, or by a fault. No matter where it has ended."""
+    def finish(self, outcome: Outcome | None, fault: Fault | None = None, has_turn: bool = True) -> None:
+        """End it: well, or by a fault. No matter where it has ended. Without `has_turn` it may be one of very many that
+        end together."""
         if self.ended:
             return
         self.ended = True
@@ -107,17 +112,23 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
         if self._open:
             for _, future in list(self._open.values()):
                 future.cancel()
-        if fault:
-            crowds.in_turn(self._tell)
-        elif self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter and not self._waiter.done():
+            if has_turn:
+                self._waiter.set_result(None)
+            else:
+                crowds.in_turn(self._wake, self.whose)
         elif changed := self.on_change:
-            changed()
+            if has_turn:
+                changed()
+            else:
+                crowds.in_turn(self._tell_of_change, self.whose)
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
-        elif changed := self.on_change:
+
+    def _tell_of_change(self) -> None:
+        if changed := self.on_change:
             changed()
 
     def be_timed(self) -> None:
@@ -126,7 +137,7 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
             now = self.clock.now()
             self.started = now if self.started is None else self.started
             left = self.budget - self._spent - (now - self.started)
-            self._timer = self.clock.call_later(max(0.0, left), lambda: crowds.in_turn(self._expire))
+            self._timer = self.clock.call_later(max(0.0, left), self._is_late)
 
     def renew(self) -> None:
         """The work goes on: its time begins anew, as far as there is some to spare."""
@@ -155,10 +166,10 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
             self.started = None
             self.be_timed()
 
-    def fail(self, fault: Fault) -> None:
+    def fail(self, fault: Fault, has_turn: bool = False) -> None:
         """The same by a fault. Nothing is kept of where it comes from: that would hold what was refused, and this."""
         fault.__traceback__ = fault.__context__ = None
-        self.finish(None, fault)
+        self.finish(None, fault, has_turn)
 
     # The side that holds it.
 
@@ -197,7 +208,7 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
                 await self._waiter
         except asyncio.CancelledError:
             try:
-                await crowds.turn()
+                await crowds.turn(self.whose)
             finally:
                 self.cancel()
             raise
@@ -218,11 +229,17 @@ class Exchange(msgspec.Struct, eq=False, weakref=True):
     def _give_up(self, fault: Fault, reason: str) -> None:
         if self.ended:
             return
-        self.fail(fault)
+        self.fail(fault, has_turn=True)
         if self.on_cancel:
             self.on_cancel(reason)
 
-    def _expire(self) -> None:
+    def _is_late(self) -> None:
+        timer = self._timer
+        crowds.in_turn(lambda: self._expire(timer), self.whose)
+
+    def _expire(self, timer: Timer | None) -> None:
+        if timer is not self._timer:  # a question stopped the time meanwhile, or it began anew
+            return
         message = f"No answer within the time limit ({self.budget:g} s)"
         self._give_up(Fault("TIMEOUT", message, reach="sent_unknown"), TIMED_OUT)
 
@@ -250,11 +267,11 @@ class Part(Exchange, kw_only=True):
         self._put.discard(future)
         self.go_on()
 
-    def finish(self, outcome: Outcome | None, fault: Fault | None = None) -> None:
+    def finish(self, outcome: Outcome | None, fault: Fault | None = None, has_turn: bool = True) -> None:
         if not self.ended:
             for future in list(self._put):
                 future.cancel()
-        super().finish(outcome, fault)
+        super().finish(outcome, fault, has_turn)
 
 
 def run(asker: Asker, clock: Clock, timeout: float | None, work: Callable[[Exchange], Awaitable[Outcome]]) -> Exchange:

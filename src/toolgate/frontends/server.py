@@ -343,6 +343,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.drop()
+        for cycle in (self.cycle, self._running):
+            if cycle and not cycle.response_complete:
+                cycle.disconnected = True  # nothing is begun for it any more
         crowds.in_turn(partial(self._is_lost, exc), self._stranger)
 
     def _is_lost(self, exc: Exception | None) -> None:

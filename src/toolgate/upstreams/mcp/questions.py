@@ -369,14 +369,15 @@ class Questions:
 
     async def _when_looked_at(self, id: Raw, ask: Ask, running: Sequence[str]) -> None:
         """The tasks of others may be over, though nobody has heard of it."""
-        self._looks += 1
-        try:
-            if self._look_at:
-                await self._look_at(running)
-        finally:
-            self._looks -= 1
-        if self._in_doubt.pop(jsonrpc.id_key(id), None):
+        if self._look_at:
+            await self._look_at(running)
+        key = jsonrpc.id_key(id)
+        if self._in_doubt.get(key) is ask:  # or it was withdrawn, and another one has its id
+            del self._in_doubt[key]
             self._place(id, ask, None, is_looked_at=True)
+
+    def _has_looked(self, _look: object) -> None:
+        self._looks -= 1
 
     # Placing.
 
@@ -396,7 +397,8 @@ class Questions:
                 self._refuse(id, ask, _OF_A_TASK)
             else:
                 self._in_doubt[jsonrpc.id_key(id)] = ask
-                self._requests.spawn(self._when_looked_at(id, ask, running))
+                self._looks += 1
+                self._requests.spawn(self._when_looked_at(id, ask, running)).add_done_callback(self._has_looked)
         elif (is_asked := bool(self._askers.whose())) and origin is None:
             self._hold(id, ask)
         elif self._sole_owner and not is_asked:

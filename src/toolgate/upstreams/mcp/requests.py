@@ -254,6 +254,7 @@ class Requests:
             exchange = Part(whole.asker, self.clock, timeout, cancel, now, MOST_RENEWED, whole=whole)
         else:
             exchange = Exchange(self.asker, self.clock, timeout, cancel, now, MOST_RENEWED)
+        exchange.whose = call.client.principal.counted_as
         request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life if link else None)
         reached = call.reached
         was_sent = reached.is_sent if reached else False
@@ -284,6 +285,7 @@ class Requests:
         before, after, headers = written
         id = next(self._ids)
         exchange = Exchange(self.asker, self.clock, self.server.timeout, partial(self._cancel, id), self.clock.now())
+        exchange.whose = call.client.principal.counted_as
         request = self.pending[id] = OpenRequest(exchange, call, False, link.signs_of_life, is_held=True)
         was_sent, reached.is_sent = reached.is_sent, True
         data = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b%b%b}' % (id, before, call.arguments, after)

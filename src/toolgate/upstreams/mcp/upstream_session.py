@@ -250,6 +250,8 @@ class UpstreamSession:
             await self._wait_for_package()
         await asyncio.wait((opening,))
         await crowds.turn(client.principal.counted_as)
+        if self.live:  # another one, perhaps
+            return self.live
         if opening.cancelled():
             raise self._stopped()
         error = opening.exception()
