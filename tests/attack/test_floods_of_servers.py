@@ -551,7 +551,7 @@ async def test_a_large_note_is_not_even_read(data: bytes, monkeypatch: pytest.Mo
         await Visitor(app).ask("tools/list")
         read: list[bytes] = []
         decode = jsonrpc.decode
-        monkeypatch.setattr(jsonrpc, "decode", lambda data: read.append(data) or decode(data))
+        monkeypatch.setattr(jsonrpc, "decode", lambda data, **more: read.append(data) or decode(data, **more))
         script.say(data)
         await settle()
         assert not read

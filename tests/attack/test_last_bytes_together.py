@@ -47,8 +47,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ids: list[int] = []
     whole = jsonrpc.decode
 
-    def noted(data: bytes, *more: Any) -> jsonrpc.Message:
-        message = whole(data, *more)
+    def noted(data: bytes, *given: Any, **more: Any) -> jsonrpc.Message:
+        message = whole(data, *given, **more)
         if message.method == "tools/call":
             ids.append(int(message.id))
         return message
@@ -102,11 +102,11 @@ async def test_a_large_request_is_read_in_one_step_and_worked_on_in_another(
     order: list[str] = []
     decode, answer = jsonrpc.decode, ModernResponses.answer
 
-    def noted(data: bytes, *more: Any) -> jsonrpc.Message:
+    def noted(data: bytes, *given: Any, **more: Any) -> jsonrpc.Message:
         loop = asyncio.get_running_loop()
         loop.call_soon(lambda: loop.call_soon(order.append, "another is heard"))  # it has come meanwhile, and is read
         order.append("read")
-        return decode(data, *more)
+        return decode(data, *given, **more)
 
     def work(self: Any, *given: Any, **more: Any) -> Any:
         order.append("worked on")
