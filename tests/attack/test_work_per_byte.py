@@ -248,6 +248,7 @@ async def test_of_the_names_that_a_server_chose_few_letters_are_compared(
     way: str, is_modern: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[str] = []
+    vars(names)["_near"].cache_clear()
     taken_apart = vars(names)["_parts"]
     monkeypatch.setattr(names, "_parts", lambda name: compared.append(name) or taken_apart(name))
     path, method, target, given = WAYS[way]
