@@ -148,6 +148,7 @@ def test_what_may_have_been_meant_is_found_among_any_number_of_names() -> None:
 
 def test_names_without_end_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
+    vars(names)["_near"].cache_clear()
     parts = vars(names)["_parts"]
     monkeypatch.setattr(names, "_parts", lambda name: compared.append(name) or parts(name))
     for name in ("ab" * 50_000, "tool_x"):
