@@ -15,7 +15,7 @@ from toolgate.catalog import pin_review
 from toolgate.catalog.pins import Pending, StoredPins
 from toolgate.core.model import Principal
 from toolgate.core.redaction import Redactor
-from toolgate.policy.approvals import Approvals, Place, StoredRequest
+from toolgate.policy.approvals import Approvals, Place, Shown, StoredRequest
 from toolgate.policy.checker import Checker
 from toolgate.policy.deciding import Deciding
 from toolgate.state.audit import Trail
@@ -55,7 +55,10 @@ async def left(work: Coroutine[Any, Any, Any]) -> None:
 
 
 async def asked(approvals: Approvals) -> StoredRequest:
-    return await approvals.ask(PLACE, "digest", 300, lambda: {"shown": "{}", "session": "s"})
+    async def shown() -> Shown:
+        return {"shown": "{}", "session": "s"}
+
+    return await approvals.ask(PLACE, "digest", 300, shown)
 
 
 @pytest.mark.parametrize("lasts", ["once", "always"])
