@@ -49,9 +49,11 @@ async def test_where_there_is_no_room_for_a_grant_nothing_is_decided(monkeypatch
     store = MemoryStore(clock)
     asked: list[StoredRequest] = []
     book = Approvals(store, clock, asked.append)
-    request = await book.ask(
-        place("ann", "echo"), "digest", 60.0, lambda: {"shown": "echo", "arguments": b"{}", "schema": b"{}"}
-    )
+
+    async def shown() -> approvals.Shown:
+        return {"shown": "echo", "arguments": b"{}", "schema": b"{}"}
+
+    request = await book.ask(place("ann", "echo"), "digest", 60.0, shown)
     with pytest.raises(TooMany):
         await book.allow(request, "always", 60.0)
     assert [each.state for each in book.requests()] == ["undecided"]
