@@ -199,8 +199,8 @@ async def _prepare() -> None:
 async def watch_process() -> AsyncGenerator[None]:
     """Inside the block the log says it where no file descriptor is left, and free memory is given back. What takes
     long to make is made while nobody waits for it."""
-    all = (descriptors.watch(), memory.trim(), _prepare())
-    work = [asyncio.get_running_loop().create_task(each) for each in all]
+    begun = descriptors.watch(), memory.trim(), _prepare()
+    work = [asyncio.get_running_loop().create_task(each) for each in begun]
     try:
         yield
     finally:

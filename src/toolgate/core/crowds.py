@@ -1,8 +1,8 @@
 """Very many that go on at the same moment: thousands of calls of one client wait for one server to start, lose their
 connection together, or reach their time limit together.
 
-The rule this file keeps: few of them go on in a round of the event loop, so that whoever waits for nothing of this has
-its turns in between; and principals that have some among them take turns.
+The rule this file keeps: few of them go on in a round of the event loop, so that who waits for nothing of this has its
+turns in between; and principals that have some among them take turns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which request is started next where several principals want the one event loop (docs/limits.md, "Fairness").
 
 While one principal calls alone, no more than `MOST_ALONE` requests are started in a round of the loop, and fewer where
-they take long, so that whoever comes is heard between them. Where another called within the same second, one request is
+they take long, so that who comes is heard between them. Where another called within the same second, one request is
 started in each round and principals take turns, so a principal that has hundreds of requests waiting delays only its
 own; where another called within the same minute, it has so few under way that the other would not wait for long. The
 rules this file keeps: requests of one principal start in the order that they came, and each of a batch is one; few that

@@ -11,6 +11,7 @@ import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
+from toolgate.core import crowds
 from toolgate.core.exchange import Exchange, Retry, Then, run
 from toolgate.core.fault import Fault
 from toolgate.core.model import Answer, Ask, Asker, Call, Client, Done, NeedInput, Outcome, Required, Resumption
@@ -539,3 +540,21 @@ async def test_work_that_is_cancelled_leaves_nothing_of_what_it_had() -> None:
         assert left[0]() is None
     finally:
         gc.enable()
+
+
+async def test_a_time_limit_that_waits_for_its_turn_ends_nothing_whose_time_stands_meanwhile() -> None:
+    told = Told()
+    work = exchange(1.0, told)
+    waiting = asyncio.ensure_future(work.next())
+    await asyncio.sleep(0.5)
+
+    def fill() -> None:  # just before the limit: many others go on in that moment
+        for _ in range(200):
+            crowds.in_turn(lambda: None)
+
+    asyncio.get_running_loop().call_later(0.5 - 1e-9, fill)
+    asyncio.get_running_loop().call_later(0.5, ask, work)
+    assert len(await asked(waiting)) == 1
+    await settle()
+    assert not work.ended and not told.reasons
+    work.cancel()
