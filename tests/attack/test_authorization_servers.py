@@ -9,8 +9,8 @@ import gc
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -239,14 +239,29 @@ class Secured:
     def __init__(self, answers: Callable[[asyncio.StreamWriter], Any]) -> None:
         self.asked: list[bytes] = []
         self._answers = answers
+        self._serving: set[asyncio.Task[Any] | None] = set()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    @asynccontextmanager
+    async def listening(self, context: ssl.SSLContext) -> AsyncIterator[int]:
+        """At this port; nobody is served any more at the end."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+            async with asyncio.timeout(30):
+                await asyncio.gather(*filter(None, self._serving))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving.add(asyncio.current_task())
         try:
             self.asked.append(await reader.readuntil(b"\r\n\r\n"))
             await self._answers(writer)
         except (OSError, asyncio.IncompleteReadError):
             pass
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 @pytest.mark.parametrize("is_right", [True, False])
@@ -262,17 +277,16 @@ def test_tls_asks_for_the_name_and_nothing_is_sent_before(
         name = "named.example" if is_right else "other.example"
         with _certified(name, tmp_path, monkeypatch) as context:
             there = Secured(answers)
-            server = await asyncio.start_server(there.serve, "127.0.0.1", 0, ssl=context)
-            net = Internet({"named.example": [["93.184.216.34"]]}, server.sockets[0].getsockname()[1])
-            fetching = SafeNet(net=net).fetch("https://named.example/a?b", asker="a", headers={"X-A": "b"})
-            if is_right:
-                fetched = await fetching
-                assert (fetched.status, len(fetched.body)) == (200, 100_000)
-                assert there.asked[0].startswith(b"GET /a?b HTTP/1.1\r\nHost: named.example\r\nX-A: b\r\n")
-            else:
-                assert "CERTIFICATE_VERIFY_FAILED" in (await refusal(fetching)).message
-                assert there.asked == []
-            server.close()
+            async with there.listening(context) as port:
+                net = Internet({"named.example": [["93.184.216.34"]]}, port)
+                fetching = SafeNet(net=net).fetch("https://named.example/a?b", asker="a", headers={"X-A": "b"})
+                if is_right:
+                    fetched = await fetching
+                    assert (fetched.status, len(fetched.body)) == (200, 100_000)
+                    assert there.asked[0].startswith(b"GET /a?b HTTP/1.1\r\nHost: named.example\r\nX-A: b\r\n")
+                else:
+                    assert "CERTIFICATE_VERIFY_FAILED" in (await refusal(fetching)).message
+                    assert there.asked == []
 
     asked()
 
@@ -290,13 +304,11 @@ def test_records_of_a_byte_are_counted_with_all_that_is_around_them(
     @real
     async def asked() -> None:
         with _certified("named.example", tmp_path, monkeypatch) as context:
-            there = Secured(answers)
-            server = await asyncio.start_server(there.serve, "127.0.0.1", 0, ssl=context)
-            net = Internet({"named.example": [["93.184.216.34"]]}, server.sockets[0].getsockname()[1])
-            bounds = safe_net.Bounds(longest=64 * 1024)
-            fault = await refusal(SafeNet(net=net).fetch("https://named.example/", asker="a", bounds=bounds))
-            assert "for one answer" in fault.message, "before the body was too long"
-            server.close()
+            async with Secured(answers).listening(context) as port:
+                net = Internet({"named.example": [["93.184.216.34"]]}, port)
+                bounds = safe_net.Bounds(longest=64 * 1024)
+                fault = await refusal(SafeNet(net=net).fetch("https://named.example/", asker="a", bounds=bounds))
+                assert "for one answer" in fault.message, "before the body was too long"
 
     asked()
 
