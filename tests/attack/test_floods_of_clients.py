@@ -16,7 +16,7 @@ from virtualtime import settle
 
 from toolgate.config import Config, Limits, Overlay, Server
 from toolgate.core import counting, jsonrpc
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.frontends import subscriber
 from toolgate.gateway import subscriptions
 
@@ -238,13 +238,13 @@ async def test_large_arguments_are_judged_aside(monkeypatch: pytest.MonkeyPatch)
         visitor = Visitor(app)
         await visitor.initialize()
         aside: list[Any] = []
-        in_thread = FairLimit.in_thread
+        in_thread = FairThreads.in_thread
 
-        async def noted(self: FairLimit, whose: str, *given: Any) -> Any:
+        async def noted(self: FairThreads, whose: str, *given: Any) -> Any:
             aside.append(whose)
             return await in_thread(self, whose, *given)
 
-        monkeypatch.setattr(FairLimit, "in_thread", noted)
+        monkeypatch.setattr(FairThreads, "in_thread", noted)
         assert (await take(visitor, LATEST, arguments={"text": "x" * 1_500_000})).result
         assert len(aside) == 1
         wrong = await take(visitor, LATEST, arguments={"text": "x" * 2_000_001})

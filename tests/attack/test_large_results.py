@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from scripts_room import Code, room
 from scripts_room import script as stored_script
 from virtualtime import VirtualTimeLoop, settle
 
-from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core import concurrency, counting, jsonrpc, mcp
 from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.core.large import IN_MEMORY, Gathering, Mapped, Whole
 from toolgate.core.model import Done
@@ -365,6 +366,30 @@ def test_calls_beside_large_results_wait_no_longer(
 ) -> None:
     with beside.large(carrier, shape, LARGEST, era) as wild:
         beside.check(tmp_path, wild, beside.asking(client, way))
+
+
+async def test_a_result_waits_for_no_server_whose_results_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six clients that had one server answer with 30 MB had others wait for seconds, with 1.2 MB as with less."""
+    now, order = [0.0], list[str]()
+    monkeypatch.setattr(concurrency, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    turns = concurrency.BySize(1).of(30 * SIZE)
+    turns._by_use._now = lambda: now[0]  # type: ignore[reportPrivateUsage]
+
+    def takes(whose: str, seconds: float) -> Callable[[], None]:
+        def work() -> None:
+            now[0] += seconds
+            order.append(whose)
+
+        return work
+
+    await turns.in_thread("mallory\nwild", takes("first", 0.5))
+    await turns.turn("holds them up")
+    async with asyncio.TaskGroup() as together:
+        for who, server in (("mallory", "wild"), ("ann", "wild"), ("bob", "wild"), ("cid", "good")):
+            together.create_task(turns.in_thread(f"{who}\n{server}", takes(who, 0.5)))
+        await settle()
+        turns.give_back()
+    assert order[:2] == ["first", "cid"], order
 
 
 @pytest.mark.parametrize("size", [600_000, 1_000_000])

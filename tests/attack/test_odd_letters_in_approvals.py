@@ -13,7 +13,7 @@ from virtualtime import FakeClock
 from toolgate.auth import safe_text
 from toolgate.config import access
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.model import Answer, Call, Client, Principal
 from toolgate.core.redaction import Redactor
 from toolgate.eras import listening
@@ -72,7 +72,7 @@ async def test_what_an_operator_is_to_see_is_written_in_a_thread(monkeypatch: py
     request = await rule(book, clock)._new_request(case(MARKS))  # pyright: ignore[reportPrivateUsage]
     assert set(written_in) == {"thread"}
     written_in.clear()
-    shown = await decisions.one(_deciding(book), request.id, FairLimit(1), ANN)
+    shown = await decisions.one(_deciding(book), request.id, FairThreads(1), ANN)
     assert shown.arguments.count("\\u0301") == len(MARKS)
     assert set(written_in) == {"thread"}
 

@@ -3,11 +3,9 @@ whichever thread it is done. What is found is the same wherever a step ends."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ from msgspec import Raw
 from toolgate.core import escapes, redaction, token_shapes
 from toolgate.core.model import Done
 from toolgate.core.redaction import Redactor
-from toolgate.core.steps import Unfinished
+from toolgate.core.steps import Unfinished, in_slices
 from toolgate.core.token_shapes import shaped
 from toolgate.policy import scrub
 
@@ -176,17 +174,9 @@ def test_others_go_on_between_the_steps_in_which_a_large_result_is_looked_at(
         {"content": [{"type": "text", "text": r"\u0073\u006b " * 80_000 + escapes(secret, "\\")}]}
     ).encode()
     found, times = scrubber.outcome(Done(Raw(said))), 0
-
-    async def in_thread(work: Any) -> Any:
-        nonlocal times
-        while isinstance(result := work(), Unfinished):
-            times += 1
-        return result
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scrub, "SLICE", 0)
-        body: Any = memoryview(said) if is_in_file else Raw(said)
-        call = SimpleNamespace(kind="tools")
-        aside = asyncio.run(scrubber.aside(call, Done(body), in_thread))  # type: ignore[arg-type]
+    body: Any = memoryview(said) if is_in_file else Raw(said)
+    work = in_slices(scrubber.in_steps(Done(body), is_of_task=False), 0)
+    while isinstance(aside := work(), Unfinished):
+        times += 1
     assert isinstance(found, Done) and bytes(aside.body) == bytes(found.body) != said
     assert redaction.GONE in bytes(aside.body).decode() and times >= len(said) // redaction.WINDOW

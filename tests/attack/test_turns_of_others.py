@@ -19,7 +19,7 @@ from virtualtime import FakeClock, settle
 from toolgate.catalog.base import ServerList
 from toolgate.config import Config, Limits, Server, access
 from toolgate.config.access import KnownClient, Permissions
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal, ToolInfo
 from toolgate.core.redaction import Redactor
@@ -187,7 +187,7 @@ def test_who_goes_away_takes_no_second_thread() -> None:
     slow = Slow()
 
     async def run() -> None:
-        turns = FairLimit(1)
+        turns = FairThreads(1)
         with ThreadPoolExecutor(4) as threads:
             for _ in range(10):
                 asked = asyncio.ensure_future(turns.in_thread("mallory", lambda: slow.work("mallory"), threads))
@@ -205,7 +205,7 @@ def test_who_goes_away_takes_no_second_thread() -> None:
 
 def test_work_that_fails_after_its_client_went_away_gives_its_turn_back() -> None:
     async def run() -> str:
-        turns, may = FairLimit(1), threading.Event()
+        turns, may = FairThreads(1), threading.Event()
 
         def fail() -> None:
             assert may.wait(30)
@@ -332,16 +332,16 @@ async def test_large_results_of_one_client_take_one_thread_and_another_waits_for
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order: list[str] = []
-    whole = FairLimit.in_thread
+    whole = FairThreads.in_thread
 
-    async def noted(turns: FairLimit, whose: str, work: Callable[[], Any], threads: Any = None) -> Any:
+    async def noted(turns: FairThreads, whose: str, work: Callable[[], Any], threads: Any = None) -> Any:
         def worked() -> Any:
             order.append(whose.partition("@")[0])
             return work()
 
         return await whole(turns, whose, worked, threads)
 
-    monkeypatch.setattr(FairLimit, "in_thread", noted)
+    monkeypatch.setattr(FairThreads, "in_thread", noted)
 
     async def large(scene: Scene) -> str:
         return "word " * 400_000

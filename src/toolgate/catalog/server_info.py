@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.auth import safe_text
 from toolgate.core import asks, jsonrpc, mcp
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.redaction import Secrets
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About
@@ -44,7 +44,7 @@ class Introductions:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[About, object, Introduction]] = {}
-        self._in_turns = FairLimit(1)
+        self._in_turns = FairThreads(1)
 
     def forget(self) -> None:
         """There may be other servers from now on."""

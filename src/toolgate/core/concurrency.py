@@ -8,12 +8,13 @@ turn that is taken in a thread lasts as long as the thread works, also where nob
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from toolgate.core.fairness import RoundRobin
+from toolgate.core.fairness import ByUse, RoundRobin
 from toolgate.core.fault import Fault
 from toolgate.core.steps import Unfinished
 
@@ -21,10 +22,6 @@ LITTLE = 1024 * 1024  # bytes that are looked at in some milliseconds
 SOON = 1.0  # seconds after which who was refused may try again
 
 Result = TypeVar("Result")
-
-
-InThread: TypeAlias = Callable[[Callable[[], "Result | Unfinished"]], Awaitable[Result]]
-"""Has something done in a thread when its turn comes."""
 
 
 class FairLimit:
@@ -79,17 +76,6 @@ class FairLimit:
             self._leave(whose, turn)
             raise
 
-    async def in_thread(
-        self, whose: str, work: Callable[[], Result | Unfinished], threads: Executor | None = None
-    ) -> Result:
-        """Have this done in a thread (None: one of the event loop's own) when its turn comes, and what is `Unfinished`
-        in further turns. Raises as `turn` does."""
-        await self.turn(whose)
-        while isinstance(result := await self._worked(whose, work, threads), Unfinished):
-            if not self.take_now(whose):
-                await self._wait(whose)
-        return result
-
     async def during(self, whose: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Have this done when its turn comes; the turn lasts until it is, also where nobody waits for it any more.
         Raises as `turn` does."""
@@ -100,18 +86,6 @@ class FairLimit:
             return await asyncio.shield(done)
         finally:
             del done  # or its error and this frame would hold each other, and all that was worked on
-
-    async def _worked(self, whose: str, work: Callable[[], Result], threads: Executor | None) -> Result:
-        try:
-            done = asyncio.get_running_loop().run_in_executor(threads, work)
-        except BaseException:  # the threads have ended
-            self.give_back(whose)
-            raise
-        done.add_done_callback(partial(self._over, whose))
-        try:
-            return await asyncio.shield(done)  # who goes away does not end the thread
-        finally:
-            del done  # as above
 
     def give_back(self, whose: str = "") -> None:
         self._running -= 1
@@ -143,13 +117,47 @@ class FairLimit:
         return Fault("RATE_LIMITED", message, reach="not_sent", hint=hint, extra={"retryAfter": SOON})
 
 
+class FairThreads(FairLimit):
+    """What is done in threads, so many at once. The next turn is of whoever has used the least time lately; `whose` may
+    be several names, as those of `ByUse`."""
+
+    def __init__(self, limit: int | None, most: int | None = None, what: str = "calls") -> None:
+        super().__init__(limit, most=most, what=what)
+        self._queue = self._by_use = ByUse[tuple[str, "asyncio.Future[None]"]]()
+
+    async def in_thread(
+        self, whose: str, work: Callable[[], Result | Unfinished], threads: Executor | None = None
+    ) -> Result:
+        """Have this done in a thread (None: one of the event loop's own) when its turn comes, and what is `Unfinished`
+        in further turns. Raises as `turn` does."""
+        await self.turn(whose)
+        while isinstance(result := await self._worked(whose, work, threads), Unfinished):
+            if not self.take_now(whose):
+                await self._wait(whose)
+        return result
+
+    async def _worked(self, whose: str, work: Callable[[], Result], threads: Executor | None) -> Result:
+        since = time.perf_counter()
+        try:
+            done = asyncio.get_running_loop().run_in_executor(threads, work)
+        except BaseException:  # the threads have ended
+            self.give_back(whose)
+            raise
+        done.add_done_callback(lambda _: self._by_use.used(whose, time.perf_counter() - since))
+        done.add_done_callback(partial(self._over, whose))
+        try:
+            return await asyncio.shield(done)  # who goes away does not end the thread
+        finally:
+            del done  # as in `during`
+
+
 class BySize:
     """Two of them, of `limit` each: what has up to `LITTLE` bytes does not wait for what is larger."""
 
     def __init__(self, limit: int) -> None:
-        self._little, self._large = FairLimit(limit), FairLimit(limit)
+        self._little, self._large = FairThreads(limit), FairThreads(limit)
 
-    def of(self, size: int) -> FairLimit:
+    def of(self, size: int) -> FairThreads:
         return self._little if size <= LITTLE else self._large
 
 

@@ -3,12 +3,17 @@ has the most of what there is only so much of."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 Id = TypeVar("Id", bound=Hashable)
+
+
+HALF_LIFE = 1.0  # seconds in which half of what was used is forgotten
+_MANY = 1024  # that have used something, before those are forgotten who have used next to nothing
 
 
 class RoundRobin(Generic[Item]):
@@ -75,6 +80,39 @@ class RoundRobin(Generic[Item]):
         if not self._queues[key]:
             del self._queues[key]
             self._turns.remove(key)
+
+
+class ByUse(RoundRobin[Item]):
+    """The same where a turn may last long: the next one is of whoever has used the least lately, so that who wants
+    little waits for what goes on at the moment, and for no more. A key may have several names, one in a line, and has
+    used as much as they have together."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        super().__init__()
+        self._now = now
+        self._used: dict[str, tuple[float, float]] = {}  # seconds, and when that was
+
+    def used(self, key: str, seconds: float) -> None:
+        now = self._now()
+        for name in key.split("\n"):
+            self._used[name] = self._use_of(name, now) + seconds, now
+        if len(self._used) > _MANY:
+            self._used = {name: use for name, use in self._used.items() if self._use_of(name, now) > 0.001}
+
+    def pop(self, may: Callable[[str], bool] | None = None) -> Item | None:
+        if self._used:
+            now = self._now()
+            allowed = (key for key in self._turns if may is None or may(key))
+            key = min(allowed, key=lambda key: sum(self._use_of(name, now) for name in key.split("\n")), default=None)
+            if key is None:
+                return None
+            self._turns.remove(key)
+            self._turns.appendleft(key)
+        return super().pop(may)
+
+    def _use_of(self, name: str, now: float) -> float:
+        seconds, then = self._used.get(name, (0.0, now))
+        return seconds * 0.5 ** ((now - then) / HALF_LIFE)
 
 
 class Shares(Generic[Item]):

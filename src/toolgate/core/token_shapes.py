@@ -43,6 +43,7 @@ _BESIDE_TOKENS = "+/="  # what stands in no token, but in the word that it ends
 _IN_TOKENS = bytes(chr(each) in f"{string.ascii_letters}{string.digits}_.:-{_BESIDE_TOKENS}" for each in range(256))
 _LONG_WORD = "\1" * _SHORTEST_SHAPED
 MOST_WORDS = 20_000  # long ones that are looked at one by one: about 20 ms
+_TRANSLATED = 1024 * 1024  # bytes in one go
 PIECE = 64 * 1024  # bytes that are looked through at once, and what may begin there: at most 10 ms, in which no other
 # thread goes on
 _LONGEST_TOKEN_SHAPED, _LONGEST_KEY, _LONGEST_PASSWORD = 40_000, 21_000, 8000  # bytes, at least
@@ -58,7 +59,8 @@ def shaped(shown: bytes) -> bytes:
 
 def shaped_in_steps(shown: bytes) -> InSteps[bytes]:
     """The same, for what is large."""
-    shown = yield from _without_shapes(shown, _shaped, GONE, _long_words(shown))
+    words = yield from _long_words(shown)
+    shown = yield from _without_shapes(shown, _shaped, GONE, words)
     shown = yield from _without_shapes(shown, _password, f"://{GONE}", _behind(shown, b"://", _LONGEST_PASSWORD))
     stretch = _behind(shown, b"\\/", _LONGEST_PASSWORD)
     shown = yield from _without_shapes(shown, _escaped_password, f"\\/{GONE}", stretch)
@@ -92,10 +94,14 @@ def _behind(shown: bytes, mark: bytes, longest: int) -> Callable[[int], Stretch]
     return stretch
 
 
-def _long_words(shown: bytes) -> Callable[[int], Stretch]:
+def _long_words(shown: bytes) -> InSteps[Callable[[int], Stretch]]:
     """A token is in a long word. These are found at memory's speed; where there are very many, it is as fast to look
     everywhere."""
-    is_in = shown.translate(_IN_TOKENS).decode("latin-1")
+    parts: list[str] = []
+    for start in range(0, len(shown), _TRANSLATED):
+        parts.append(shown[start : start + _TRANSLATED].translate(_IN_TOKENS).decode("latin-1"))
+        yield
+    is_in = "".join(parts)
     numbers = itertools.count()
 
     def stretch(place: int) -> Stretch:

@@ -385,7 +385,7 @@ class ModernResponses:
                 return Reply(modern.write_required(call.client, questions, state), parked_call, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         write = partial(self._written, route, call, parked_call, outcome)
-        return await responses.aside(write, outcome, self._gateway.in_turns, call.client)
+        return await responses.aside(write, outcome, self._gateway.in_turns, call)
 
     def _written(self, route: Route, call: Call, parked_call: ParkedCall | None, outcome: Done | Accepted) -> Reply:
         if isinstance(outcome, Accepted):

@@ -15,9 +15,10 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
 from toolgate.core.listing import Listing
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Client, Done, Outcome
+from toolgate.core.model import Call, Client, Done, Outcome
 from toolgate.core.notes import Note
 from toolgate.eras import revisions
+from toolgate.policy.large_results import turn_of
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +33,12 @@ SendMessage = Callable[[bytes], None]
 """Sends one message to a client, whole."""
 
 
-async def aside(write: Callable[[], Written], outcome: Outcome, in_turns: BySize, client: Client) -> Written:
+async def aside(write: Callable[[], Written], outcome: Outcome, in_turns: BySize, call: Call) -> Written:
     """What comes of an outcome, as `write` writes it; of one that was so large that others would have waited while it
     was looked at, in a thread."""
     if not isinstance(outcome, Done) or not outcome.is_cut:
         return write()
-    return await in_turns.of(memoryview(outcome.body).nbytes).in_thread(client.principal.counted_as, write)
+    return await in_turns.of(memoryview(outcome.body).nbytes).in_thread(turn_of(call), write)
 
 
 async def listing(

@@ -598,7 +598,7 @@ class Session:
             say = partial(self.tell, whose=asked.principal)
             asked.call.notes.attach(partial(self._report, say, asked.token, tasks.read_id(outcome.body)))
         write = partial(self._written, asked.call, outcome)
-        return await responses.aside(write, outcome, self._gateway.in_turns, asked.call.client)
+        return await responses.aside(write, outcome, self._gateway.in_turns, asked.call)
 
     def _written(self, call: Call, outcome: Done | Accepted) -> bytes | Raw | Joined:
         if isinstance(outcome, Done) and outcome.is_foreign:

@@ -22,7 +22,7 @@ import msgspec
 
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.fairness import giving_way
 from toolgate.core.fault import Fault
 from toolgate.search import Document
@@ -58,7 +58,7 @@ class Embeddings:
         self._store = store
         self._folder = folder
         self._local: tuple[str, LocalModel | NoModel] | None = None  # by its mark
-        self._turns = FairLimit(1, most=MOST_WAITING, what="searches by meaning")  # at it
+        self._turns = FairThreads(1, most=MOST_WAITING, what="searches by meaning")  # at it
         self._thread = ThreadPoolExecutor(1, "toolgate embeddings")
         self._background = BackgroundTasks()
         self._known: dict[bytes, Vector] = {}  # by a hash of model and text

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import items, mcp
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.fault import Fault
 from toolgate.core.steps import InSteps, in_slices
 from toolgate.gateway.embedding import Embeddings
@@ -42,7 +42,7 @@ class Finder:
     def __init__(self, embeddings: Embeddings | None = None) -> None:
         self._embeddings = embeddings
         self._thread = ThreadPoolExecutor(1, "toolgate search")
-        self._turns = FairLimit(1, most=MOST_WAITING, what="searches")
+        self._turns = FairThreads(1, most=MOST_WAITING, what="searches")
         self._index = Index()
         self._indexed: dict[
             str, Sequence[weakref.ref[ServerList] | weakref.ref[_UnderWay] | None]

@@ -19,7 +19,7 @@ from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.bodies import FREE, Kept
 from toolgate.core.clock import Clock
-from toolgate.core.concurrency import FairLimit, OneEach
+from toolgate.core.concurrency import FairThreads, OneEach
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, EventSink, Outcome, Principal
@@ -82,8 +82,8 @@ class RouteViews:
         )
         self.finder = Finder(self.embeddings)
         self.observed = ObservedShapes()
-        self.in_turns = FairLimit(1)  # large results that code gets, and gives
-        self.counting = FairLimit(1)  # tokens
+        self.in_turns = FairThreads(1)  # large results that code gets, and gives
+        self.counting = FairThreads(1)  # tokens
         self.telling = OneEach(MOST_WAITING, most=MOST_WAITING, what="answers with whole lists")
         self._activated = ActivatedTools(tell)
         self.activated, self.activate = self._activated.of, self._activated.activate

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
 from toolgate.core import items, names
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.fault import Fault, Reached, let_go
 from toolgate.core.model import Accepted, Call, Outcome
 from toolgate.sandbox.run import Host, Rests
@@ -46,7 +46,7 @@ class ScriptCalls:
         language: str,
         handle: Callable[[Call], Awaitable[Outcome]],
         observe: Callable[[str, str, bytes], object],
-        in_turns: FairLimit,
+        in_turns: FairThreads,
     ) -> None:
         self._context = context
         self._view = view

@@ -17,7 +17,7 @@ from msgspec import Raw
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.loaded import Loaded, ToolList
 from toolgate.core import items, jsonrpc, names
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.search import tokens
 
 KEY: Final = "toolgate/tokens"
@@ -42,13 +42,13 @@ class _Counts(msgspec.Struct):
     loaded: Counter[str] = msgspec.field(default_factory=Counter[str])
 
 
-async def of(given: Given, shown: Mapping[str, str], turns: FairLimit, whose: str) -> Mapping[str, Any]:
+async def of(given: Given, shown: Mapping[str, str], turns: FairThreads, whose: str) -> Mapping[str, Any]:
     """One client's figures; `shown` are names of servers by id, `whose` turn it takes: see `Principal.counted_as`."""
     counts = await turns.in_thread(whose, lambda: _counted(given, {}))
     return {**_told(counts), "by_server": _by_server(counts, shown)}
 
 
-async def of_all(given: Sequence[Given], shown: Mapping[str, str], turns: FairLimit) -> Mapping[str, Any]:
+async def of_all(given: Sequence[Given], shown: Mapping[str, str], turns: FairThreads) -> Mapping[str, Any]:
     """Those of all clients together, by path and by server, for who administers."""
 
     def count() -> list[tuple[str, _Counts]]:

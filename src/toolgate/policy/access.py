@@ -12,7 +12,7 @@ import msgspec
 
 from toolgate.auth.access import Access, Rules
 from toolgate.core import counting, jsonrpc
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, Outcome
 from toolgate.policy.base import Policy
@@ -52,7 +52,7 @@ class Permit(Policy):
         return _permitted(rules, call, outcome) if rules else outcome
 
 
-async def looked_through(turns: FairLimit, access: Access, call: Call, outcome: Outcome) -> Outcome:
+async def looked_through(turns: FairThreads, access: Access, call: Call, outcome: Outcome) -> Outcome:
     """The same in a thread: to judge a hundred values takes long. When the call goes back through its policies, the
     verdicts are remembered. Raises `Fault`."""
     rules = _rules(access, call, outcome)

@@ -26,7 +26,7 @@ from toolgate.config import access
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.background import whole
 from toolgate.core.clock import Clock
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Call, NeedInput, Outcome, Required
 from toolgate.core.redaction import Redactor
@@ -86,7 +86,7 @@ class Approval(Policy):
         prints: Mapping[str, str],
         checks: Sequence[Callable[[Call], Awaitable[None]]] = (),
         audit: Trail | None = None,
-        asking: FairLimit | None = None,
+        asking: FairThreads | None = None,
         passed: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._verdict = verdict
@@ -97,7 +97,7 @@ class Approval(Policy):
         self._prints = prints
         self._checks = checks
         self._audit = audit
-        self._asking = asking or FairLimit(1)
+        self._asking = asking or FairThreads(1)
         self._passed = passed or {}
 
     def applies(self, call: Call) -> bool:

@@ -22,7 +22,7 @@ from typing import IO
 
 import msgspec
 
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.policy import schemas
 from toolgate.policy.schemas import FINE, ArgumentsVerdict, Schema
 
@@ -127,7 +127,7 @@ class _Lane:
     """One process. Blocking, but for its `turns`."""
 
     def __init__(self) -> None:
-        self.turns = FairLimit(1, most=MOST_WAITING, what="calls whose arguments take long to check")
+        self.turns = FairThreads(1, most=MOST_WAITING, what="calls whose arguments take long to check")
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
         self._turn = threading.Lock()

@@ -11,6 +11,8 @@ from msgspec import Raw
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.concurrency import BySize
 from toolgate.core.model import Asker, Call, Done, NeedInput, Outcome, Resume
+from toolgate.core.steps import InSteps, in_slices
+from toolgate.policy.overflow import Later
 from toolgate.policy.scrub import Scrubber, is_large
 from toolgate.policy.truncate import Truncate
 
@@ -24,19 +26,40 @@ async def aside(
     in_turns: BySize,
 ) -> Outcome:
     """The outcome, scrubbed, cut and in its client's names (`leave`) where it is large, so that nothing is left to be
-    done; where it comes later, it will be that. Principals take turns."""
+    done; where it comes later, it will be that. Principals take turns, and so do servers."""
     if isinstance(outcome, NeedInput):
         later = partial(aside, call, scrubber=scrubber, truncate=truncate, leave=leave, in_turns=in_turns)
         return NeedInput(outcome.asks, _Later(outcome.resume, later))
     if not isinstance(outcome, Done) or not is_large(outcome, scrubber.secrets.forms):
         return outcome
-    turns = in_turns.of(memoryview(outcome.body).nbytes)
-    in_thread = partial(turns.in_thread, call.client.principal.counted_as)
+    keeping = truncate.keeping(call) if truncate else None
+    steps = in_slices(_in_steps(call, outcome, scrubber, truncate, keeping, leave), SLICE)
+    outcome = await in_turns.of(memoryview(outcome.body).nbytes).in_thread(turn_of(call), steps)
+    if keeping:
+        keeping.done()
+    return outcome
+
+
+def turn_of(call: Call) -> str:
+    """Whose turn it is when a result is looked at: its client asked for it, and its server made it large."""
+    return f"{call.client.principal.counted_as}\n{call.server}"
+
+
+def _in_steps(
+    call: Call,
+    outcome: Done,
+    scrubber: Scrubber,
+    truncate: Truncate | None,
+    keeping: Later | None,
+    leave: Callable[[Outcome], Outcome],
+) -> InSteps[Outcome]:
     if scrubber.has_work or scrubber.unsigns:
-        outcome = await scrubber.aside(call, outcome, in_thread)
-    if truncate:
-        outcome = await truncate.aside(call, outcome, in_thread)
-    return await in_thread(lambda: _left(outcome, leave))
+        outcome = yield from scrubber.in_steps(outcome, call.kind == "tasks")
+    if truncate and keeping:
+        yield
+        outcome = truncate.cut(call, outcome, keeping)
+    yield
+    return _left(outcome, leave)
 
 
 def _left(outcome: Done, leave: Callable[[Outcome], Outcome]) -> Outcome:
@@ -59,6 +82,7 @@ def _frame(body: Raw | bytes) -> Raw:
 
 
 _SHORT = 1024  # bytes
+SLICE = 0.05  # seconds of one result, where others wait
 
 
 class _Later:

@@ -21,7 +21,7 @@ from toolgate.config.access import Rate
 from toolgate.config.shapes import EVERY
 from toolgate.core import counting, mcp, names
 from toolgate.core.clock import Clock
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Outcome, Principal
 from toolgate.core.spelling import as_a_lenient_reader
@@ -84,7 +84,7 @@ class Meters:
         self.clock = clock
         self.together: AbstractContextManager[Any] = threading.RLock()  # costs less than what does nothing
         self._kinds: dict[str, Meter] = {}
-        self.asking = FairLimit(1)  # calls that are written out for an operator
+        self.asking = FairThreads(1)  # calls that are written out for an operator
         self.on_refused: Callable[[str, float], None] | None = None  # told who, and for how many seconds still
 
     def refused(self, who: Principal, wait: float) -> None:

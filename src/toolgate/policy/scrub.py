@@ -15,13 +15,12 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, large, names, redaction, token_shapes
-from toolgate.core.concurrency import InThread
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Accepted, Ask, Call, Done, Event, NeedInput, Outcome
 from toolgate.core.notes import Note
 from toolgate.core.redaction import Redactor, Secrets
-from toolgate.core.steps import InSteps, at_once, in_slices
+from toolgate.core.steps import InSteps, at_once
 from toolgate.eras.calls import by_folded, without_lookalikes
 from toolgate.policy.base import Policy
 from toolgate.upstreams.base import Status
@@ -35,7 +34,6 @@ _ours = re.compile("".join(rf"(?:{sign}|\\u00{ord(sign):02x})" for sign in OURS)
 LARGE = 512 * 1024  # bytes of a result that take up to 10 ms
 MOST_SEARCHED = 16 * 1024 * 1024  # bytes of a result, for each form of a secret: up to 20 ms
 MANY_FORMS = 512
-SLICE = 0.05  # seconds of one result, where those of other principals wait
 
 
 def is_large(outcome: Outcome, forms: int = MANY_FORMS) -> bool:
@@ -66,14 +64,18 @@ class Scrubber(msgspec.Struct, frozen=True):
 
     def _body_in_steps(self, said: Raw | bytes) -> InSteps[Raw | bytes]:
         """The same, for what is large. Where no known secret is in it, there is no copy of it meanwhile."""
-        if self.mode == "off" or (self.mode == "known" and not self._may_be_in(said)):
+        if self.mode == "off" or (self.mode == "known" and not (yield from self._may_be_in(said))):
             return said
         known = yield from self.secrets.body_in_steps(before := bytes(said))
         known = (yield from token_shapes.shaped_in_steps(known)) if self.mode == "patterns" else known
         return said if known is before else known
 
-    def _may_be_in(self, said: Raw | bytes) -> bool:
-        return any(map(self.secrets.may_be_in, large.pieces(said, redaction.LOOKED_AT, self.secrets.overlap)))
+    def _may_be_in(self, said: Raw | bytes) -> InSteps[bool]:
+        for piece in large.pieces(said, redaction.LOOKED_AT, self.secrets.overlap):
+            if self.secrets.may_be_in(piece):
+                return True
+            yield
+        return False
 
     def raw(self, said: Raw) -> Raw:
         before = bytes(said)
@@ -91,15 +93,10 @@ class Scrubber(msgspec.Struct, frozen=True):
             after = self.body(before := bytes(before))
         return outcome if after is before else msgspec.structs.replace(outcome, body=after)
 
-    async def aside(self, call: Call, outcome: Done, in_thread: InThread[Outcome]) -> Done:
-        """The same as `outcome` in a thread."""
-        found = await in_thread(in_slices(self._in_steps(outcome, call.kind == "tasks"), SLICE))
-        assert isinstance(found, Done)
-        return found
-
-    def _in_steps(self, outcome: Done, is_of_task: bool) -> InSteps[Done]:
+    def in_steps(self, outcome: Done, is_of_task: bool) -> InSteps[Done]:
+        """The same as `outcome`, and `unsigned` where that is wanted."""
         if self.unsigns:
-            outcome = unsigned(outcome, is_of_task)
+            outcome = yield from _unsigned_in_steps(outcome, is_of_task)
             yield
         if outcome.is_scrubbed:
             return outcome
@@ -184,19 +181,24 @@ def unsigned(outcome: Signed, is_of_task: bool) -> Signed:
     """A server's result without what is the gateway's to say: members of `_meta` that begin with `toolgate/`; nor what
     some readers take for a question, in which nothing says who asks. What is told of a task may ask; that is named
     where it is written. One that is out of shape, or has too many values, is left as it is."""
+    return at_once(_unsigned_in_steps(outcome, is_of_task))
+
+
+def _unsigned_in_steps(outcome: Signed, is_of_task: bool) -> InSteps[Signed]:
     try:
-        if body := _unsigned(outcome.body, is_of_task):
+        if body := (yield from _unsigned(outcome.body, is_of_task)):
             return msgspec.structs.replace(outcome, body=body)
     except jsonrpc.UNREADABLE:
         pass
     return outcome
 
 
-def _unsigned(body: Raw | bytes, is_of_task: bool) -> bytes | None:
+def _unsigned(body: Raw | bytes, is_of_task: bool) -> InSteps[bytes | None]:
     """None where nothing is changed. A `_meta` that may stand there twice, one of them with what is ours, is written
     once, and so is a type: readers differ in which of both they take, and some do not mind case."""
-    if not (_may_say_ours(body) or _may_ask(body)) or counting.is_too_much(body):
+    if not ((yield from _may_say_ours(body)) or (yield from _may_ask(body))) or counting.is_too_much(body):
         return None
+    yield
     said = bytes(body)
     whole, changes = jsonrpc.members(body), Members()
     result = without_lookalikes(whole, _DECISIVE)
@@ -210,7 +212,7 @@ def _unsigned(body: Raw | bytes, is_of_task: bool) -> bytes | None:
     is_task = "taskId" in result
     name = "result" if is_task else "task"
     inside = result.get(name, jsonrpc.NOTHING)
-    if bytes(inside).startswith(b"{") and (inner := _unsigned(inside, is_of_task=not is_task)):
+    if bytes(inside).startswith(b"{") and (inner := (yield from _unsigned(inside, not is_task))):
         changes[name] = Raw(inner)
     return jsonrpc.encode(result | changes) if changes or is_less else None
 
@@ -222,18 +224,25 @@ _ESCAPES = tuple(b"\\u00%d" % row for row in range(2, 8))  # of ASCII
 _questions = re.compile(rb"input[_-]{0,9}reque", re.I)  # an `s` of the rest has a second spelling beyond ASCII
 
 
-def _may_ask(said: Raw | bytes) -> bool:
+def _may_ask(said: Raw | bytes) -> InSteps[bool]:
     """Whether any reader may find questions in a result, or their type: its name in another case, or a second one."""
-    if large.holds_any(said, b"input_required") or any(map(_questions.search, large.pieces(said, overlap=32))):
-        return True
-    return large.holds_any(said, b"\\u00") and large.holds_any(said, *_ESCAPES)
+    for piece in large.pieces(said, overlap=32):
+        if b"input_required" in piece or _questions.search(piece):
+            return True
+        if b"\\u00" in piece and any(escape in piece for escape in _ESCAPES):
+            return True
+        yield
+    return False
 
 
-def _may_say_ours(said: Raw | bytes) -> bool:
+def _may_say_ours(said: Raw | bytes) -> InSteps[bool]:
     """Not for sure where it is large: then whole megabytes would be looked at slowly, in one go."""
-    lower = map(bytes.lower, large.pieces(said, overlap=len(b"toolgate") - 1))
-    may = any(b"toolgate" in piece or b"\\u00" in piece for piece in lower)
-    return may and (memoryview(said).nbytes >= LARGE or bool(_ours.search(said)))
+    for piece in large.pieces(said, overlap=len(b"toolgate") - 1):
+        lower = piece.lower()
+        if b"toolgate" in lower or b"\\u00" in lower:
+            return memoryview(said).nbytes >= LARGE or bool(_ours.search(said))
+        yield
+    return False
 
 
 def _without_ours(meta: Raw) -> Raw:

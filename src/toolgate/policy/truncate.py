@@ -18,7 +18,6 @@ from msgspec import Raw
 
 from toolgate.config import Config, Limits, Server
 from toolgate.core import counting, excerpts, jsonrpc, mcp, surrogates
-from toolgate.core.concurrency import InThread
 from toolgate.core.excerpts import Ends, Excerpt
 from toolgate.core.model import Call, Done, Outcome
 from toolgate.policy import content_kinds
@@ -82,32 +81,30 @@ class Truncate(Policy):
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         if not _is_limited(call) or not isinstance(outcome, Done):
             return outcome
-        limit = self._limits.get(call.server, self._limit)
-        if outcome.is_cut or limit.surely_holds(memoryview(outcome.body).nbytes):
+        if outcome.is_cut or self._limit_of(call).surely_holds(memoryview(outcome.body).nbytes):
             return outcome
         keeping = self._overflow.later()
-        cut = _cut(call, limit, outcome, keeping)
+        cut = self.cut(call, outcome, keeping)
         keeping.done()
         return cut
 
-    async def aside(self, call: Call, outcome: Done, in_thread: InThread[Done]) -> Done:
-        """The same in a thread, for what is so large that others would wait for it."""
-        limit = self._limits.get(call.server, self._limit)
-        if not _is_limited(call) or limit.surely_holds(memoryview(outcome.body).nbytes):
+    def keeping(self, call: Call) -> Later | None:
+        """What is cut off is kept by it, where something may be: for `cut` in a thread."""
+        return self._overflow.later() if _is_limited(call) else None
+
+    def cut(self, call: Call, outcome: Done, keeping: Later) -> Done:
+        limit = self._limit_of(call)
+        if limit.surely_holds(memoryview(outcome.body).nbytes):
             return outcome
-        keeping = self._overflow.later()
-        cut = await in_thread(lambda: _cut(call, limit, outcome, keeping))
-        keeping.done()
-        return cut
+        return msgspec.structs.replace(outcome, body=_Shortening(call, limit, keeping).of(outcome.body))
+
+    def _limit_of(self, call: Call) -> Limit:
+        return self._limits.get(call.server, self._limit)
 
 
 def _is_limited(call: Call) -> bool:
     """What a script gets is no model's to read: what the script says of it is limited."""
     return call.method in _LIMITED and not call.by_script
-
-
-def _cut(call: Call, limit: Limit, outcome: Done, keeping: Later) -> Done:
-    return msgspec.structs.replace(outcome, body=_Shortening(call, limit, keeping).of(outcome.body))
 
 
 class _Failed(msgspec.Struct):

@@ -25,7 +25,7 @@ from toolgate.config import Config
 from toolgate.config.secrets import Lacking
 from toolgate.core import names
 from toolgate.core.clock import Clock
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.fault import Fault
 from toolgate.core.services import Swap
 from toolgate.provision import catalogue, gates
@@ -108,7 +108,7 @@ class Provisioning:
         self._vouched_by: Sequence[str] = ()  # the patterns that it was made by
         self._lists: dict[str, Entries] = {}  # as they are indexed
         self._own: tuple[Sequence[Entry], Entries] = ((), Entries())  # the list that needs no network
-        self._turns = FairLimit(1, most=MOST_WAITING, what="searches for servers")  # of the index
+        self._turns = FairThreads(1, most=MOST_WAITING, what="searches for servers")  # of the index
 
     def prepared(self, config: Config) -> Swap:
         use = self.registries.prepared(config)

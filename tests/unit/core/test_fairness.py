@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from virtualtime import FakeClock, settle
 
-from toolgate.core.fairness import RoundRobin, Shares, giving_way
+from toolgate.core import fairness
+from toolgate.core.fairness import ByUse, RoundRobin, Shares, giving_way
 from toolgate.core.model import Principal
 from toolgate.frontends import scheduling
 from toolgate.frontends.scheduling import Callers, Scheduler
@@ -65,6 +66,60 @@ async def test_who_may_not_go_keeps_the_place() -> None:
     assert waiting.pop(lambda key: key == "b") == "b1"
     assert waiting.pop(lambda key: key == "b") is None
     assert order(waiting) == ["a1", "a2"]
+
+
+async def test_who_has_used_less_goes_before_who_has_used_more_and_that_is_forgotten() -> None:
+    now = [100.0]
+    waiting: ByUse[str] = ByUse(lambda: now[0])
+    waiting.used("a", 1.0)
+    waiting.used("b", 0.5)
+    for item in ("a1", "b1", "a2", "c1", "b2", "c2"):
+        waiting.put(item[0], item)
+    assert order(waiting) == ["c1", "c2", "b1", "b2", "a1", "a2"]
+    now[0] += 60
+    waiting.used("c", 0.001)
+    for item in ("c1", "a1"):
+        waiting.put(item[0], item)
+    assert order(waiting) == ["a1", "c1"]
+
+
+async def test_where_all_have_used_the_same_they_take_turns() -> None:
+    waiting: ByUse[str] = ByUse(lambda: 100.0)
+    for item in ("a1", "a2", "b1", "b2"):
+        waiting.put(item[0], item)
+    found: list[str] = []
+    while item := waiting.pop():
+        found.append(item)
+        waiting.used(item[0], 0.1)
+    assert found == ["b1", "a1", "b2", "a2"] or found == ["a1", "b1", "a2", "b2"]
+
+
+async def test_who_has_several_names_has_used_what_they_have_together() -> None:
+    waiting: ByUse[str] = ByUse(lambda: 100.0)
+    waiting.used("ann\nwild", 1.0)
+    waiting.put("bob\nwild", "what bob wants of the wild one")
+    waiting.put("cid\ngood", "what cid wants of the good one")
+    assert order(waiting) == ["what cid wants of the good one", "what bob wants of the wild one"]
+
+
+async def test_who_may_not_go_keeps_the_place_however_little_was_used() -> None:
+    waiting: ByUse[str] = ByUse(lambda: 100.0)
+    waiting.used("b", 1.0)
+    waiting.put("a", "a1")
+    waiting.put("b", "b1")
+    assert waiting.pop(lambda key: key == "b") == "b1"
+    assert waiting.pop(lambda key: key == "b") is None
+    assert order(waiting) == ["a1"]
+
+
+async def test_who_has_used_next_to_nothing_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fairness, "_MANY", 10)
+    now = [100.0]
+    waiting: ByUse[str] = ByUse(lambda: now[0])
+    for number in range(100):
+        now[0] += 1
+        waiting.used(f"p{number}", 0.001)
+    assert len(waiting._used) <= 11  # type: ignore[reportPrivateUsage]
 
 
 class Requests:

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.loaded import LoadedTools
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.model import Client, Principal
 from toolgate.gateway import token_meter
 from toolgate.search import tokens
@@ -17,7 +17,7 @@ from toolgate.search import tokens
 ITEMS = {f"tool_{number}": Raw(b'{"name":"s__tool_%d"}' % number) for number in range(20)}
 
 
-def of(loaded: LoadedTools, turns: FairLimit, session: str, who: str = "ann") -> asyncio.Task[object]:
+def of(loaded: LoadedTools, turns: FairThreads, session: str, who: str = "ann") -> asyncio.Task[object]:
     client = Client(Principal(who, client=who), session, path="/mcp")
     loaded.listed(client, LISTED)
     given = token_meter.Given(loaded.find(client), {"s": (SERVER, ITEMS.keys())})
@@ -37,7 +37,7 @@ async def test_a_list_is_counted_once_however_many_sessions_have_it(monkeypatch:
         return estimate(text)
 
     monkeypatch.setattr(tokens, "estimate", counting)
-    loaded, turns = LoadedTools(), FairLimit(1)
+    loaded, turns = LoadedTools(), FairThreads(1)
     first = await of(loaded, turns, "session 0")
     once = len(counted)
     for number in range(1, 8):
@@ -46,7 +46,7 @@ async def test_a_list_is_counted_once_however_many_sessions_have_it(monkeypatch:
 
 
 async def test_who_wants_to_know_it_in_many_sessions_waits_behind_its_own() -> None:
-    loaded, turns = LoadedTools(), FairLimit(1)
+    loaded, turns = LoadedTools(), FairThreads(1)
     await turns.turn("somebody")
     ended: list[str] = []
     asked = [of(loaded, turns, f"session {number}") for number in range(5)]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolgate.auth import safe_text
-from toolgate.core.concurrency import FairLimit
+from toolgate.core.concurrency import FairThreads
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.policy import approval_requests
@@ -79,7 +79,7 @@ def waiting(deciding: Deciding) -> Waiting:
     return Waiting(requests, tuple(map(_granted, deciding.approvals.grants())))
 
 
-async def one(deciding: Deciding, id: str, in_turns: FairLimit, by: Principal) -> WaitingCall:
+async def one(deciding: Deciding, id: str, in_turns: FairThreads, by: Principal) -> WaitingCall:
     """Laid out in a thread: it may be 64 KiB of what takes long."""
     request = _request(deciding, id)
     return await in_turns.in_thread(by.counted_as, lambda: _shown(request))
