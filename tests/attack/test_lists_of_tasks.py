@@ -1,15 +1,19 @@
 """A client asks for the list of its tasks again and again: each list asks servers for every task, and keeps all that
-they say."""
+they say; or a server has the tasks of thousands of calls looked at without a pause."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from peers import Scene, gateway
 from task_peers import LegacyTaskServer
+from virtualtime import FakeClock
 
-from toolgate.upstreams.mcp.tasks import LOOKS_AT_ONCE
+from toolgate.eras.tasks import Task
+from toolgate.upstreams.mcp.tasks import LOOKS_AT_ONCE, Waiting
 
 COUNT, LISTS = 20, 30
 
@@ -41,3 +45,25 @@ async def test_of_a_client_that_asks_for_many_lists_of_its_tasks_one_is_made_at_
             assert len((await each.reply()).result["tasks"]) == COUNT
         assert len(seen) == LISTS * COUNT + 1
         assert max(seen) <= 2 * LOOKS_AT_ONCE  # hers, and his
+
+
+@pytest.mark.parametrize(("running", "pause"), [(1, 0.1), (20, 0.1), (3000, 15.0), (100_000, 60.0)])
+async def test_many_that_a_server_wants_to_have_looked_at_at_once_are_looked_at_less_often(
+    running: int, pause: float
+) -> None:
+    """3,000 calls whose tasks were looked at ten times a second each took 85 % of a core as long as they stood."""
+    slept: list[float] = []
+
+    class Slept(FakeClock):
+        async def sleep(self, seconds: float) -> None:
+            slept.append(seconds)
+
+    requests: Any = SimpleNamespace(clock=Slept())
+    waiting = Waiting(requests, cast(Any, None), cast(Any, None), lambda id: None, lambda: running)
+
+    async def over(task: Task) -> Task:
+        return Task("1", "completed")
+
+    cast(Any, waiting)._look = over
+    await cast(Any, waiting)._look_until_ready(Task("1", pollInterval=0), float("inf"))
+    assert slept == [pause]

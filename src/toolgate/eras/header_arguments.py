@@ -22,7 +22,9 @@ from toolgate.eras import headers
 ANNOTATION = "x-mcp-header"
 PREFIX = "mcp-param-"
 _SAID = ANNOTATION.encode()
-LONGEST = 64 * 1024  # bytes of JSON of an argument that is repeated: no header has as many
+LONGEST = 64 * 1024  # bytes of JSON of all arguments that are repeated: no head has as many
+MOST = 100  # headers for one tool: a usual server takes no more in a head
+MOST_READ = 32 * 1024 * 1024  # bytes of the arguments and of the objects in them in which such arguments stand
 LARGEST = 2**53 - 1  # what every reader can hold as an integer
 DEEPEST = 64  # levels of a schema that are looked into
 
@@ -67,6 +69,8 @@ def of_tool(raw: Raw) -> tuple[HeaderArgument, ...]:
             if argument.header in found:
                 raise Invalid(f"two arguments map to the header {argument.header}")
             found[argument.header] = argument
+            if len(found) > MOST:
+                raise Invalid(f"more than {MOST} arguments map to headers")
     return tuple(found.values())
 
 
@@ -108,8 +112,8 @@ def write(header_arguments: Sequence[HeaderArgument], arguments: Raw) -> list[tu
     """The headers that a call of such a tool carries."""
     if not header_arguments:
         return []
-    given = _arguments(arguments)
-    shown = ((argument, _text(_at(given, argument), argument.is_integer)) for argument in header_arguments)
+    given = _Given(arguments)
+    shown = ((argument, _text(given.at(argument), argument.is_integer)) for argument in header_arguments)
     return [
         (argument.name.encode(), headers.encode_value(text).encode()) for argument, text in shown if text is not None
     ]
@@ -117,9 +121,9 @@ def write(header_arguments: Sequence[HeaderArgument], arguments: Raw) -> list[tu
 
 def check(header_arguments: Sequence[HeaderArgument], arguments: Raw, found: Mapping[str, str]) -> None:
     """Hold a request's headers against its arguments. Raises `Fault` HEADER_MISMATCH."""
-    given = _arguments(arguments)
+    given = _Given(arguments)
     for argument in header_arguments:
-        value = _at(given, argument)
+        value = given.at(argument)
         text, header = _text(value, argument.is_integer), found.get(argument.header)
         if text is None and header is None:
             continue
@@ -132,30 +136,47 @@ def check(header_arguments: Sequence[HeaderArgument], arguments: Raw, found: Map
             raise _mismatch(f"the header {argument.name} differs from its argument")
 
 
-def _arguments(raw: Raw) -> Members:
-    try:
-        return jsonrpc.members(raw)
-    except jsonrpc.UNREADABLE as error:
-        raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
+class _Given:
+    """The arguments of a call, of which only what headers show is read, and no object twice."""
 
+    def __init__(self, arguments: Raw) -> None:
+        self._read, self._shown = 0, 0  # bytes
+        self._objects: dict[tuple[str, ...], Members] = {(): self._members(arguments)}
 
-def _at(given: Members, argument: HeaderArgument) -> Any:
-    """What a header shows. All else, which may be large, is not read."""
-    *above, last = argument.path
-    try:
-        for name in above:
-            inner = given.get(name, jsonrpc.NOTHING)
-            if bytes(memoryview(inner)[:1]) != b"{":
-                return None
-            given = jsonrpc.members(inner)
-        value = given.get(last, jsonrpc.NOTHING)
-        if len(memoryview(value)) > LONGEST:
+    def at(self, argument: HeaderArgument) -> Any:
+        """What its header shows, None where it is not there. Raises `Fault`."""
+        *above, last = argument.path
+        value = self._object(tuple(above)).get(last, jsonrpc.NOTHING)
+        self._shown += len(memoryview(value))
+        if self._shown > LONGEST:
             name = ".".join(argument.path)
-            message = f"Invalid arguments: {name} is repeated in a header, and may have {LONGEST:,} bytes"
-            raise Fault("INVALID_ARGS", message, reach="not_sent")
-        return jsonrpc.value(value) if value else None
-    except jsonrpc.UNREADABLE as error:
-        raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
+            what = f"{name} is repeated in a header, and what is repeated may have {LONGEST:,} bytes in all"
+            raise Fault("INVALID_ARGS", f"Invalid arguments: {what}", reach="not_sent")
+        try:
+            return jsonrpc.value(value) if value else None
+        except jsonrpc.UNREADABLE as error:
+            raise _invalid(error) from None
+
+    def _object(self, path: tuple[str, ...]) -> Members:
+        """Without members where there is none."""
+        if path not in self._objects:
+            inner = self._object(path[:-1]).get(path[-1], jsonrpc.NOTHING)
+            self._objects[path] = self._members(inner) if bytes(memoryview(inner)[:1]) == b"{" else Members()
+        return self._objects[path]
+
+    def _members(self, raw: Raw) -> Members:
+        self._read += len(memoryview(raw))
+        if self._read > MOST_READ:
+            what = f"the objects around those that headers repeat may have {MOST_READ:,} bytes in all"
+            raise Fault("INVALID_ARGS", f"Invalid arguments: {what}", reach="not_sent")
+        try:
+            return jsonrpc.members(raw)
+        except jsonrpc.UNREADABLE as error:
+            raise _invalid(error) from None
+
+
+def _invalid(error: Exception) -> Fault:
+    return Fault("INVALID_ARGS", f"Invalid arguments: {error}")
 
 
 def _text(value: Any, is_integer: bool) -> str | None:

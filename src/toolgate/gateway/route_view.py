@@ -19,7 +19,7 @@ from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.bodies import FREE, Kept
 from toolgate.core.clock import Clock
-from toolgate.core.concurrency import FairThreads, OneEach
+from toolgate.core.concurrency import BySize, FairThreads, OneEach
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, EventSink, Outcome, Principal
@@ -82,7 +82,7 @@ class RouteViews:
         )
         self.finder = Finder(self.embeddings)
         self.observed = ObservedShapes()
-        self.in_turns = FairThreads(1)  # large results that code gets, and gives
+        self.in_turns = BySize(1)  # large results that code gets, and gives
         self.counting = FairThreads(1)  # tokens
         self.telling = OneEach(MOST_WAITING, most=MOST_WAITING, what="answers with whole lists")
         self._activated = ActivatedTools(tell)
@@ -352,7 +352,7 @@ class RouteView:
         if not kept or self._size <= LARGE:
             return EncodedResult(jsonrpc.encode(make()), is_scrubbed=True)
         whose = self.client.principal.counted_as
-        body = await self._views.in_turns.in_thread(whose, lambda: jsonrpc.encode(make()))
+        body = await self._views.in_turns.of(self._size).in_thread(whose, lambda: jsonrpc.encode(make()))
         if not kept.body.has(len(body)):
             await kept.body.room()
         return EncodedResult(body, kept, is_scrubbed=True)

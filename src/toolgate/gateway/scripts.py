@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
 from toolgate.core import items, names
-from toolgate.core.concurrency import FairThreads
+from toolgate.core.concurrency import BySize
 from toolgate.core.fault import Fault, Reached, let_go
 from toolgate.core.model import Accepted, Call, Outcome
 from toolgate.sandbox.run import Host, Rests
@@ -46,7 +46,7 @@ class ScriptCalls:
         language: str,
         handle: Callable[[Call], Awaitable[Outcome]],
         observe: Callable[[str, str, bytes], object],
-        in_turns: FairThreads,
+        in_turns: BySize,
     ) -> None:
         self._context = context
         self._view = view
@@ -93,8 +93,8 @@ class ScriptCalls:
         item = self._item(server, tool)
         read = partial(scripts.value_of, body, has_output=item is not None and bool(item.outputSchema))
         whose = self._context.client.principal.counted_as
-        is_large = len(memoryview(body)) > LARGE
-        value = await self._in_turns.in_thread(whose, read) if is_large else read()
+        size = len(memoryview(body))
+        value = await self._in_turns.of(size).in_thread(whose, read) if size > LARGE else read()
         if item and not item.outputSchema:
             self._observe(base.find_server(server, self._view.names), tool, value)
         return value

@@ -2,7 +2,8 @@
 
 A flow is parked when its `input_required` was flushed, claimed by the retry, and parked again or gone when
 that round ends. The rules this file keeps: everything parked ends (ttl, caps, shutdown) and ending cancels the
-work upstream; a retry that comes twice joins the running round; the round that was answered is never answered again.
+work upstream; a retry that comes twice joins the running round, as a few may; the round that was answered is never
+answered again.
 
 Rounds of our own policies, where nothing is parked, are kept to the last two rules as well (`once`): the store
 remembers them, since other gateways, and this one after a restart, could be shown the same state.
@@ -28,6 +29,7 @@ from toolgate.state.base import NotKept, Store
 Reply = TypeVar("Reply")
 
 MOST_BYTES = 64 * 1024 * 1024  # that the calls of one principal keep while they are parked
+MOST_JOINED = 8  # requests that wait for one round: each of them gets its whole reply at the same moment
 REMEMBERED = 16384  # rounds that were answered; beyond, the oldest are forgotten
 
 
@@ -39,6 +41,12 @@ class Round:
         self._waiting = 0
 
     async def join(self, abandon: Callable[[], object]) -> Any:
+        """Raises `Fault` RATE_LIMITED where enough wait for it."""
+        if self._waiting >= MOST_JOINED:
+            message = f"Too many retries at once: {MOST_JOINED} with the same requestState wait already"
+            raise Fault(
+                "RATE_LIMITED", message, reach="not_sent", hint="wait for one of them", extra={"retryAfter": 1.0}
+            )
         self._waiting += 1
         try:
             return await asyncio.shield(self.task)

@@ -14,7 +14,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Principal
 from toolgate.core.notes import Note, Notes
 from toolgate.state import parking as module
-from toolgate.state.parking import MOST_BYTES, ParkedCall, Parking
+from toolgate.state.parking import MOST_BYTES, MOST_JOINED, ParkedCall, Parking
 
 ANN, BOB = Principal("ann"), Principal("bob")
 
@@ -209,6 +209,20 @@ async def test_the_same_round_twice_is_one_round() -> None:
     assert await asyncio.gather(*legs) == ["done"] * 3
     assert slow.runs == 1
     assert await parking.run_round(flow, slow) == "done"  # not flushed yet: still joined
+    parking.finished(flow)
+
+
+async def test_so_many_may_wait_for_one_round_and_the_next_is_refused() -> None:
+    """4,000 retries with one state were answered in one step, while others waited for a second."""
+    parking = Parking(FakeClock())
+    flow, _ = parked(parking)
+    slow = Slow()
+    legs = [asyncio.ensure_future(parking.run_round(flow, slow)) for _ in range(MOST_JOINED + 100)]
+    await settle()
+    slow.end.set_result("done")
+    replies = await asyncio.gather(*legs, return_exceptions=True)
+    assert replies[:MOST_JOINED] == ["done"] * MOST_JOINED
+    assert {each.code for each in replies[MOST_JOINED:] if isinstance(each, Fault)} == {"RATE_LIMITED"}
     parking.finished(flow)
 
 

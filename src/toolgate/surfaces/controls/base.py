@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.catalog.base import ServerList, View
-from toolgate.core import counting, jsonrpc, mcp, names, surrogates
+from toolgate.core import counting, crowds, jsonrpc, mcp, names, surrogates
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Done, Hints, Outcome
+from toolgate.core.model import Call, Client, Done, Hints, Outcome
 from toolgate.search import tokens
 from toolgate.surfaces.controls.context import ControlContext
 
@@ -282,11 +282,16 @@ def check_offered(server: str, kind: str, target: str, view: View) -> None:
     )
 
 
-async def derived(server_list: ServerList, what: str, make: Callable[[], Derived]) -> Derived:
-    """What is made of a list in a thread, once for all who ask, and kept with it."""
+async def derived(server_list: ServerList, what: str, make: Callable[[], Derived], client: Client) -> Derived:
+    """What is made of a list in a thread, once for all who ask, and kept with it. Very many who wait for it go on in
+    turns."""
     if what not in server_list.memo:
         server_list.memo[what] = asyncio.ensure_future(asyncio.to_thread(make))
-    return await asyncio.shield(server_list.memo[what])  # who goes away ends it for nobody
+    memo: asyncio.Future[Derived] = server_list.memo[what]
+    if not memo.done():
+        await asyncio.wait((memo,))  # who goes away ends it for nobody
+        await crowds.turn(client.principal.counted_as)
+    return memo.result()
 
 
 Derived = TypeVar("Derived")
@@ -294,9 +299,10 @@ Derived = TypeVar("Derived")
 
 class Part(msgspec.Struct, frozen=True):
     """What of an answer is made of a server's list: `pieces` by the names of its items, as they stand in a text of
-    JSON, and how many tokens they are."""
+    JSON, how many bytes they have together, and how many tokens they are."""
 
     pieces: Mapping[str, bytes]
+    size: int
     tokens: int
 
 
@@ -313,7 +319,7 @@ class OfLists(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """In bytes, of its parts."""
-        return sum(len(piece) for part in self.parts for piece in part.pieces.values())
+        return sum(part.size for part in self.parts)
 
     @property
     def tokens(self) -> int:
@@ -328,15 +334,16 @@ class OfLists(msgspec.Struct, frozen=True):
         return b"".join([*written, b'"}]}'])
 
 
-async def part(server_list: ServerList, what: str, make: Callable[[], Mapping[str, Any]]) -> Part:
+async def part(server_list: ServerList, what: str, make: Callable[[], Mapping[str, Any]], client: Client) -> Part:
     """What is said of the items of a list, as `make` has it by their names; written once, as all that is derived."""
-    return await derived(server_list, what, lambda: part_of(make()))
+    return await derived(server_list, what, lambda: part_of(make()), client)
 
 
 def part_of(said: Mapping[str, Any]) -> Part:
     written = {name: jsonrpc.encode(each) for name, each in said.items()}
     counted = tokens.estimate(b",".join(written.values()))
-    return Part({name: in_text(each) for name, each in written.items()}, counted)
+    pieces = {name: in_text(each) for name, each in written.items()}
+    return Part(pieces, sum(map(len, pieces.values())), counted)
 
 
 def in_text(written: bytes) -> bytes:

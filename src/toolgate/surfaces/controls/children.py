@@ -47,9 +47,9 @@ async def get_schema(given: Given, context: ControlContext) -> Any:
     if server_list is None:
         raise view.fault(id, "tools") or base.not_listed_yet(id)
     resources = view.server_list(id, "resources")
-    parts = [await base.part(server_list, "schemas", partial(_of_each, _described, server_list))]
+    parts = [await base.part(server_list, "schemas", partial(_of_each, _described, server_list), context.client)]
     if resources:
-        parts.append(await base.part(resources, "places", partial(_of_each, _located, resources)))
+        parts.append(await base.part(resources, "places", partial(_of_each, _located, resources), context.client))
     return base.OfLists({"tools": base.LIST, "resources": base.LIST if resources else []}, parts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -138,23 +139,24 @@ async def list_tools(given: Given, context: ControlContext) -> Any:
         if server_list is None:
             raise view.fault(one, "tools") or base.not_listed_yet(one)
         told = {"success": True, "server": view.servers[one], "tools": base.LIST}
-        return base.OfLists(told, [await _briefs(server_list)])
+        return base.OfLists(told, [await _briefs(server_list, context)])
     listed: list[Object] = []
     parts: list[base.Part] = []
     for id in servers:
         server_list, fault = view.server_list(id, "tools"), view.fault(id, "tools")
         said: dict[str, Any] = {"name": view.servers[id], "tools": base.LIST if server_list else []}
-        parts += [await _briefs(server_list)] if server_list else []
+        parts += [await _briefs(server_list, context)] if server_list else []
         listed.append(said | ({"error": fault.message} if fault else {} if server_list else {"pending": True}))
     return base.OfLists({"success": True, "servers": listed}, parts)
 
 
-async def _briefs(server_list: ServerList) -> base.Part:
+async def _briefs(server_list: ServerList, context: ControlContext) -> base.Part:
     """A line on each tool of a list."""
-    tools = server_list.items
-    return await base.part(
-        server_list, "briefs", lambda: {name: _in_a_line(items.read(raw)) for name, raw in tools.items()}
-    )
+    return await base.part(server_list, "briefs", partial(_in_lines, server_list), context.client)
+
+
+def _in_lines(server_list: ServerList) -> Mapping[str, Object]:
+    return {name: _in_a_line(items.read(raw)) for name, raw in server_list.items.items()}
 
 
 def _in_a_line(tool: items.Item) -> Object:
@@ -168,7 +170,8 @@ async def get_tool_schema(given: Given, context: ControlContext) -> Any:
     server_list = view.server_list(id, "tools")
     assert server_list
     told = {"success": True, "server": view.servers[id], "tool": base.VALUE}
-    return base.OfLists(told, [await base.part(server_list, f"tool {tool}", lambda: {tool: server_list.items[tool]})])
+    made = await base.part(server_list, f"tool {tool}", lambda: {tool: server_list.items[tool]}, context.client)
+    return base.OfLists(told, [made])
 
 
 def table_of_new(given: Given) -> Mapping[str, Any]:
@@ -209,7 +212,7 @@ async def add_mcp_server(given: Given, context: ControlContext) -> Any:
     view = await context.gateway.lists([(id, "tools")])
     server_list, fault = view.server_list(id, "tools"), view.fault(id, "tools")
     status = context.gateway.status(id)
-    parts = [await _briefs(server_list)] if server_list else []
+    parts = [await _briefs(server_list, context)] if server_list else []
     told: Object = {**said, "state": IN_004[status.state], "tools": base.LIST if parts else []}
     if fault:
         hint = status.hint or fault.hint

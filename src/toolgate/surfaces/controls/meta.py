@@ -14,7 +14,7 @@ from toolgate.core.model import Call
 from toolgate.search import Hit, signatures
 from toolgate.surfaces.controls import base, code
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
-from toolgate.surfaces.controls.context import ControlContext, GatewayView
+from toolgate.surfaces.controls.context import ControlContext
 from toolgate.surfaces.controls.states import IN_002
 from toolgate.upstreams.base import Status
 
@@ -75,7 +75,7 @@ async def _discovered(
     server_list = view.server_list(one, "tools")
     said = _summary(known[one], context.gateway.status(one), server_list)
     if server_list:
-        part, note = await _all_told(one, server_list, given.get("format"), context.gateway)
+        part, note = await _all_told(one, server_list, given.get("format"), context)
         return base.OfLists({**said, "tools": base.LIST, **({"note": note} if note else {})}, [part])
     fault = view.fault(one, "tools")
     return {**said, "tools": [], **({"error": fault.message} if fault else {})}
@@ -149,18 +149,20 @@ def _found(hit: Hit, context: ControlContext, format: str | None, budget: signat
 
 
 async def _all_told(
-    server: str, server_list: ServerList, format: str | None, gateway: GatewayView
+    server: str, server_list: ServerList, format: str | None, context: ControlContext
 ) -> tuple[base.Part, str]:
     """All tools of a list, which is written once for all who ask for it, and what is to be said of that; what was
     observed is for each alone."""
-    part, note = await base.derived(server_list, f"told {format or ''}", lambda: _written(server_list, format))
+    told = f"told {format or ''}"
+    part, note = await base.derived(server_list, told, lambda: _written(server_list, format), context.client)
     if not format:
         return part, note
     budget = signatures.Budget(_MOST_OF_A_SEARCH)
-    observed = {name: shape for name in part.pieces if (shape := gateway.observed(server, name))}
+    observed = {name: shape for name in part.pieces if (shape := context.gateway.observed(server, name))}
     found = {name: _told(server_list.items[name], format, budget, shape) for name, shape in observed.items()}
     own = base.part_of({name: each for name, each in found.items() if "declaration" in each})
-    return base.Part({**part.pieces, **own.pieces}, part.tokens), note
+    replaced = sum(len(part.pieces[name]) for name in own.pieces)
+    return base.Part({**part.pieces, **own.pieces}, part.size + own.size - replaced, part.tokens), note
 
 
 def _written(server_list: ServerList, format: str | None) -> tuple[base.Part, str]:

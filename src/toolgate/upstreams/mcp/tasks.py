@@ -38,6 +38,7 @@ LOOK, LOOKS = 3.0, 10.0  # seconds for one of these, and for all of a list
 SILENCE = 60.0  # seconds for which a server is not asked again on behalf of a principal whose look it has let pass
 PAUSE = 1.0  # seconds between two looks at a task of which its server says nothing else
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
+MOST_LOOKS = 200  # in a second, at all tasks of one connection that calls wait for: beyond, pauses are longer
 
 
 class Tasks:
@@ -130,7 +131,7 @@ class Tasks:
     async def _result(self, call: Call, whole: Exchange) -> Outcome:
         self.running += 1
         try:
-            return await Waiting(self._requests, call, whole, self._end).outcome()
+            return await Waiting(self._requests, call, whole, self._end, lambda: self.running).outcome()
         finally:
             self.running -= 1
             self._requests.on_rest()
@@ -302,11 +303,14 @@ def _is_task(made: asyncio.Future[Outcome]) -> bool:
 
 class Waiting:
     """A call that runs as a task, with its result as the outcome. Silence is borne for the server's timeout. `end` has
-    a task cancelled."""
+    a task cancelled; `running` is how many such calls there are."""
 
-    def __init__(self, requests: Requests, call: Call, whole: Exchange, end: Callable[[str], None]) -> None:
+    def __init__(
+        self, requests: Requests, call: Call, whole: Exchange, end: Callable[[str], None], running: Callable[[], int]
+    ) -> None:
         self._requests = requests
         self._end = end
+        self._running = running
         self._clock = requests.clock
         self._call = call
         self._whole = whole
@@ -381,7 +385,7 @@ class Waiting:
         """Ask now and then, until the result can be had or the task asks something."""
         while self._clock.now() < until:
             wanted = PAUSE if task.pause is None else task.pause
-            await self._clock.sleep(min(max(wanted, PAUSES[0]), PAUSES[1]))
+            await self._clock.sleep(min(max(wanted, PAUSES[0], self._running() / MOST_LOOKS), PAUSES[1]))
             task = await self._look(task)
             if task.is_over or task.status == "input_required":
                 return task
