@@ -173,7 +173,7 @@ def initialize_params(revision: Revision, capabilities: Mapping[str, Any], info:
     return jsonrpc.encode({"protocolVersion": revision.date, "capabilities": capabilities, "clientInfo": info})
 
 
-def read_initialized(body: Raw, server: str) -> tuple[Revision, Initialized]:
+def read_initialized(body: Raw, server: str = "") -> tuple[Revision, Initialized]:
     """The revision that this server speaks, and all that it says. Raises `Fault` where the answer is none, or its
     version is not one of ours."""
     try:
