@@ -27,6 +27,7 @@ from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
+from toolgate.core.redaction import excerpt
 
 LASTS = 600.0  # seconds that a user has
 LONGEST_HINT = 4096  # characters of an ID token that may stand in a URL
@@ -125,7 +126,7 @@ class PageSignIn:
             issuer, metadata = await self._found()
             _check_issuer(metadata, answer)
             if answer.get("error"):
-                raise NotSignedIn(f"{self.host} says: {answer['error'][:100]}")
+                raise NotSignedIn(f"{self.host} says: {excerpt(answer['error'], 100)}")
             id_token = await self._exchanged(issuer, metadata, answer.get("code", ""), cookie, callback)
             client_id = self._auth().pages.client_id
             principal = await self._by_id_token(id_token, client_id, self._made("nonce", cookie), address)
@@ -189,7 +190,7 @@ class PageSignIn:
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             raise NotSignedIn(f"{self.host} answered with something that is no token") from None
         if fetched.status != 200 or not told.id_token:
-            raise NotSignedIn(f"{self.host} gave no ID token: {told.error[:100] or f'HTTP {fetched.status}'}")
+            raise NotSignedIn(f"{self.host} gave no ID token: {excerpt(told.error, 100) or f'HTTP {fetched.status}'}")
         return told.id_token
 
 

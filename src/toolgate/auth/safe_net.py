@@ -27,6 +27,7 @@ from toolgate.auth.lookups import Lookups, in_thread
 from toolgate.config import Config
 from toolgate.core import encrypted
 from toolgate.core.fault import Fault
+from toolgate.core.redaction import excerpt
 from toolgate.core.services import Swap, sets
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})  # as hosts are written
@@ -145,7 +146,7 @@ class SafeNet:
             async with asyncio.timeout(bounds.seconds), turns:
                 for _ in range(HOPS + 1):
                     if len(url) > LONGEST_URL:
-                        raise _refused(url[:200], f"it has more than {LONGEST_URL:,} characters", "")
+                        raise _refused(excerpt(url), f"it has more than {LONGEST_URL:,} characters", "")
                     fetched = await self._once(asker, method, url, told, body, may, bounds.longest)
                     location = fetched.headers.get("location")
                     if not follow or method != "GET" or not location or fetched.status not in REDIRECTS:
@@ -283,7 +284,7 @@ def _next(url: str, location: str, headers: dict[str, str]) -> tuple[str, dict[s
         there = urljoin(url, location)
         is_same = _origin(there) == _origin(url)
     except ValueError:
-        raise _refused(location[:200], "it is not a URL") from None
+        raise _refused(excerpt(location), "it is not a URL") from None
     return there, headers if is_same else {
         name: value for name, value in headers.items() if name.lower() in KEPT_ELSEWHERE
     }
@@ -303,9 +304,9 @@ def check_url(url: str, may: tuple[str, ...]) -> SplitResult:
         parts = urlsplit(url)
         is_sound = bool(parts.hostname) and parts.port != 0 and bool(_plain.fullmatch(url))
     except ValueError:
-        raise _refused(url[:200], "it is not a URL") from None
+        raise _refused(excerpt(url), "it is not a URL") from None
     if not is_sound:
-        raise _refused(url[:200], "it is not a URL")
+        raise _refused(excerpt(url), "it is not a URL")
     if "@" in parts.netloc:
         raise _refused(_shown(url), "it contains a user name")
     if parts.scheme == "https" or (parts.scheme == "http" and _is_named(parts, may)):

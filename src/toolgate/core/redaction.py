@@ -6,7 +6,8 @@ where secrets overlap, all of them is gone; what was JSON stays JSON; and what h
 
 A redactor can be asked questions: whoever sees what became of a guess learns from it. So only whole secrets are looked
 for, never parts of them, and with a secret goes whatever adjoins it that could belong to it. What others say is
-redacted before it is cut (`excerpt`), so that no part of a secret is left at the cut.
+redacted before it is cut or a line of it is chosen (`excerpt`, `last_lines`), so that no part of a secret is left at
+the cut.
 """
 
 from __future__ import annotations
@@ -647,15 +648,39 @@ def excerpt(said: str | bytes, most: int = 200, server: str = "") -> str:
     secrets of each gateway in this process: those who quote know of none. Where they do not know the server either, of
     its tokens those are taken out that nobody writes by chance."""
     text = said[:LONGEST_QUOTED] if isinstance(said, str) else bytes(said[:LONGEST_QUOTED]).decode(errors="replace")
-    longest = PIECE_OF_TOKEN
+    text, part = _without_known(text, server)
+    if len(said) > LONGEST_QUOTED:  # half of a secret may be left at its end, which many before it have moved forward
+        text = text[:-part]
+    return text[:most]
+
+
+def last_lines(said: bytes, most: int, server: str = "", is_cut: bool = False) -> str:
+    """The end of what a process wrote, in whole lines of `most` characters together, or in the end of a line that is
+    longer; without secrets as `excerpt` is. `is_cut`: something stood before it, so that a secret may begin there."""
+    text, part = _without_known(said.decode(errors="replace"), server)
+    start = max(len(text) - most, part if is_cut else 0)
+    if start and text[start - 1 : start] != "\n":
+        start = text.find("\n", start) + 1 or start
+    return text[start:]
+
+
+def version(server: str = "") -> object:
+    """What `excerpt` and `last_lines` have looked for is to be looked for again when this is another."""
+    return [each.version for each in _known_to_all(server)]
+
+
+def _known_to_all(server: str) -> list[Secrets]:
     with _all_turn:
         known = list(_all)
-    for redactor in known:
-        secrets = redactor.of(server) if server else redactor.anywhere
-        text, longest = secrets.text(text), max(longest, secrets.longest)
-    if len(said) > LONGEST_QUOTED:  # half of a secret may be left at its end, which many before it have moved forward
-        text = text[:-longest]
-    return text[:most]
+    return [redactor.of(server) if server else redactor.anywhere for redactor in known]
+
+
+def _without_known(text: str, server: str) -> tuple[str, int]:
+    """And how many characters a part of a secret may have that is left where it was cut."""
+    part = PIECE_OF_TOKEN
+    for secrets in _known_to_all(server):
+        text, part = secrets.text(text), max(part, secrets.longest)
+    return text, part
 
 
 # Logs.

@@ -12,7 +12,7 @@ import string
 from collections.abc import Callable
 from typing import TypeAlias
 
-from toolgate.core.redaction import GONE
+from toolgate.core.redaction import GONE, LONGEST_QUOTED, excerpt
 from toolgate.core.steps import InSteps, at_once
 
 _shapes = (
@@ -55,6 +55,16 @@ Stretch: TypeAlias = tuple[int, int, int]
 def shaped(shown: bytes) -> bytes:
     """JSON without what has the shape of a token, of a private key, or of a password in a URL."""
     return at_once(shaped_in_steps(shown))
+
+
+def quoted(said: str, most: int) -> str:
+    """The beginning of what others said, in `most` characters: as `redaction.excerpt`, and without what has the shape
+    of a secret."""
+    known = excerpt(said, LONGEST_QUOTED)
+    clean = shaped(known.encode(errors="replace")).decode(errors="replace")
+    if len(said) > LONGEST_QUOTED:  # half of a token may be left at its end
+        clean = clean[:-_LONGEST_TOKEN_SHAPED]
+    return clean[:most]
 
 
 def shaped_in_steps(shown: bytes) -> InSteps[bytes]:

@@ -173,16 +173,16 @@ def initialize_params(revision: Revision, capabilities: Mapping[str, Any], info:
     return jsonrpc.encode({"protocolVersion": revision.date, "capabilities": capabilities, "clientInfo": info})
 
 
-def read_initialized(body: Raw) -> tuple[Revision, Initialized]:
-    """The revision that a server speaks, and all that it says. Raises `Fault` where the answer is none, or its version
-    is not one of ours."""
+def read_initialized(body: Raw, server: str = "") -> tuple[Revision, Initialized]:
+    """The revision that this server speaks, and all that it says. Raises `Fault` where the answer is none, or its
+    version is not one of ours."""
     try:
         answer = jsonrpc.read(body, type=Initialized)
     except jsonrpc.UNREADABLE as error:
         raise Fault("SERVER_FAILED", f"The answer to initialize is malformed: {error}") from None
     revision = mcp.revision("legacy", _SAME.get(answer.protocolVersion, answer.protocolVersion))
     if not revision:
-        spoken = redaction.excerpt(answer.protocolVersion, LONGEST_VERSION)
+        spoken = redaction.excerpt(answer.protocolVersion, LONGEST_VERSION, server)
         raise Fault("SERVER_FAILED", f"The server speaks only {spoken!r}, which toolgate does not know")
     return revision, answer
 

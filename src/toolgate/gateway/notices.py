@@ -27,6 +27,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
 from toolgate.core.services import Swap
 from toolgate.policy.approvals import MOST_REQUESTS, MOST_UNDECIDED, StoredRequest
+from toolgate.upstreams import diagnosis
 from toolgate.upstreams.process.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -132,8 +133,7 @@ class Notices:
         finally:
             child.end()
         if not reason.endswith("status 0"):
-            words = child.stderr.text().strip().splitlines()[-1:]
-            raise Fault("UPSTREAM_ERROR", ": ".join((reason, *(self._redactor.text(each)[:200] for each in words))))
+            raise Fault("UPSTREAM_ERROR", ": ".join(filter(None, (reason, diagnosis.last_words(child.stderr.text())))))
 
     async def close(self) -> None:
         self._waiting = RoundRobin()

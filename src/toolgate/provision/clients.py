@@ -15,7 +15,6 @@ from pathlib import Path
 from toolgate.config import ownership
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
-from toolgate.core.redaction import excerpt
 from toolgate.provision.entries import Kind
 from toolgate.upstreams.process import folders, kept
 from toolgate.upstreams.process.supervisor import Supervisor
@@ -123,7 +122,7 @@ class PackageClients:
             child.end()
             await child.ended()
         if not reason.endswith("status 0"):
-            words = excerpt(child.stderr.text().strip(), 2000).splitlines()
+            words = child.stderr.text().strip().splitlines()
             why = "; ".join(each.strip() for each in words[:4] if each.strip()) or reason
             raise Fault("SERVER_FAILED", f"{command} failed: {why[:400]}", reach="not_sent")
         return bytes(output).decode(errors="replace")

@@ -17,7 +17,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from toolgate.core.fault import Fault
-from toolgate.core.redaction import excerpt
 from toolgate.sandbox.bridge import MEMORY, Broken
 from toolgate.sandbox.limits import Limits
 from toolgate.sandbox.worker import Engine, Worker
@@ -138,5 +137,5 @@ def _why(reason: str, stderr: str) -> Broken:
     if any(word in stderr for word in _OUT_OF_MEMORY):
         return Broken(MEMORY)
     if not reason.endswith("was stopped"):
-        log.warning("the process of %s: %s", reason, excerpt(diagnosis.last_words(stderr)))
+        log.warning("the process of %s: %s", reason, diagnosis.last_words(stderr))
     return Broken(f"the sandbox failed: its process {reason.removeprefix('javascript ')}")

@@ -14,7 +14,6 @@ import os
 import sys
 from importlib.metadata import version
 
-from toolgate.core.redaction import excerpt
 from toolgate.sandbox import javascript, python
 from toolgate.sandbox.bridge import Broken
 from toolgate.sandbox.limits import Limits
@@ -56,7 +55,7 @@ def engine(supervisor: Supervisor, limits: Limits) -> Engine:
         def exited(reason: str) -> None:
             last = diagnosis.last_words(child.stderr.text()) if child else ""
             if not reason.endswith("was stopped"):
-                log.warning("the process of %s: %s", reason, excerpt(last))
+                log.warning("the process of %s: %s", reason, last)
             worker.exited(Broken(f"the sandbox failed: its process {reason.removeprefix('monty ')}"))
 
         args = ["-I", "-B", "-X", "utf8", "-c", COMMAND, _HERE, str(limits.address_space), str(limits.cpu)]

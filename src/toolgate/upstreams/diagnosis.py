@@ -168,6 +168,7 @@ CAUSES: tuple[tuple[str, str], ...] = (
 )
 
 LONGEST_LINE = 1000  # characters of a line that are looked at
+LONGEST_TOLD = 200  # characters of the line that tells most
 MOST_LINES = 200  # of stderr, among which the most telling is looked for
 MOST_SEARCHED = 4096  # characters of an error, and of stderr
 
@@ -212,11 +213,14 @@ _OF_NPM = re.compile(r"npm (?:ERR!|error) ")
 
 
 def last_words(stderr: str) -> str:
-    """The line that tells most of why a program has ended: the last one; of npm, which begins with it, the first."""
+    """The line that tells most of why a program has ended: the last one; of npm, which begins with it, the first; to
+    200 characters. `stderr` is without secrets (`Tail.text`): in one line of several nobody would know a part of one.
+    """
     lines = [line.strip()[:LONGEST_LINE] for line in stderr.splitlines()[-MOST_LINES:]]
     telling = [line for line in lines if not _EMPTY.search(line)]
     of_npm = [line for line in telling if _OF_NPM.match(line)]
-    return (of_npm[0] if of_npm and _OF_NPM.match(telling[-1]) else telling[-1]) if telling else ""
+    told = (of_npm[0] if of_npm and _OF_NPM.match(telling[-1]) else telling[-1]) if telling else ""
+    return told[:LONGEST_TOLD]
 
 
 # What the system may lack → how to let us have it. Both limits of descriptors: ours, and that of the machine. None of

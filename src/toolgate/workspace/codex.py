@@ -498,7 +498,7 @@ def _told(thread: _Thread) -> Object:
         "name": excerpt(name, LONGEST_SHOWN) or None,
         "preview": excerpt(codex_said.text(thread.preview), LONGEST_SHOWN),
         "cwd": codex_said.text(thread.cwd, LONGEST_FOLDER),
-        "model": model[:LONGEST_MODEL] or None,
+        "model": excerpt(model, LONGEST_MODEL) or None,
         "source": source if 0 < len(source) <= 64 else None,
         "created_at": int(thread.created_at),
         "updated_at": int(thread.updated_at),

@@ -170,8 +170,9 @@ class Turn:
         files = _files(item.changes)
         if kind == "fileChange":
             size = len(item.changes)
-            kept = files if size <= MOST_BYTES_SHOWN else [_File(each.path[:LONGEST_SHOWN], "") for each in files]
-            self._changes[codex_said.identifier(item.id)] = _Changes(kept, size)
+            if size > MOST_BYTES_SHOWN:
+                files = [_File(excerpt(each.path, LONGEST_SHOWN), "") for each in files]
+            self._changes[codex_said.identifier(item.id)] = _Changes(files, size)
             while len(self._changes) > MOST_CHANGES:
                 del self._changes[next(iter(self._changes))]
         shown = _shown(kind, item, files)

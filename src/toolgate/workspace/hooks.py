@@ -31,8 +31,8 @@ from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
-from toolgate.core.redaction import LONGEST_QUOTED, excerpt
-from toolgate.core.token_shapes import shaped
+from toolgate.core.redaction import LONGEST_QUOTED
+from toolgate.core.token_shapes import quoted
 from toolgate.state.base import Connection
 from toolgate.upstreams.inprocess.tools import ToolContext
 from toolgate.upstreams.providers import prompts
@@ -386,8 +386,8 @@ def _adapted(raw: Raw, source: str) -> Payload:
     """Raises `Fault`."""
     members, names = _members(raw), ADAPTERS.get(_source(source), _MEMBERS)
     told = {name: _text(members.get(member)) for name, member in names.items()}
-    prompt = told["prompt"][: 4 * LONGEST_QUOTED]
-    added = _added.match(prompt)
+    prompt = told["prompt"]
+    added = _added.match(prompt, 0, 4 * LONGEST_QUOTED)
     return Payload(
         session_id=told["session_id"],
         cwd=absolute(told["cwd"]),
@@ -404,8 +404,7 @@ def _adapted(raw: Raw, source: str) -> Payload:
 def _kept(text: str, most: int) -> str:
     """A text as records have it: its beginning, without secrets that are known or look like some, and of what is not
     printed only the ends of lines."""
-    quoted = text[: LONGEST_QUOTED + 1].encode(errors="replace")
-    clean = excerpt(shaped(quoted).decode(errors="replace"), most + 1).replace("\r\n", "\n")
+    clean = quoted(text, most + 1).replace("\r\n", "\n")
     shown = "".join(each for each in clean if each.isprintable() or each in "\n\t").strip()
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 

@@ -46,19 +46,19 @@ def result(answer: WholeAnswer, server: Server) -> bytes:
 
 def _refused(answer: WholeAnswer, server: Server, hint: str) -> Fault:
     """What is no result does not say whether the tool has run."""
-    message = f"Tool execution failed (status {answer.status}): {shown(answer.body, MOST_SHOWN)}"
+    message = f"Tool execution failed (status {answer.status}): {shown(answer.body, server.id, MOST_SHOWN)}"
     return fault(server, message, "sent_unknown", "UPSTREAM_ERROR", hint)
 
 
 def tools(answer: WholeAnswer, line: HttpClient, server: Server, limits: CatalogLimits) -> InSteps[Tools]:
     """What a component says of itself. Raises `Fault`."""
     if answer.status != 200:
-        message = f"{line} answered GET with HTTP {answer.status}: {shown(answer.body)}"
+        message = f"{line} answered GET with HTTP {answer.status}: {shown(answer.body, server.id)}"
         raise fault(server, message, "not_sent", hint=_hint(answer, line.url, server))
     if len(answer.body) > limits.bytes:
         raise too_many_bytes(server.id, "tools", limits.bytes)
     try:
-        return (yield from metadata.read(answer.body, limits.items))
+        return (yield from metadata.read(answer.body, limits.items, server.id))
     except metadata.TooMany:
         raise too_many_items(server.id, "tools", limits.items) from None
     except metadata.NoTools as why:

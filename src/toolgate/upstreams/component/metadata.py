@@ -55,8 +55,9 @@ _tool = jsonrpc.Decoder(_Tool)
 _array = jsonrpc.Decoder(list[Raw])
 
 
-def read(body: bytes, most: int = CatalogLimits().items) -> InSteps[Tools]:
-    """Raises `NoTools`, and `TooMany` where there are more than so many items. One tool in each step."""
+def read(body: bytes, most: int = CatalogLimits().items, server: str = "") -> InSteps[Tools]:
+    """What this server says of itself. Raises `NoTools`, and `TooMany` where there are more than so many items. One
+    tool in each step."""
     if counting.has_more_values(body, MOST_VALUES):
         raise NoTools(f"it has more than {MOST_VALUES:,} JSON values")
     try:
@@ -67,13 +68,13 @@ def read(body: bytes, most: int = CatalogLimits().items) -> InSteps[Tools]:
         raise NoTools(f"it is not valid JSON: {error}") from None
     if len(items) > most:
         raise TooMany
-    found = yield from _sorted_out(items, is_array)
+    found = yield from _sorted_out(items, is_array, server)
     if items and not found.raw:
         raise NoTools(found.faults[0])
     return found
 
 
-def _sorted_out(items: Iterable[Raw], is_array: bool) -> InSteps[Tools]:
+def _sorted_out(items: Iterable[Raw], is_array: bool, server: str) -> InSteps[Tools]:
     good: dict[str, Raw] = {}
     faults: list[str] = []
     schemas = OutputSchemas()
@@ -82,30 +83,30 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> InSteps[Tools]:
             faults.append("the items after it are ignored")
             break
         if counting.is_deeper(bytes(item), jsonrpc.DEEPEST_ITEM):
-            faults.append(f"it is nested more than {jsonrpc.DEEPEST_ITEM} levels deep: {shown(bytes(item))}")
+            faults.append(f"it is nested more than {jsonrpc.DEEPEST_ITEM} levels deep: {shown(bytes(item), server)}")
             continue
         try:
             name = _tool.decode(item).name
         except jsonrpc.UNREADABLE as error:
-            faults.append(f"{error}: {shown(bytes(item))}")
+            faults.append(f"{error}: {shown(bytes(item), server)}")
             continue
         if len(name) > calls.LONGEST_NAME:
-            faults.append(f"it has more than {calls.LONGEST_NAME:,} characters of a name: {shown(bytes(item))}")
+            faults.append(f"it has more than {calls.LONGEST_NAME:,} characters of a name: {shown(bytes(item), server)}")
         elif why := listed.why_unreadable("tools", item):
-            faults.append(f"it has {why}: {shown(bytes(item))}")
+            faults.append(f"it has {why}: {shown(bytes(item), server)}")
         elif is_array and name in _NOT_IN_PATHS:
-            faults.append(f"the name {shown(name.encode())} cannot be part of a path")
+            faults.append(f"the name {shown(name.encode(), server)} cannot be part of a path")
         elif name in good:
-            faults.append(f"a second tool with the name {shown(name.encode())}")
+            faults.append(f"a second tool with the name {shown(name.encode(), server)}")
         else:
             good[name], why = schemas.of(item)
             if why:
-                faults.append(f"the output schema of {shown(name.encode())} is ignored: {why}")
+                faults.append(f"the output schema of {shown(name.encode(), server)} is ignored: {why}")
         yield
     return Tools(tuple(good.values()), frozenset(good), is_array, tuple(faults))
 
 
-def shown(body: bytes, most: int = 200) -> str:
-    """The beginning of a body, for people."""
-    text = excerpt(body, most + 1)
+def shown(body: bytes, server: str, most: int = 200) -> str:
+    """The beginning of a body of this server, for people."""
+    text = excerpt(body, most + 1, server)
     return text if len(text) <= most else text[:most] + "…"

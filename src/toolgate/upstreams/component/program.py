@@ -14,7 +14,6 @@ from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Words
-from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.component import owner
@@ -105,13 +104,14 @@ class Program:
 
     def _words(self) -> str:
         """What it wrote. Some programs complain on stdout, which carries nothing else here."""
-        return (self._child.stderr.text() if self._child else "") or self._log.text()
+        said = self._child.stderr.text(self._server.id) if self._child else ""
+        return said or self._log.text(self._server.id)
 
     def _exited(self, reason: str) -> None:
         hint = f"see the end of its output: toolgate doctor --server {self._server.id}"
         self.fault = fault(self._server, reason, "not_sent", hint=hint)
         if not reason.endswith("stopped") and (last := diagnosis.last_words(self._words())):
-            self.fault.words = Words(excerpt(last))
+            self.fault.words = Words(last)
         self._on_exit(self)
 
 

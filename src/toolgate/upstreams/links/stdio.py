@@ -100,7 +100,12 @@ class StdioLink(PipeLink):
         child = self._child
         if not child:
             return {}
-        return {"pid": child.pid, "started": child.started, "stderr": child.stderr.text(), "parts": self._parts}
+        return {
+            "pid": child.pid,
+            "started": child.started,
+            "stderr": child.stderr.text(self._server.id),
+            "parts": self._parts,
+        }
 
     def replace(self, why: str) -> None:
         if self._child:
@@ -156,7 +161,8 @@ class StdioLink(PipeLink):
             if reading := self._receiver.received(text, None):
                 self._intake.hold_until(reading)
         elif text and (not self._complaints or self._complaints.takes(self._server.id)):
-            log.warning("%s wrote a line to stdout that is not a message: %r", self._server.name, excerpt(text))
+            shown = excerpt(text, server=self._server.id)
+            log.warning("%s wrote a line to stdout that is not a message: %r", self._server.name, shown)
 
     def _stderr(self) -> None:
         self._signs += 1
@@ -169,7 +175,8 @@ class StdioLink(PipeLink):
         self._lines.drop()  # of its last line: this may be kept until garbage is collected
         hint = f"{diagnosis.LOOK}: toolgate doctor --server {self._server.id}"
         fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
-        if self._child and (last := diagnosis.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
-            fault.words = Words(excerpt(last))
+        stderr = self._child.stderr.text(self._server.id) if self._child else ""
+        if not reason.endswith("stopped") and (last := diagnosis.last_words(stderr)):
+            fault.words = Words(last)
         self._receiver.closed(fault)
         self._outbox.end()

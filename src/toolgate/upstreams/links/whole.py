@@ -18,12 +18,13 @@ from toolgate.core.bodies import FREE, Kept
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Reach, Words
 from toolgate.core.inflow import IntakeQueue
+from toolgate.core.redaction import LONGEST_QUOTED
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
 from toolgate.upstreams.links.places import Places, of_server
 
-MOST_OF_A_REFUSAL = 16 * 1024  # bytes that are kept of an answer that is none
+MOST_OF_A_REFUSAL = LONGEST_QUOTED + 1  # bytes that are kept of an answer that is none: the last says that it is cut
 
 
 class WholeAnswer(msgspec.Struct, frozen=True):

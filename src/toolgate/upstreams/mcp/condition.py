@@ -11,7 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from toolgate.config import Server
-from toolgate.core.fault import Fault, Words
+from toolgate.core.fault import LONGEST, Fault, Words
+from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.base import State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker
@@ -107,7 +108,8 @@ def _hint_for(server: Server, fault: Fault | None, stderr: str) -> str:
     noticed it knows best."""
     if not fault or server.problem:
         return ""
-    known = diagnosis.fix_for(fault.message, stderr)
+    said = excerpt(fault.message, LONGEST, server.id)  # a fix names what stands there, which may be a part of it
+    known = diagnosis.fix_for(said, stderr)
     return known or fault.hint if stderr else fault.hint or known
 
 

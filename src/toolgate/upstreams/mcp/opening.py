@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _SIGN_IN = "SIGN_IN_REQUIRED"
 _BAD_REQUEST = 400
 SILENCE = 10.0  # seconds without any sign of life before a server counts as one that ignores what it does not know
-MOST_VERSIONS = 20  # that are named, and characters of each
+MOST_VERSIONS = 20  # that are named
 LARGEST = 1024 * 1024  # bytes of what a server says of itself
 MOST_VALUES = 2000  # of JSON in it: it is kept for each session, and takes fifty times as much as it takes to send
 LONGEST_INSTRUCTIONS = 32 * 1024  # characters
@@ -95,7 +95,7 @@ async def _open_legacy(requests: Requests, client: Client, first: First, or_else
         if requests.fault or fault.code == _SIGN_IN:
             raise
         if or_else:
-            _raise_if_modern_only(fault)
+            _raise_if_modern_only(fault, requests.server.id)
             log.debug(
                 "%s does not support initialize (%s); trying server/discover", requests.server.name, fault.message
             )
@@ -127,7 +127,7 @@ async def _open_modern(requests: Requests, client: Client, first: First, or_else
             raise Ended from requests.fault
         if requests.fault or not or_else or fault.code == _SIGN_IN:
             raise
-        _raise_if_modern_only(fault)
+        _raise_if_modern_only(fault, requests.server.id)
         if known := mcp.newest("modern", _supported(fault) or ()):  # it had something against the request
             first["modern"] = known
             await _discover(requests, client, first, patient=True)
@@ -161,12 +161,12 @@ async def _falls_back(requests: Requests) -> bool:
     return other is not None
 
 
-def _raise_if_modern_only(fault: Fault) -> None:
+def _raise_if_modern_only(fault: Fault, server: str) -> None:
     """A server that knows the modern error codes is modern; where it does not speak our revision, that is the end."""
     supported = _supported(fault)
     if supported is not None and not any(each in supported for each in mcp.REVISIONS):
         ours = ", ".join(mcp.dates("modern"))
-        message = f"{fault.message}: it supports {_listed(supported) or 'none'}; toolgate supports {ours}"
+        message = f"{fault.message}: it supports {_listed(supported, server) or 'none'}; toolgate supports {ours}"
         raise Fault("SERVER_FAILED", message, reach="not_sent")
 
 
@@ -185,8 +185,8 @@ def _named(fault: Fault) -> Sequence[object] | None:
     return cast("list[object]", found) if isinstance(found, list) else None
 
 
-def _listed(versions: Sequence[object]) -> str:
-    return excerpt(", ".join(str(each)[:MOST_VERSIONS] for each in versions[:MOST_VERSIONS]))
+def _listed(versions: Sequence[object], server: str) -> str:
+    return excerpt(", ".join(map(str, versions[:MOST_VERSIONS])), server=server)
 
 
 async def _discover(requests: Requests, client: Client, first: First, patient: bool = False) -> None:
@@ -227,7 +227,7 @@ async def _discover_in(revision: Revision, requests: Requests, client: Client, p
     found = modern.read_discovered(_checked(await (ask if is_patient else _unless_silent(ask, requests))))
     spoken = mcp.newest("modern", found.supportedVersions)
     if not spoken:
-        raise Fault("UPSTREAM_ERROR", f"it supports only {_listed(found.supportedVersions)}")
+        raise Fault("UPSTREAM_ERROR", f"it supports only {_listed(found.supportedVersions, requests.server.id)}")
     found.instructions = _bounded(found.instructions, requests.server.id)
     requests.dialect = modern.ToServer(spoken, found, INFO)
     return spoken
@@ -298,7 +298,7 @@ def _plainer(asked: Revision, fault: Fault) -> Sequence[Revision]:
 async def _initialize_in(revision: Revision, requests: Requests, client: Client) -> None:
     params = legacy.initialize_params(revision, capabilities_for(requests.server, client), INFO)
     answer = await requests.ask(mcp.INITIALIZE, params, (), requests.server.start_timeout)
-    spoken, found = legacy.read_initialized(_checked(answer))
+    spoken, found = legacy.read_initialized(_checked(answer), requests.server.id)
     found.instructions = _bounded(found.instructions, requests.server.id)
     requests.dialect = legacy.ToServer(spoken, found)
     if requests.link:

@@ -69,7 +69,8 @@ class Boxes:
             return await self._without_box(server, holder)
         command, args, folders, interpreter = server.command, server.args, (), ""
         if split := packages.split_of(server.name, command, args):
-            found = await self._packages.installed(server.name, command, split, server.env, server.fetch_timeout)
+            whose = packages.Whose(server.id, server.name)
+            found = await self._packages.installed(whose, command, split, server.env, server.fetch_timeout)
             command, args, folders, interpreter = found.program, found.args, found.folders, found.interpreter
         own = self._own_folder(server, holder)
         home = str(own) if not confines.reads_all else None

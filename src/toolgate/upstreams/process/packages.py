@@ -22,7 +22,7 @@ import secrets
 import shutil
 from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -42,6 +42,7 @@ AT_ONCE = 16  # fetches; each is a process of some 100 MB
 UNUSED = 30 * 86_400.0  # seconds after which something is removed
 MOST_REMOVED = 100  # in one go
 LONGEST_OUTPUT = 256 * 1024  # bytes
+LONGEST_REASON = 2000  # characters of what a runner has said
 LONGEST_FILE, MOST_VALUES = 8 * 1024 * 1024, 100_000  # bytes and values of one that npm or a package has written
 _DESCRIPTION, _LIST = "package.json", ".package-lock.json"
 
@@ -109,6 +110,13 @@ def split_of(name: str, command: str, args: tuple[str, ...]) -> Split | None:
     return split
 
 
+class Whose(NamedTuple):
+    """The server that a package is for."""
+
+    id: str
+    name: str
+
+
 class _Fetch:
     """One that is under way, for `wanted` servers."""
 
@@ -130,14 +138,14 @@ class Packages:
         self._under_way: dict[Hashable, _Fetch] = {}
 
     async def installed(
-        self, name: str, command: str, split: Split, env: Mapping[str, str], patience: float
+        self, whose: Whose, command: str, split: Split, env: Mapping[str, str], patience: float
     ) -> Installed:
         """Within `patience` seconds. Raises `Fault`."""
-        self._check_runner(name, command)
-        key = name, command, split, tuple(sorted(env.items())), patience
+        self._check_runner(whose, command)
+        key = whose, command, split, tuple(sorted(env.items())), patience
         fetch = self._under_way.get(key)
         if not fetch:
-            fetch = self._under_way[key] = _Fetch(self._in_time(name, command, split, env, patience), name)
+            fetch = self._under_way[key] = _Fetch(self._in_time(whose, command, split, env, patience), whose.name)
         fetch.wanted += 1
         try:
             return await asyncio.shield(fetch.task)
@@ -149,26 +157,26 @@ class Packages:
                 await asyncio.gather(fetch.task, return_exceptions=True)
 
     async def _in_time(
-        self, name: str, command: str, split: Split, env: Mapping[str, str], patience: float
+        self, whose: Whose, command: str, split: Split, env: Mapping[str, str], patience: float
     ) -> Installed:
         try:
             async with self._clock.timeout(patience):
-                await self._turns.turn(name)
+                await self._turns.turn(whose.id)
                 try:
-                    return await self._fetched(name, command, split, env)
+                    return await self._fetched(whose, command, split, env)
                 finally:
-                    self._turns.give_back(name)
+                    self._turns.give_back(whose.id)
         except TimeoutError:
-            raise _failed(name, command, f"it did not end within {patience:g} s (fetch_timeout)") from None
+            raise _failed(whose, command, f"it did not end within {patience:g} s (fetch_timeout)") from None
 
-    async def _fetched(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
+    async def _fetched(self, whose: Whose, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         is_npm = _is_npm(command)
         own = self._variables(split, env)
         used = self._places(command, split, own)
         self._used.update(used)
         await asyncio.to_thread(self._touch, used, self._clock.wall())
         of_runner = self._of_npm if is_npm else self._of_uv
-        return await of_runner(name, command, split, own | (_OF_NPM if is_npm else _OF_UV))
+        return await of_runner(whose, command, split, own | (_OF_NPM if is_npm else _OF_UV))
 
     def places(self, command: str, split: Split, env: Mapping[str, str]) -> set[str]:
         """What such a server has in the folder, once it was started."""
@@ -218,16 +226,16 @@ class Packages:
         cache, environment = own.get("UV_CACHE_DIR", ""), "" if _is_npm(command) else _environment(split, own)
         return {place for place in (os.path.basename(cache), environment) if place}
 
-    def _check_runner(self, name: str, command: str) -> None:
+    def _check_runner(self, whose: Whose, command: str) -> None:
         """It runs outside the box: a program that only has its name does not."""
         folder, runner = os.path.split(command)
         found = shutil.which(runner, path=self._supervisor.environ.get("PATH"))
         if folder and not (found and os.path.realpath(found) == os.path.realpath(command)):
-            message = f"{name} cannot be put into a box: {command} is not the {runner} that is found in PATH"
+            message = f"{whose.name} cannot be put into a box: {command} is not the {runner} that is found in PATH"
             hint = f"{runner} fetches packages outside the box: write it without a path, and have it in toolgate's PATH"
             raise Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
 
-    async def _of_npm(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
+    async def _of_npm(self, whose: Whose, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         shell = f"--script-shell={_SHELL}"
         options = [
             *split.options,
@@ -239,29 +247,29 @@ class Packages:
             "--call",
             _SAYS_WHERE,
         ]
-        said = await self._run(name, command, options, env)
+        said = await self._run(whose, command, options, env)
         bins = [each for each in said.strip().split(":") if "/_npx/" in each and each.endswith("/node_modules/.bin")]
         if not bins:
-            raise _failed(name, command, "it does not say where it has put the package")
+            raise _failed(whose, command, "it does not say where it has put the package")
         folder = os.path.dirname(os.path.dirname(bins[0]))
         try:
             program = split.program or await asyncio.to_thread(_only_program, folder, split.package)
             strange = await asyncio.to_thread(_of_no_registry, folder, split.package)
         except _Unreadable as error:
             let_go(error)  # it holds what was read
-            raise _failed(name, command, str(error)) from None
+            raise _failed(whose, command, str(error)) from None
         path = os.path.join(bins[0], program)
         if (
             not program
             or os.path.basename(program) != program
             or not holds(os.path.realpath(folder), os.path.realpath(path))
         ):
-            raise _failed(name, command, "it names no program of its own")
+            raise _failed(whose, command, "it names no program of its own")
         if strange:
-            raise _failed(name, command, f"it depends on {excerpt(strange, server=name)}, which no registry has")
+            raise _failed(whose, command, f"it depends on {excerpt(strange, server=whose.id)}, which no registry has")
         return Installed(path, split.args, (folder,))
 
-    async def _of_uv(self, name: str, command: str, split: Split, env: Mapping[str, str]) -> Installed:
+    async def _of_uv(self, whose: Whose, command: str, split: Split, env: Mapping[str, str]) -> Installed:
         """Not by `uvx`, which starts the Python of the environment once the package is in it, and with that what the
         package has in a `.pth` file. The environment is made empty, and filled by `uv pip`, which starts only the
         Python that it was made of. Until it is full it lies beside its place: `uv pip` takes a package that it has
@@ -269,16 +277,16 @@ class Packages:
         uv = os.path.join(os.path.dirname(command), "uv")
         wanted = _of_pip(split)
         if any(os.path.dirname(each) for each in wanted.python):
-            raise _failed(name, command, "its Python is named by a path, and would run outside the box")
+            raise _failed(whose, command, "its Python is named by a path, and would run outside the box")
         prefix = str(self._folder / _environment(split, env))
         if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
-            modules = await self._filled(name, uv, wanted, prefix, env)
+            modules = await self._filled(whose, uv, wanted, prefix, env)
         else:
             made = f"{self._folder}/{_MADE}{secrets.token_hex(4)}"
             await asyncio.to_thread(shutil.rmtree, prefix, ignore_errors=True)  # of one that has no Python yet
             try:
-                await self._run(name, uv, ["venv", "--no-project", *wanted.python, made], env)
-                modules = await self._filled(name, uv, wanted, made, env)
+                await self._run(whose, uv, ["venv", "--no-project", *wanted.python, made], env)
+                modules = await self._filled(whose, uv, wanted, made, env)
                 with contextlib.suppress(OSError):  # another one was quicker
                     os.rename(made, prefix)
             finally:
@@ -289,16 +297,17 @@ class Packages:
             program, args = python, (program, *args)
         return Installed(program, args, (prefix,), python)
 
-    async def _filled(self, name: str, uv: str, wanted: _Wanted, place: str, env: Mapping[str, str]) -> str:
+    async def _filled(self, whose: Whose, uv: str, wanted: _Wanted, place: str, env: Mapping[str, str]) -> str:
         """Where in the environment the packages are."""
         modules = glob.glob("lib/*/site-packages", root_dir=place)
         if len(modules) != 1:
-            raise _failed(name, uv, "it does not say where it has put the package")
+            raise _failed(whose, uv, "it does not say where it has put the package")
         into = ["--python", os.path.realpath(f"{place}/bin/python"), "--target", os.path.join(place, modules[0])]
-        await self._run(name, uv, ["pip", "install", "--no-build", *into, *wanted.options, "--", *wanted.packages], env)
+        args = ["pip", "install", "--no-build", *into, *wanted.options, "--", *wanted.packages]
+        await self._run(whose, uv, args, env)
         return modules[0]
 
-    async def _run(self, name: str, command: str, args: list[str], env: Mapping[str, str]) -> str:
+    async def _run(self, whose: Whose, command: str, args: list[str], env: Mapping[str, str]) -> str:
         output, ended = bytearray(), asyncio.get_running_loop().create_future()
 
         def wrote(data: bytes) -> None:
@@ -310,7 +319,7 @@ class Packages:
 
         with folders.empty(self._folder) as folder:
             child = await self._supervisor.start(
-                *(name, command, args, env, folder, wrote, end, lambda: None), talks=False
+                *(whose.name, command, args, env, folder, wrote, end, lambda: None), talks=False
             )
             try:
                 child.close_input()
@@ -319,8 +328,8 @@ class Packages:
                 child.end()
                 await child.ended()
         if not reason.endswith("status 0"):
-            words = excerpt(child.stderr.text().strip(), 2000)
-            raise _failed(name, command, words or reason)
+            words = child.stderr.text(whose.id).strip()[:LONGEST_REASON]
+            raise _failed(whose, command, words or reason)
         return bytes(output).decode(errors="replace")
 
 
@@ -337,8 +346,8 @@ def _digest(*words: str) -> str:
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
 
 
-def _failed(name: str, command: str, why: str) -> Fault:
-    message = f"The package of {name} could not be fetched for its box: {why}"
+def _failed(whose: Whose, command: str, why: str) -> Fault:
+    message = f"The package of {whose.name} could not be fetched for its box: {why}"
     hint = (
         f"{os.path.basename(command)} fetches it outside the box, and runs none of its code there: install a package "
         "that has to be built yourself, and name its program as the command"

@@ -22,7 +22,7 @@ from typing import IO, Any
 import msgspec
 
 from toolgate.config import masking
-from toolgate.core import search_path
+from toolgate.core import redaction, search_path
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Code, Fault
 from toolgate.core.inflow import Readable
@@ -31,7 +31,8 @@ from toolgate.upstreams.process import guard
 
 log = logging.getLogger(__name__)
 
-STDERR_KEPT = 64 * 1024
+STDERR_KEPT = 64 * 1024  # characters
+_LOOKED_AT = STDERR_KEPT + 16 * 1024  # bytes; of the first of them, in which half a secret may stand, nothing is shown
 PATIENCE = 2.0  # seconds between closing stdin, TERM and KILL, and for which an order lies before the guard is woken
 POLL = 0.1  # seconds between two looks at a guard that is to end
 LONGEST_START = 30.0  # seconds from an order to the guard until its program runs; a few milliseconds as a rule
@@ -91,24 +92,27 @@ class Launch(msgspec.Struct, frozen=True):
 class Tail:
     """The last bytes of a stream."""
 
-    def __init__(self, kept: int = STDERR_KEPT) -> None:
-        self._kept = kept
+    def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
         self._size = 0
+        self._shown: tuple[object, str] | None = None  # for what was looked, and what is left
 
     def add(self, chunk: bytes) -> None:
+        self._shown = None
         self._chunks.append(chunk)
         self._size += len(chunk)
-        while self._size - len(self._chunks[0]) > self._kept:  # with one byte more, which says whether a line is whole
+        while self._size - len(self._chunks[0]) > _LOOKED_AT:  # with one byte more, which says that it is cut
             self._size -= len(self._chunks.popleft())
 
-    def text(self) -> str:
-        """Whole lines, where there are any: half of a secret would not be known as one."""
-        whole = b"".join(self._chunks)
-        kept = whole[-self._kept :]
-        if len(whole) > len(kept) and whole[-self._kept - 1] != ord("\n"):
-            kept = kept.partition(b"\n")[2] or kept
-        return kept.decode(errors="replace")
+    def text(self, server: str = "") -> str:
+        """The last 64 KiB, without the secrets that this server may say (`redaction.last_lines`). Each list asks for
+        it, so that it is looked through once for each thing that was written."""
+        looked_for = server, redaction.version(server)
+        if not self._shown or self._shown[0] != looked_for:
+            whole = b"".join(self._chunks)
+            last = redaction.last_lines(whole[-_LOOKED_AT:], STDERR_KEPT, server, len(whole) > _LOOKED_AT)
+            self._shown = looked_for, last
+        return self._shown[1]
 
 
 class Guard:

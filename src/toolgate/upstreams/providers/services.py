@@ -27,9 +27,9 @@ from toolgate.core import counting
 from toolgate.core.clock import Clock
 from toolgate.core.concurrency import Shared
 from toolgate.core.fault import Fault
-from toolgate.core.redaction import LONGEST_QUOTED, Redactor, excerpt
+from toolgate.core.redaction import Redactor
 from toolgate.core.services import Swap
-from toolgate.core.token_shapes import shaped
+from toolgate.core.token_shapes import quoted, shaped
 from toolgate.upstreams.providers import anthropic, embeddings, execution, openai, prompts
 from toolgate.upstreams.providers.api import Api, Prompt, Request, Said, Unusable, refusal
 from toolgate.upstreams.providers.embeddings import Vector
@@ -42,6 +42,7 @@ APIS: Mapping[str, Api] = {
     "anthropic": Api(anthropic.request, anthropic.said, anthropic.look),
 }
 
+LONGEST_SHOWN = 300  # characters of what an API says, for the log
 LONGEST_ANSWER = 4 * 1024 * 1024  # bytes
 MOST_VALUES = 10_000  # of JSON in one: each part of what a model says is read by itself
 MOST_WAITING = 8  # requests of one principal
@@ -208,7 +209,8 @@ class Providers:
         """Raises `Fault`: why there is no answer, and what to do about it."""
         name, status = state.name, fetched.status
         word, message = refusal(fetched.body)
-        log.warning("the provider %s answered HTTP %d: %s", name, status, _quoted(message or word or "nothing"))
+        shown = quoted(message or word or "nothing", LONGEST_SHOWN)
+        log.warning("the provider %s answered HTTP %d: %s", name, status, shown)
         said = f"The provider {name} answered HTTP {status}" + (f" ({word})" if word else "")
         if status in (429, 503, 529):
             wait = pause(fetched.headers.get("retry-after", ""))
@@ -233,7 +235,7 @@ async def looked_at(name: str, provider: Provider, net: SafeNet) -> tuple[bool, 
         return True, f"it does not know the model {provider.model}, or does not say which models it has"
     if fetched.status != 200:
         word, message = refusal(fetched.body)
-        return False, f"it answered HTTP {fetched.status}: {_quoted(message or word or 'nothing')}"
+        return False, f"it answered HTTP {fetched.status}: {quoted(message or word or 'nothing', LONGEST_SHOWN)}"
     return True, openai.missing(fetched.body, provider.model) if provider.type == "openai" else ""
 
 
@@ -257,7 +259,7 @@ async def _fetched(net: SafeNet, name: str, provider: Provider, request: Request
             bounds=bounds,
         )
     except Fault as fault:
-        log.warning("the provider %s: %s", name, _quoted(fault.message))
+        log.warning("the provider %s: %s", name, quoted(fault.message, LONGEST_SHOWN))
         message = f"The provider {name} cannot be reached, or its answer cannot be read"
         raise Fault("UPSTREAM_ERROR", message, reach="sent_unknown", hint="the gateway's log says why") from fault
 
@@ -283,11 +285,6 @@ def _until(said: str) -> float:
     date = parsedate_to_datetime(said)
     at = date if date.tzinfo else date.replace(tzinfo=UTC)  # one with -0000 has none
     return (at - datetime.now(UTC)).total_seconds()
-
-
-def _quoted(said: str) -> str:
-    """Of words of an API, for the log."""
-    return excerpt(shaped(said[:LONGEST_QUOTED].encode(errors="replace")).decode(errors="replace"), 300)
 
 
 _number = re.compile(r"[0-9]{1,300}(?:\.[0-9]{1,9})?")
