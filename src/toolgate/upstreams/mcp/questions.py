@@ -533,7 +533,8 @@ _NOT_SOON = f"The client did not answer within {FIRST:g} s, and its call went on
 _NOT_YET = "No client that could be asked has made a call, or has waited for the result of this task"
 _TOO_MANY = (
     f"This call has {asks.MOST_OPEN} open questions already, or {asks.MOST_BYTES:,} bytes of them, "
-    f"{asks.MOST_TO_READ:,} bytes of those to a person, or {asks.MOST_ESCAPES:,} escapes: ask again when they are answered"
+    f"{asks.MOST_TO_READ:,} bytes of those to a person, or {asks.MOST_ESCAPES:,} escapes: ask again when they are "
+    "answered"
 )
 _TAKEN_BACK = "Too many questions of this call were withdrawn, so its client is asked no more: make the call again"
 _TOO_LARGE = (
