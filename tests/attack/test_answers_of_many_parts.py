@@ -16,7 +16,7 @@ from msgspec import Raw
 from toolgate.config import Config, Limits
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.fault import Fault
-from toolgate.core.model import Ask
+from toolgate.core.model import Answer, Ask
 from toolgate.core.redaction import Redactor
 from toolgate.eras import legacy, questions, revisions
 from toolgate.surfaces import uris
@@ -219,6 +219,25 @@ async def test_what_a_control_tool_has_called_is_not_taken_apart_where_it_has_to
         await visitor.initialize()
         response = await visitor.post(visitor.request("tools/call", name=control, arguments=named))
     assert not taken and response.body.count(block) >= result.count(block)
+
+
+@pytest.mark.parametrize("revision", [OLDEST, BEFORE])
+@pytest.mark.parametrize(
+    "block", [b'{"type":"audio"}', b'{"type":"resource_link","uri":"a"}', b'{"type":"text","text":"a"}']
+)
+def test_what_a_model_says_in_many_blocks_is_not_put_into_other_words(block: bytes, revision: str) -> None:
+    """A client answers sixteen questions at once."""
+    ask, said = Ask("a", "sampling/createMessage", Raw(b"{}")), b'{"role":"assistant","content":[%b]}'
+    answers = {n: Answer(Raw(said % b",".join([block] * n))) for n in (2, 1_000, 1_001, 9_999)}
+    written: dict[int, Answer] = {}
+
+    def write() -> None:
+        for count, answer in answers.items():
+            written[count] = questions.write_model_answer(ask, answer, mcp.REVISIONS[revision])
+
+    assert steps(write) < FEW
+    assert {count for count in answers if written[count] == answers[count]} == {1_001, 9_999}
+    assert all(json.loads(bytes(written[count].result))["content"]["type"] == "text" for count in (2, 1_000))
 
 
 # Questions.

@@ -96,7 +96,8 @@ def asked(method: str, params: Any, revision: str) -> Any:
             name: json.loads(bytes(member)) for name, member in legacy.write_ask(ask, mcp.REVISIONS[revision]).items()
         }
         return {"jsonrpc": "2.0", "id": 1, "method": method, "params": found}
-    return {"jsonrpc": "2.0", "id": 1, "result": json.loads(modern.write_required(CLIENT, [ask], None))}
+    result = modern.write_required(modern.write_questions(CLIENT, [ask]), None)
+    return {"jsonrpc": "2.0", "id": 1, "result": json.loads(result)}
 
 
 def params_of(message: Any) -> Any:

@@ -126,6 +126,11 @@ class View(Protocol):
         """Why it is not, where fetching it has failed."""
         ...
 
+    @property
+    def made(self) -> Mapping[str, bool]:
+        """Which templates make the URI that the view is for, and which do not, as far as it was held against them."""
+        ...
+
     def permits(self, kind: str, name: str, hints: Hints, /) -> bool:
         """Whether the client may use this of the gateway's own."""
         ...

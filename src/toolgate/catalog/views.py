@@ -23,6 +23,7 @@ class CatalogView:
     """A `View` for one client. `pending` holds what did not come in time, and is still being fetched; `remembered` are
     lists that are not good any more, but may be again."""
 
+    made: Mapping[str, bool] = {}
     _held: Mapping[Wanted, ServerList] = {}
 
     def __init__(

@@ -27,20 +27,19 @@ _OF_PERSONS = "elicitation/create"
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
 _uri = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII without spaces, and without the backslash, on which readers disagree
 MOST_VALUES = 10_000  # of JSON in a question: a tenth of a second, to write odd tools in the words of its client
-MOST_ESCAPES = 150_000  # characters or quotes written as escapes: a tenth of a second, to look for secrets in them
+MOST_ESCAPES = 150_000  # of all: characters or quotes written so take a tenth of a second, to look for secrets in them
 
 
 def is_too_long(*questions: Ask) -> bool:
-    """In bytes, all of them together."""
-    return size(questions) > MOST_BYTES or size(ask for ask in questions if ask.method == _OF_PERSONS) > MOST_TO_READ
+    """In bytes, or in escapes, all of them together."""
+    if size(questions) > MOST_BYTES or size(ask for ask in questions if ask.method == _OF_PERSONS) > MOST_TO_READ:
+        return True
+    written = [bytes(ask.params) for ask in questions]
+    return sum(params.count(b"\\u") + params.count(b'\\"') for params in written) > MOST_ESCAPES
 
 
 def is_too_large(ask: Ask) -> bool:
-    if is_too_long(ask):
-        return True
-    params = bytes(ask.params)
-    escapes = params.count(b"\\u") + params.count(b'\\"')
-    return escapes > MOST_ESCAPES or counting.has_more_values(params, MOST_VALUES)
+    return is_too_long(ask) or counting.has_more_values(bytes(ask.params), MOST_VALUES)
 
 
 def size(questions: Iterable[Ask]) -> int:

@@ -16,6 +16,7 @@ from toolgate.core import jsonrpc
 from toolgate.core.spelling import normalized
 
 EXPRESSION = re.compile(r"\{[^{}]*\}")
+MOST_EXPRESSIONS = 32  # of a template that is listed; those of real ones have five
 _OPERATORS = {  # what an expression begins with, stands between its variables, and whether it names them
     "+": ("", ",", False),
     "#": ("#", ",", False),

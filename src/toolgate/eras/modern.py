@@ -237,15 +237,20 @@ def _spoken(client: Client) -> Revision:
     return client.revision
 
 
-def write_required(client: Client, asks: Iterable[Ask], state: str | None, called: Mapping[str, str] = {}) -> bytes:
-    """The `input_required` result. Some keys of questions are `called` something else in it."""
-    result: dict[str, Any] = {"resultType": "input_required"}
+def write_questions(client: Client, asks: Iterable[Ask], called: Mapping[str, str] = {}) -> Raw:
+    """Questions as `write_required` has them. Some of their keys are `called` something else."""
     requests = {
         called.get(ask.key, ask.key): {"method": ask.method, "params": write_question(ask, _spoken(client))}
         for ask in asks
     }
-    if requests:
-        result["inputRequests"] = requests
+    return Raw(jsonrpc.encode(requests)) if requests else jsonrpc.NOTHING
+
+
+def write_required(questions: Raw, state: str | None) -> bytes:
+    """The `input_required` result."""
+    result: dict[str, Any] = {"resultType": "input_required"}
+    if questions:
+        result["inputRequests"] = questions
     if state is not None:
         result["requestState"] = state
     return jsonrpc.encode(result)
@@ -431,8 +436,8 @@ def _read_questions(peek: _TypePeek | _ResultPeek, client: Client) -> tuple[Ask,
 def _asked_too_much() -> Fault:
     most = (
         f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values, with keys of {jsonrpc.LONGEST_ID:,} bytes, "
-        f"{asks.MOST_BYTES:,} bytes together ({jsonrpc.LONGEST_MEMBER:,} in a large answer), "
-        f"and {asks.MOST_TO_READ:,} bytes of those to a person"
+        f"{asks.MOST_BYTES:,} bytes together ({jsonrpc.LONGEST_MEMBER:,} in a large answer) and {asks.MOST_ESCAPES:,} "
+        f"escapes, and {asks.MOST_TO_READ:,} bytes of those to a person"
     )
     return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: the limit is {most}", reach="executed")
 

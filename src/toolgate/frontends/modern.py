@@ -24,6 +24,7 @@ from toolgate.core.jsonrpc import Members, Message
 from toolgate.core.model import (
     Accepted,
     Answer,
+    Ask,
     Asker,
     Call,
     Client,
@@ -376,13 +377,14 @@ class ModernResponses:
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
                 called = self._gateway.snapshot.scrubber(origin.asker.name).keys(outcome.asks)
+                questions = await self._asked_of(call.client, outcome.asks, called)
                 state = self._states.sealed(call, route, origin.asker, 0, None, origin.state, called)
-                return Reply(modern.write_required(call.client, outcome.asks, state, called))
-            questions = await self._gathered(outcome)
-            if questions:
+                return Reply(modern.write_required(questions, state))
+            questions = await self._gathered(call.client, outcome)
+            if questions and origin.open_asks():
                 parked_call = self._held(parked_call, outcome, request, call.notes)
                 state = self._states.sealed(call, route, origin.asker, parked_call.round, parked_call.id, None)
-                return Reply(modern.write_required(call.client, questions, state), parked_call, asks=True)
+                return Reply(modern.write_required(questions, state), parked_call, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         write = partial(self._written, route, call, parked_call, outcome)
         return await responses.aside(write, outcome, self._gateway.in_turns, call)
@@ -397,14 +399,20 @@ class ModernResponses:
             body = bytes(naming.write(call.method, bytes(body), call.client.revision))
         return Reply(body, parked_call)
 
-    async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:
-        """The questions of a call, with those that follow at once."""
+    async def _gathered(self, client: Client, outcome: NeedInput) -> Raw:
+        """The questions of a call, with those that follow at once, as its client reads them; nothing where there are
+        none any more."""
         try:
             await self._clock.sleep(WINDOW)
+            return await self._asked_of(client, outcome.resume.open_asks())
         except BaseException:
             outcome.resume.cancel()
             raise
-        return outcome.resume.open_asks()
+
+    async def _asked_of(self, client: Client, questions: tuple[Ask, ...], called: Mapping[str, str] = {}) -> Raw:
+        """As `modern.write_questions` has them."""
+        write = partial(modern.write_questions, client, questions, called)
+        return await responses.by_size(asks.size(questions), write, self._gateway.in_turns, client)
 
     def _held(
         self, parked_call: ParkedCall | None, outcome: NeedInput, request: Request, notes: Notes | None

@@ -26,7 +26,7 @@ SERVER_INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
 
 MOST_IN_FLIGHT = 4096  # requests of one session, or of one connection that goes both ways
 
-LARGE = 32 * 1024  # bytes of a page of a list: to write it, where all of it is icons that are odd, takes 50 ms
+LARGE = 32 * 1024  # bytes of a list or of questions: to write them, where all of it is odd icons, takes 50 ms
 
 Written = TypeVar("Written")
 SendMessage = Callable[[bytes], None]
@@ -44,10 +44,16 @@ async def aside(write: Callable[[], Written], outcome: Outcome, in_turns: BySize
 async def listing(
     page: Listing, revision: Revision, write: Callable[[Listing], bytes], in_turns: BySize, client: Client
 ) -> bytes:
-    """A page as `write` writes it for this revision, in a thread where that takes so long that others would wait."""
-    if revisions.has_written(page, revision) or (size := sum(map(len, page.items))) <= LARGE:
-        return write(page)
-    return await in_turns.of(size).in_thread(client.principal.counted_as, lambda: write(page))
+    """A page as `write` writes it for this revision."""
+    size = 0 if revisions.has_written(page, revision) else sum(map(len, page.items))
+    return await by_size(size, lambda: write(page), in_turns, client)
+
+
+async def by_size(size: int, write: Callable[[], Written], in_turns: BySize, client: Client) -> Written:
+    """What `write` makes of so many bytes, in a thread where that takes so long that others would wait."""
+    if size <= LARGE:
+        return write()
+    return await in_turns.of(size).in_thread(client.principal.counted_as, write)
 
 
 def rescued(error: BaseException) -> Fault:

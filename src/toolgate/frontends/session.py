@@ -706,9 +706,10 @@ class Session:
         outcome = await handled
         try:
             while isinstance(outcome, NeedInput):
+                size = asks.size(outcome.asks)
                 for ask in outcome.asks:
                     _refuse_if_unaskable(ask, stream, outcome.resume)
-                    asking.add(self._spawn(self._put(ask, outcome.resume, stream, task, call)))
+                    asking.add(self._spawn(self._put(ask, size, outcome.resume, stream, task, call)))
                 outcome = await outcome.resume.next()
         except asyncio.CancelledError:
             if isinstance(outcome, NeedInput):
@@ -721,19 +722,18 @@ class Session:
                 await asyncio.wait(asking)
         return outcome
 
-    async def _put(self, ask: Ask, resume: Resume, stream: Stream, task: str, call: Call) -> None:
+    async def _put(self, ask: Ask, size: int, resume: Resume, stream: Stream, task: str, call: Call) -> None:
         """Put one question of a call to the client; that it did not answer in time is an error, or that the call may
-        not be made any more. `task` is the client's id of the one that asks, if it is one."""
+        not be made any more. `size` is in bytes, of all that are put at once; `task` is the client's id of the one that
+        asks, if it is one."""
         id = next(self._ids)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         report: Callable[[Raw], None] | None = None
         try:
-            question = jsonrpc.encode(legacy.write_ask(ask, self.revision))
             if resume.origin.is_live and asks.progress_token(ask):
-                question = asks.with_token(question, id)
                 report = partial(resume.origin.report, ask.key)
-            question = jsonrpc.request(id, ask.method, tasks.with_related(question, task))
-            question = ways.readable(question, stream.way, is_merged=False)
+            write = partial(self._written_question, id, ask, stream.way, task, bool(report))
+            question = await responses.by_size(size, write, self._gateway.in_turns, call.client)
         except Exception as error:  # noqa: BLE001  the rescue: who asks is to hear of it
             resume.answer(ask.key, asks.unanswered(responses.rescued(error).message))
             return
@@ -762,6 +762,14 @@ class Session:
         except Fault as fault:
             answer = asks.unanswered(fault.message)
         resume.answer(ask.key, answer)
+
+    def _written_question(self, id: int, ask: Ask, way: Way, task: str, has_token: bool) -> bytes:
+        """The request that asks it. Raises `Fault` where its client could not read it."""
+        params = jsonrpc.encode(legacy.write_ask(ask, self.revision))
+        if has_token:
+            params = asks.with_token(params, id)
+        question = jsonrpc.request(id, ask.method, tasks.with_related(params, task))
+        return ways.readable(question, way, is_merged=False)
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -23,8 +23,10 @@ from toolgate.surfaces import controls
 ServerLists = Callable[[str, str], ServerList | None]
 
 
-def closed(call: Call, route: Route, rules: Rules, catalog: Catalog, access: Access) -> Call | None:
-    """What a call would be for somebody who may see everything, if its own client may not."""
+def closed(
+    call: Call, route: Route, rules: Rules, catalog: Catalog, access: Access, made: Mapping[str, bool]
+) -> Call | None:
+    """What a call would be for somebody who may see everything, if its own client may not; `made` is that of its view."""
     known = server_lists(catalog, call.client)
 
     def seen(server: str, kind: str) -> ServerList | None:
@@ -33,9 +35,9 @@ def closed(call: Call, route: Route, rules: Rules, catalog: Catalog, access: Acc
     def seen_or_anything(server: str, kind: str) -> ServerList | None:
         return seen(server, kind) or anything()
 
-    found = _found(call, route, seen)
+    found = _found(call, route, seen, made)
     if isinstance(found, Fault):
-        found = _found(call, route, known if found.code in NOT_FOUND else seen_or_anything)
+        found = _found(call, route, known if found.code in NOT_FOUND else seen_or_anything, made)
     return found if isinstance(found, Call) and access.judge(found) == "off" else None
 
 
@@ -60,9 +62,11 @@ def server_lists(catalog: Catalog, client: Client, rules: Rules | None = None) -
     return server_list
 
 
-def _found(call: Call, route: Route, server_lists: ServerLists) -> Call | Fault:
+def _found(call: Call, route: Route, server_lists: ServerLists, made: Mapping[str, bool]) -> Call | Fault:
+    view = CatalogView(route.servers, server_lists, {}, ())
+    view.made = made
     try:
-        entered = route.surface.enter(call, CatalogView(route.servers, server_lists, {}, ()))
+        entered = route.surface.enter(call, view)
     except Fault as fault:
         return fault.with_traceback(None)  # which holds the frame that will hold the fault
     return _as_permitted(entered, server_lists(entered.server, "tools"))

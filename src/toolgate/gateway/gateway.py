@@ -78,7 +78,8 @@ class Gateway:
         self._handles = handles
         self._clock = clock
         self._views = RouteViews(gateway_info, editor, policy_deps, own_work, self._current, events.tell, self.handle)
-        self._resolver = Resolver(access, handles, policy_deps.overflow.source, self._current)
+        self.in_turns = BySize(1)  # what is done in a thread: large lists and results, completions, many templates
+        self._resolver = Resolver(access, handles, policy_deps.overflow.source, self._current, self.in_turns)
         self.lists = Lists(
             access, clock, redactor, handles, self._views.activated, self._resolver.makers.as_known, self._current
         )
@@ -86,7 +87,6 @@ class Gateway:
         self.rechecks = Rechecks(self._resolver.enter, self._current)
         now = (self._current, access.judge)
         self.subscriptions = Subscriptions(self.rechecks.entered, self._resolver.placed, clock, redactor, *now)
-        self.in_turns = BySize(1)  # what is done in a thread: large lists and results, completions
 
     def know_by(self, is_known: Callable[[Principal], bool]) -> None:
         """Whether who was let in once would be let in still, wherever calls go on for long."""

@@ -9,6 +9,7 @@ is counted, and not told: the name is refused as one that nobody has.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -47,9 +48,8 @@ def owners(call: Call, servers: Collection[str], view: View) -> Sequence[str]:
     if call.kind != "resources":
         return found
     scheme = name[: name.find(":") + 1]
-    made = {server: [*_made(server, name, view)] for server in servers}
-    own = [server for server in servers if server in found or any(each.startswith(scheme) for each in made[server])]
-    return own or [server for server in servers if made[server]]
+    own = [server for server in servers if server in found or _makes(server, name, view, scheme)]
+    return own or [server for server in servers if _makes(server, name, view, "")]
 
 
 def visible(call: Call, found: Sequence[str], view: View) -> Sequence[str]:
@@ -62,7 +62,7 @@ def _is_seen(call: Call, server: str, view: View) -> bool:
     if listed and call.target in listed.items:
         return True
     templates = view.server_list(server, "resourceTemplates") if call.kind == "resources" else None
-    return templates is not None and any(uris.is_made_by(template, call.target) for template in templates.items)
+    return templates is not None and any(_is_made_by(template, call.target, view) for template in templates.items)
 
 
 def known(server_list: ServerList) -> set[str]:
@@ -82,7 +82,12 @@ def _has(server_list: ServerList, name: str) -> bool:
     return is_held or name in server_list.items or name in server_list.own
 
 
-def _made(server: str, uri: str, view: View) -> Iterator[str]:
-    """The templates that make it."""
-    for server_list in _lists(server, "resourceTemplates", view):
-        yield from (template for template in server_list.items if uris.is_made_by(template, uri))
+def _makes(server: str, uri: str, view: View, begin: str) -> bool:
+    """Whether a server has a template that makes it, and begins so."""
+    templates = chain.from_iterable(each.items for each in _lists(server, "resourceTemplates", view))
+    return any(template.startswith(begin) and _is_made_by(template, uri, view) for template in templates)
+
+
+def _is_made_by(template: str, uri: str, view: View) -> bool:
+    found = view.made.get(template)
+    return uris.is_made_by(template, uri) if found is None else found

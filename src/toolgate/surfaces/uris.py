@@ -8,14 +8,16 @@ any, what readers that do not mind case take for one is left out; text, HTML and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import TypeAlias
 
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, large, mcp
 from toolgate.core.jsonrpc import Members
+from toolgate.core.steps import InSteps
 from toolgate.core.templates import EXPRESSION
 from toolgate.eras.calls import by_folded, without_lookalikes
 
@@ -38,6 +40,16 @@ def is_made_by(template: str, uri: str) -> bool:
         reached, place = found + len(literal), expressions.end()
     last = template[place:]
     return uri.endswith(last) and len(uri) - len(last) >= reached if place else template == uri
+
+
+def made_by(lists: Iterable[Iterable[str]], uri: str) -> InSteps[dict[str, bool]]:
+    """Which of the templates in these lists make a URI."""
+    found: dict[str, bool] = {}
+    for template in chain.from_iterable(lists):
+        if template not in found:
+            found[template] = is_made_by(template, uri)
+            yield
+    return found
 
 
 _EXPRESSIONS = re.compile(f"(?:{EXPRESSION.pattern})+")  # what follows another at once changes nothing

@@ -103,13 +103,13 @@ def test_a_result_that_is_no_object_is_the_servers_fault(body: bytes) -> None:
 
 def test_questions_become_a_result() -> None:
     ask = Ask("ask-1", "elicitation/create", params(message="?", elicitationId="7", task={}))
-    found = json.loads(modern.write_required(CLIENT, [ask], "sealed"))
+    found = json.loads(modern.write_required(modern.write_questions(CLIENT, [ask]), "sealed"))
     assert found == {
         "resultType": "input_required",
         "inputRequests": {"ask-1": {"method": "elicitation/create", "params": {"message": "?"}}},
         "requestState": "sealed",
     }
-    assert json.loads(modern.write_required(CLIENT, [], "sealed")) == {
+    assert json.loads(modern.write_required(modern.write_questions(CLIENT, []), "sealed")) == {
         "resultType": "input_required",
         "requestState": "sealed",
     }

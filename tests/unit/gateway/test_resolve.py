@@ -19,6 +19,7 @@ from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.config import Config, Overlay
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core import names
+from toolgate.core.concurrency import BySize
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import RpcError
 from toolgate.core.model import Asker, Call, Client, Made, Principal, Resumption
@@ -160,7 +161,11 @@ class Gateway:
         self.route = Route("/mcp", Shown(), self.servers, policies, is_strict=is_strict)  # type: ignore[arg-type]
         snapshot: Any = SimpleNamespace(catalog=self.lists, list_timeout=PATIENCE)
         self.resolver = Resolver(
-            self.access, self.handles, lambda who, uri: self.kept.get((who.principal.id, uri)), lambda: snapshot
+            self.access,
+            self.handles,
+            lambda who, uri: self.kept.get((who.principal.id, uri)),
+            lambda: snapshot,
+            BySize(1),
         )
 
     async def enter(self, target: str, method: str = "tools/call", **more: Any) -> Call:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, items, jsonrpc, mcp
+from toolgate.core import counting, items, jsonrpc, mcp, templates
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
@@ -151,6 +151,7 @@ _names: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
 _VALUES, _LEVELS = f"more than {MOST_VALUES:,} JSON values", f"more than {jsonrpc.DEEPEST_ITEM} levels"
 _BYTES = f"more than {LARGEST_ITEM:,} bytes"
 _NAME = f"more than {calls.LONGEST_NAME:,} characters of a name or URI"
+_EXPRESSIONS = f"more than {templates.MOST_EXPRESSIONS} expressions of a template"
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -201,7 +202,9 @@ def _why_too_much(item: Raw) -> str:
 
 
 def _why_left_out(kind: str, item: Raw) -> str:
-    return _NAME if _has_long_name(item) else listed.why_unreadable(kind, item)
+    if _has_long_name(item):
+        return _NAME
+    return _EXPRESSIONS if _has_many_expressions(kind, item) else listed.why_unreadable(kind, item)
 
 
 def _has_long_name(item: Raw) -> bool:
@@ -214,6 +217,18 @@ def _has_long_name(item: Raw) -> bool:
         return any(len(jsonrpc.read(getattr(found, name), type=str)) > calls.LONGEST_NAME for name in written)
     except jsonrpc.UNREADABLE:
         return False
+
+
+def _has_many_expressions(kind: str, item: Raw) -> bool:
+    """Whether a URI takes long to be held against this template."""
+    said = bytes(item)
+    if kind != "resourceTemplates" or said.count(b"{") + said.count(b"\\u") <= templates.MOST_EXPRESSIONS:
+        return False
+    try:
+        template = jsonrpc.read(_names.decode(item).uriTemplate, type=str)
+    except jsonrpc.UNREADABLE:
+        return False  # as above
+    return len(templates.EXPRESSION.findall(template)) > templates.MOST_EXPRESSIONS
 
 
 def _why_useless(tool: Raw) -> str:

@@ -172,7 +172,7 @@ class Questions:
         elif message.method == "roots/list" and self._server.scope != "session":
             self._send(jsonrpc.result(id, _configured_roots(self._server)))
         elif asks.is_too_large(ask := Ask("", message.method, message.params or jsonrpc.EMPTY_OBJECT)):
-            self._refuse(id, ask, _TOO_LONG if asks.is_too_long(ask) else _TOO_LARGE)
+            self._refuse(id, ask, _TOO_LARGE)
         else:
             asked, spoken = Ask("", message.method, ask.params.copy()), self._requests.dialect.revision
             self._place(id, read_question(asked, spoken) if spoken else asked, origin)
@@ -532,12 +532,15 @@ _NOBODYS = "This question belongs to no call in progress, so no client can be as
 _NOT_SOON = f"The client did not answer within {FIRST:g} s, and its call went on"
 _NOT_YET = "No client that could be asked has made a call, or has waited for the result of this task"
 _TOO_MANY = (
-    f"This call has {asks.MOST_OPEN} open questions already, or {asks.MOST_BYTES:,} bytes of them, or "
-    f"{asks.MOST_TO_READ:,} bytes of those to a person: ask again when they are answered"
+    f"This call has {asks.MOST_OPEN} open questions already, or {asks.MOST_BYTES:,} bytes of them, "
+    f"{asks.MOST_TO_READ:,} bytes of those to a person, or {asks.MOST_ESCAPES:,} escapes: ask again when they are "
+    "answered"
 )
 _TAKEN_BACK = "Too many questions of this call were withdrawn, so its client is asked no more: make the call again"
-_TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values and {asks.MOST_ESCAPES:,} escapes"
-_TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes, and one to a person {asks.MOST_TO_READ:,}"
+_TOO_LARGE = (
+    f"A question may have at most {asks.MOST_BYTES:,} bytes ({asks.MOST_TO_READ:,} of one to a person), "
+    f"{asks.MOST_VALUES:,} JSON values and {asks.MOST_ESCAPES:,} escapes"
+)
 _WAITED_FOR = "Calls of other clients wait for this one, so its question was closed: make the same call again"
 _OF_A_TASK = (
     "A task of another client is in progress, and it is unclear whether this question belongs to it, so no client was "
