@@ -9,13 +9,20 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
-from inmemory import Scripted, Visitor, gateway, said, tools
+from doors.issuers import bearer
+from inmemory import MODERN, Exchange, Scripted, Visitor, gateway, said, tools
 from virtualtime import FakeClock, settle
 
 from toolgate.app import App
-from toolgate.config import Server
+from toolgate.auth import keys
+from toolgate.config import Config, Server
+from toolgate.config.access import KnownClient
 from toolgate.core import crowds
+from toolgate.core.events import every_list
+from toolgate.state import changes
+from toolgate.state.memory import MemoryStore
 
 MANY = 15 * crowds.FEW
 TIMEOUT = 30.0
@@ -118,3 +125,91 @@ async def test_calls_that_end_together(ends: Callable[..., Awaitable[None]]) -> 
         counted = Ends(calls)
         await ends(app, there, clock, visitor)
         assert await counted.most() <= 3 * crowds.FEW
+
+
+async def test_calls_that_wait_for_a_place_and_end_together() -> None:
+    there = Scripted(tools_list=tools("act"), tools_call=...)
+    narrow = Server(id="wild", name="wild", type="stdio", command="memory", concurrency=2)
+    async with gateway(narrow, scripts={"wild": there}) as app:
+        visitor = Visitor(app)
+        await known(visitor)
+        calls = begin(visitor)
+        await settle()
+        ends = Ends(calls)
+        app.http.expel_unknown(lambda principal: False)
+        assert await ends.most() <= 3 * crowds.FEW
+        assert len([each for each in there.requests if each.get("method") == "tools/call"]) == 2
+
+
+# Streams: a client may have thousands of each kind.
+
+MADE = Config(
+    (Server(id="wild", name="wild", type="stdio", command="memory"),),
+    clients=(KnownClient(id="made", name="made", servers="all"),),
+)
+EVENTS = {"accept": "text/event-stream"}
+
+
+async def listens(app: App, told: dict[str, str]) -> Exchange:
+    visitor = Visitor(app, **told)
+    told = {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen"}
+    listen = visitor.modern_request("subscriptions/listen", notifications={"toolsListChanged": True})
+    return visitor.begin("POST", json.dumps(listen).encode(), headers=told)
+
+
+async def has_a_session(app: App, told: dict[str, str]) -> Exchange:
+    visitor = Visitor(app, **told)
+    await visitor.initialize()
+    return visitor.begin("GET", headers=EVENTS)
+
+
+async def is_old(app: App, told: dict[str, str]) -> Exchange:
+    return Visitor(app, "/mcp/sse", **told).begin("GET", headers=EVENTS)
+
+
+async def revoked(app: App, store: MemoryStore, id: str, clock: FakeClock) -> None:
+    await keys.revoke(store, id)
+    await changes.tell(store, "keys")
+    await clock.advance(1)
+
+
+async def expired(app: App, store: MemoryStore, id: str, clock: FakeClock) -> None:
+    await clock.advance(3601)
+
+
+async def moved(app: App, store: MemoryStore, id: str, clock: FakeClock) -> None:
+    elsewhere = msgspec.structs.replace(MADE.clients[0], surface="meta")
+    app.http.end_moved(MADE.clients, [elsewhere])
+
+
+STREAMS = [(listens, revoked), (listens, expired), (listens, moved), (has_a_session, revoked), (is_old, revoked)]
+
+
+@pytest.mark.parametrize(("opens", "ends"), STREAMS)
+async def test_streams_that_end_together(opens: Callable[..., Awaitable[Exchange]], ends: Callable[..., Any]) -> None:
+    clock = FakeClock()
+    store, there = MemoryStore(clock), Scripted(tools_list=tools("act"), tools_call=said("done"))
+    id, made = await keys.create(store, "made", clock.wall(), 3600 if ends is expired else None)
+    async with gateway(config=MADE, scripts={"wild": there}, store=store, clock=clock) as app:
+        streams = [await opens(app, bearer(made)) for _ in range(MANY)]
+        await settle()
+        assert not any(each.has_ended for each in streams)
+        counted = Ends([each.work for each in streams])
+        await ends(app, store, id, clock)
+        assert await counted.most() <= 3 * crowds.FEW
+        assert all(each.has_ended for each in streams)
+
+
+async def test_streams_that_wait_for_their_end_say_nothing_more() -> None:
+    clock = FakeClock()
+    store, there = MemoryStore(clock), Scripted(tools_list=tools("act"), tools_call=said("done"))
+    _, made = await keys.create(store, "made", clock.wall())
+    async with gateway(config=MADE, scripts={"wild": there}, store=store, clock=clock) as app:
+        streams = [await listens(app, bearer(made)) for _ in range(MANY)]
+        await settle()
+        before = [each.so_far.body for each in streams]
+        app.http.expel_unknown(lambda principal: False)
+        app.events.tell(every_list())
+        await Ends([each.work for each in streams]).most()
+        assert [each.so_far.body for each in streams] == before
+        assert b"acknowledged" in before[-1]
