@@ -84,7 +84,7 @@ class Gateway:
         )
         self._audience = Audience(access, events)
         self.rechecks = Rechecks(self._resolver.enter, self._current)
-        now = (self._current, access.judge)
+        now = (self._current, access)
         self.subscriptions = Subscriptions(self.rechecks.entered, self._resolver.placed, clock, redactor, *now)
         self.in_turns = BySize(1)  # what is done in a thread: large lists and results, completions
 
@@ -333,7 +333,7 @@ class Gateway:
         before, self.snapshot = self.snapshot, snapshot
         self.lists.forget()
         self._audience.adopt(before, snapshot, use_access)
-        self.subscriptions.renew(before)
+        self.subscriptions.renew()
 
     def forget_plans(self) -> None:
         """What policies have to do with calls is something else from now on."""
