@@ -25,8 +25,8 @@ async def text(scene: Scene) -> str:
     return scene.target
 
 
-def client(id: str, **off: Verdict) -> KnownClient:
-    resources: dict[str, Verdict] = {"there+mem://closed/*": "off", **off}
+def client(id: str, *off: str) -> KnownClient:
+    resources: dict[str, Verdict] = dict.fromkeys(("there+mem://closed/*", *off), "off")
     return KnownClient(id=id, name=id, servers="all", permissions=Permissions(resources=resources))
 
 
@@ -45,6 +45,10 @@ class Judged:
             return judge(access, call)
 
         monkeypatch.setattr(Access, "judge", judged)
+
+    def forget(self) -> None:
+        self.order.clear()
+        self.rounds.clear()
 
     def _count(self, whose: str) -> None:
         self.order.append(whose)
@@ -78,11 +82,11 @@ def docs() -> LegacyServer:
 
 
 async def test_an_edit_that_is_of_nothing_for_a_client_judges_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    edits, there = Edits(), docs()
+    edits, there, judged = Edits(), docs(), Judged(monkeypatch)
     async with gateway(config=edits.config, edited=edits, there=there) as rig:
         ear = await rig.modern("ann").listen(*NAMES)
-        judged = Judged(monkeypatch)
-        await edits.made(rig, bob=client("bob", **{"there+mem://1": "off"}))
+        judged.forget()
+        await edits.made(rig, bob=client("bob", "there+mem://1"))
         await edits.made(rig, env="another")
         await eventually(lambda: len(there.watched) == MANY)
         assert not judged.order
@@ -91,13 +95,13 @@ async def test_an_edit_that_is_of_nothing_for_a_client_judges_nothing_anew(monke
 
 
 async def test_watches_are_judged_anew_a_few_at_a_time_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    edits, there = Edits(), docs()
+    edits, there, judged = Edits(), docs(), Judged(monkeypatch)
     async with gateway(config=edits.config, edited=edits, there=there) as rig:
         await rig.modern("ann").listen(*NAMES)
         ear = await rig.modern("bob").listen("there+mem://b", "there+mem://c")
-        judged = Judged(monkeypatch)
-        off: dict[str, Verdict] = {"there+mem://1*": "off", "there+mem://b": "off"}
-        await edits.made(rig, ann=client("ann", **off), bob=client("bob", **off))
+        judged.forget()
+        off = "there+mem://1*", "there+mem://b"
+        await edits.made(rig, ann=client("ann", *off), bob=client("bob", *off))
         left = [name for name in NAMES if not name.startswith("there+mem://1")]
         await eventually(lambda: len(there.watched) == len(left) + 1)
         assert max(judged.rounds.values()) <= crowds.FEW and len(judged.order) == MANY + 2
@@ -107,11 +111,12 @@ async def test_watches_are_judged_anew_a_few_at_a_time_in_turns(monkeypatch: pyt
 
 
 async def test_nobody_hears_of_what_is_off_before_its_watch_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    edits, there = Edits(), docs()
+    edits, there, judged = Edits(), docs(), Judged(monkeypatch)
     async with gateway(config=edits.config, edited=edits, there=there) as rig:
         ears = [await rig.modern(who).listen(*NAMES) for who in ("ann", "bob")]
-        judged, before, last = Judged(monkeypatch), there.watched, NAMES[-1]
-        reload = asyncio.ensure_future(edits.made(rig, ann=client("ann", **{last: "off"})))
+        judged.forget()
+        before, last = there.watched, NAMES[-1]
+        reload = asyncio.ensure_future(edits.made(rig, ann=client("ann", last)))
         [known] = [each for each in rig.app.gateway.snapshot.config.clients if each.id == "ann"]
         while rig.app.gateway.access.clients["ann"].print == _print(known):
             await asyncio.sleep(0)
@@ -127,12 +132,12 @@ def _print(known: KnownClient) -> str:
     return Access(Config(clients=(known,))).clients[known.id].print
 
 
-async def test_the_last_of_two_edits_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_of_three_edits_holds() -> None:
     edits, there = Edits(), docs()
     async with gateway(config=edits.config, edited=edits, there=there) as rig:
         ear = await rig.modern("ann").listen(*NAMES)
         for closed in ("there+mem://1*", "there+mem://2*", "there+mem://3*"):
-            await edits.made(rig, ann=client("ann", **{closed: "off"}), env=closed)
+            await edits.made(rig, ann=client("ann", closed), env=closed)
         left = {name.removeprefix("there+") for name in NAMES if not name.startswith("there+mem://3")}
         await eventually(lambda: set(there.watched) == left)
         await ear.stop()

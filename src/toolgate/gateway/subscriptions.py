@@ -1,9 +1,9 @@
 """What clients watch now, and that they go on watching it when its server is changed.
 
 The rules this file keeps: a watch is ended at the server at which it stands, and nowhere else. The upstream of another
-configuration holds a watch when it was asked for it anew and has answered. No server is asked for one that its client may
-not have, and one that holds it is told to end it, soon; it is asked for anew when the client may again. A principal has as many as it may over all
-of its sessions and streams: it can begin as many of these as it likes.
+configuration holds a watch when it was asked for it anew and has answered. No server is asked for one that its client
+may not have, and one that holds such a one is told to end it, soon; it is asked for anew when the client may again. A
+principal has as many as it may over all of its sessions and streams: it can begin as many of these as it likes.
 """
 
 from __future__ import annotations
